@@ -1,0 +1,135 @@
+"""The code format: signs, packed bytes, Hamming distances.
+
+A code is a row of ``n_bits`` bits. In memory it has three shapes:
+
+- signs: int8 in {-1, +1}, what solvers work on;
+- bits: uint8 in {0, 1}, what ``transform`` returns (bit = sign > 0);
+- packed: uint8 bytes, ``ceil(n_bits / 8)`` a row, what ``encode`` returns and files hold.
+
+Packed rows are padded with zero bits to whole bytes and never straddle them. Bit 0 sits in the most
+significant place of byte 0 (``bitorder="big"``, as NumPy, pgvector and sentence-transformers have it);
+``bitorder="little"`` is what faiss, Milvus and MATLAB's ``compactbit`` use. Hamming distances are the
+same in both.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+BitOrder = Literal["big", "little"]
+MAX_BITS = 1024
+
+_BLOCK_BYTES = 64 * 2**20
+
+
+def sign(values: ArrayLike) -> NDArray[np.int8]:
+    """Signs in {-1, +1} with sgn(0) = +1. NaN has no sign and raises ValueError."""
+    values = np.asarray(values)
+    if np.issubdtype(values.dtype, np.floating) and np.isnan(values).any():
+        raise ValueError("Cannot take the sign of NaN.")
+    return np.where(values >= 0, np.int8(1), np.int8(-1))
+
+
+def n_bytes(n_bits: int) -> int:
+    """Bytes that one packed row of ``n_bits`` takes."""
+    return -(-n_bits // 8)
+
+
+def pack(bits: ArrayLike, bitorder: BitOrder = "big") -> NDArray[np.uint8]:
+    """Pack rows of bits ({0, 1} or booleans) or signs ({-1, +1}) into bytes.
+
+    >>> pack([[1, 0, 0, 0, 0, 0, 0, 0, 1]]).tolist()
+    [[128, 128]]
+    """
+    bits = np.asarray(bits)
+    if bits.ndim != 2:
+        raise ValueError(f"Codes to pack must be a 2-D array (rows, bits). Got {bits.ndim}-D instead.")
+    positive = bits > 0
+    zeros_and_ones = bits.dtype == bool or not np.any((bits != 0) & (bits != 1))
+    if not zeros_and_ones and np.any((bits != -1) & (bits != 1)):
+        raise ValueError("Codes to pack must hold only 0 and 1, or only -1 and +1.")
+    return np.packbits(positive, axis=1, bitorder=_checked(bitorder))
+
+
+def unpack(codes: ArrayLike, n_bits: int, bitorder: BitOrder = "big") -> NDArray[np.uint8]:
+    """Bits {0, 1} of packed rows; the padding is dropped."""
+    codes = check_packed(codes, n_bits)
+    return np.unpackbits(codes, axis=1, count=n_bits, bitorder=_checked(bitorder))
+
+
+def unpack_signs(codes: ArrayLike, n_bits: int, bitorder: BitOrder = "big") -> NDArray[np.int8]:
+    """Signs {-1, +1} of packed rows."""
+    return unpack(codes, n_bits, bitorder).astype(np.int8) * np.int8(2) - np.int8(1)
+
+
+def swap_bit_order(codes: ArrayLike) -> NDArray[np.uint8]:
+    """Packed rows in the other bit order (big to little and back). Padding stays zero."""
+    codes = np.asarray(codes, dtype=np.uint8)
+    return _MIRRORED[codes]
+
+
+def check_packed(codes: ArrayLike, n_bits: int | None = None, name: str = "codes") -> NDArray[np.uint8]:
+    """The codes as a 2-D uint8 array; ValueError when they are not packed rows of ``n_bits``."""
+    array = np.asarray(codes)
+    if array.dtype != np.uint8 or array.ndim != 2:
+        raise ValueError(f"{name} must be packed codes: a 2-D uint8 array. Got {array.ndim}-D {array.dtype} instead.")
+    if n_bits is not None:
+        if not 1 <= n_bits <= MAX_BITS:
+            raise ValueError(f"n_bits must be between 1 and {MAX_BITS}. Got {n_bits} instead.")
+        if array.shape[1] != n_bytes(n_bits):
+            raise ValueError(
+                f"{name} of {n_bits} bits must have {n_bytes(n_bits)} bytes a row. Got {array.shape[1]} instead."
+            )
+    return array
+
+
+def as_words(codes: ArrayLike) -> NDArray[np.uint64]:
+    """Packed rows as zero-padded 64-bit words: the form in which XOR and popcount are fast."""
+    codes = np.ascontiguousarray(codes, dtype=np.uint8)
+    width = max(8, -(-codes.shape[1] // 8) * 8)
+    if codes.shape[1] != width:
+        padded = np.zeros((codes.shape[0], width), dtype=np.uint8)
+        padded[:, : codes.shape[1]] = codes
+        codes = padded
+    return codes.view(np.uint64)
+
+
+def word_distances(queries: NDArray[np.uint64], database: NDArray[np.uint64]) -> NDArray[np.uint16]:
+    """All Hamming distances between two sets of ``as_words`` rows. The caller blocks the queries."""
+    distances = np.bitwise_count(queries[:, :1] ^ database[None, :, 0]).astype(np.uint16)
+    for word in range(1, queries.shape[1]):
+        distances += np.bitwise_count(queries[:, word : word + 1] ^ database[None, :, word])
+    return distances
+
+
+def hamming_distances(queries: ArrayLike, database: ArrayLike) -> NDArray[np.uint16]:
+    """Hamming distances (n_queries, n_database) between packed rows.
+
+    >>> hamming_distances(pack([[1, 1, 0]]), pack([[1, 1, 0], [0, 0, 1]])).tolist()
+    [[0, 3]]
+    """
+    queries = check_packed(queries, name="queries")
+    database = check_packed(database, name="database")
+    if queries.shape[1] != database.shape[1]:
+        raise ValueError(
+            f"Both sides must have the same number of bytes a row. Got {queries.shape[1]} and {database.shape[1]}."
+        )
+    query_words, database_words = as_words(queries), as_words(database)
+    result = np.empty((len(queries), len(database)), dtype=np.uint16)
+    step = max(1, _BLOCK_BYTES // (8 * max(1, len(database))))
+    for start in range(0, len(queries), step):
+        block = slice(start, start + step)
+        result[block] = word_distances(query_words[block], database_words)
+    return result
+
+
+def _checked(bitorder: BitOrder) -> BitOrder:
+    if bitorder not in ("big", "little"):
+        raise ValueError(f"bitorder must be 'big' or 'little'. Got {bitorder!r} instead.")
+    return bitorder
+
+
+_MIRRORED = np.packbits(np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1), axis=1, bitorder="little")[:, 0]

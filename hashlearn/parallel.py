@@ -1,0 +1,72 @@
+"""Fixed row blocks over threads: the same sums in the same order whatever the number of threads.
+
+BLAS is held to one thread inside, because its own threading splits sums differently for every thread
+count; the parallelism comes from the blocks instead.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import cache
+from typing import Any, TypeVar
+
+from threadpoolctl import ThreadpoolController
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+BLOCK_ROWS = 2048
+
+
+def thread_count(n_jobs: int | None) -> int:
+    """Threads for scikit-learn's ``n_jobs``; None means every core this process may use."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if n_jobs is None:
+        return cores
+    if n_jobs == 0:
+        raise ValueError("n_jobs must not be 0; use None for all cores.")
+    return n_jobs if n_jobs > 0 else max(1, cores + 1 + n_jobs)
+
+
+def row_blocks(n_rows: int, size: int = BLOCK_ROWS) -> list[slice]:
+    """Slices that cover all rows, the short rest included."""
+    return [slice(start, min(start + size, n_rows)) for start in range(0, n_rows, size)]
+
+
+@cache
+def _controller() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Hold BLAS to one thread, for results that do not depend on the machine's core count."""
+    with _controller().limit(limits=1, user_api="blas"):
+        yield
+
+
+def ordered_map(
+    function: Callable[[Task], Result], tasks: Sequence[Task], n_jobs: int | None = None
+) -> Iterator[Result]:
+    """Results of ``function`` in the order of ``tasks``; only a few are under way or waiting at a time."""
+    threads = min(thread_count(n_jobs), max(1, len(tasks)))
+    with one_blas_thread():
+        if threads == 1:
+            yield from map(function, tasks)
+            return
+        with ThreadPoolExecutor(threads) as pool:
+            waiting: deque[Future[Any]] = deque()
+            try:
+                for task in tasks:
+                    waiting.append(pool.submit(function, task))
+                    if len(waiting) > 2 * threads:
+                        yield waiting.popleft().result()
+                while waiting:
+                    yield waiting.popleft().result()
+            finally:
+                for future in waiting:
+                    future.cancel()

@@ -1,0 +1,314 @@
+"""Who is similar to whom, without ever writing it all down.
+
+Rows that share a label set are one *group*; the similarity S between groups is a small table that is
+computed in blocks when asked for. Pairs and given matrices make every row its own group. A group of -1
+means: nothing is known about this row, it takes no part in learning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+
+Relevance = str | Callable[[NDArray[np.float64], NDArray[np.float64]], ArrayLike]
+RELEVANCES = ("count", "jaccard", "binary")
+UNKNOWN = -1
+
+
+class Similarity(Protocol):
+    """What a solver needs: a group a row, and S between groups and anchors on request."""
+
+    group: NDArray[np.intp]
+    largest: float
+    graded: bool
+    """Whether pairs are similar to different degrees (label sets) rather than just similar or not."""
+
+    @property
+    def n_groups(self) -> int: ...
+
+    def columns(self, anchors: NDArray[np.intp]) -> NDArray[np.intp]:
+        """A column number for each anchor row; anchors with the same column are alike."""
+        ...
+
+    def table(self, groups: NDArray[np.intp], columns: NDArray[np.intp]) -> NDArray[np.float64]:
+        """S between groups and columns."""
+        ...
+
+
+class LabelSimilarity:
+    """S from label sets: the relevance of a pair, or ``dissimilar`` where it is zero.
+
+    Parameters
+    ----------
+    group : group of every row, -1 for unlabelled rows.
+    labels : the label set of every group, CSR (n_groups, n_labels) of 0/1.
+    relevance : "count" (shared labels, the paper), "jaccard", "binary" or a callable that takes two dense
+        0/1 arrays (a, c) and (b, c) and returns relevances (a, b), zero for unrelated.
+    dissimilar : S of an unrelated pair as a share of the largest relevance (the paper's alpha / r_max):
+        None for -1 (classes) or -1/2 (label sets), "floor" for the released code's -floor(r_max / 2).
+    largest : r_max; None for the largest relevance that occurs, self-pairs included.
+    """
+
+    def __init__(
+        self,
+        group: NDArray[np.intp],
+        labels: sparse.csr_matrix,
+        relevance: Relevance = "count",
+        dissimilar: float | str | None = None,
+        largest: float | None = None,
+    ) -> None:
+        self.group = group
+        self.labels = labels.astype(np.float64)
+        self.sizes = np.asarray(self.labels.sum(axis=1)).ravel()
+        self.relevance = relevance
+        if not callable(relevance) and relevance not in RELEVANCES:
+            raise ValueError(f"relevance must be one of {RELEVANCES} or a callable. Got {relevance!r} instead.")
+        self.largest = float(largest) if largest is not None else self._largest_relevance()
+        if not self.largest > 0:
+            raise ValueError(f"The largest relevance must be positive. Got {self.largest} instead.")
+        self.graded = bool(np.any(self.sizes > 1))
+        self.alpha = _alpha(dissimilar, self.largest, -0.5 if self.graded else -1.0)
+
+    @property
+    def n_groups(self) -> int:
+        return int(self.labels.shape[0])
+
+    def columns(self, anchors: NDArray[np.intp]) -> NDArray[np.intp]:
+        return self.group[anchors]
+
+    def table(self, groups: NDArray[np.intp], columns: NDArray[np.intp]) -> NDArray[np.float64]:
+        related = self._related(groups, columns)
+        return np.where(related == 0, self.alpha, related)
+
+    def _related(self, groups: NDArray[np.intp], columns: NDArray[np.intp]) -> NDArray[np.float64]:
+        left, right = self.labels[groups], self.labels[columns]
+        if callable(self.relevance):
+            values = np.asarray(self.relevance(left.toarray(), right.toarray()), dtype=np.float64)
+            if values.shape != (len(groups), len(columns)):
+                wanted = (len(groups), len(columns))
+                raise ValueError(f"relevance must return an array of shape {wanted}. Got {values.shape} instead.")
+            if not np.isfinite(values).all():
+                raise ValueError("relevance must return finite values.")
+            return values
+        shared = (left @ right.T).toarray()
+        if self.relevance == "count":
+            return shared
+        if self.relevance == "binary":
+            return (shared > 0).astype(np.float64)
+        union = self.sizes[groups][:, None] + self.sizes[columns][None, :] - shared
+        return np.divide(shared, union, out=np.zeros_like(shared), where=union > 0)
+
+    def _largest_relevance(self) -> float:
+        if self.relevance == "count":
+            return float(self.sizes.max(initial=0.0))
+        if not callable(self.relevance):
+            return 1.0
+        # Blocks along the diagonal hold every self-pair, which is where a relevance is largest.
+        blocks = np.array_split(np.arange(self.n_groups), max(1, self.n_groups // 256))
+        return max(float(self._related(block, block).max(initial=0.0)) for block in blocks)
+
+
+class MatrixSimilarity:
+    """S given by the user: one row per training row, one column per anchor, 0 where unknown."""
+
+    graded = False
+
+    def __init__(self, matrix: Any, anchors: NDArray[np.intp], largest: float | None = None) -> None:
+        self.matrix = sparse.csr_matrix(matrix, dtype=np.float64) if sparse.issparse(matrix) else matrix
+        self.anchors = anchors
+        known = np.asarray((self.matrix != 0).sum(axis=1)).ravel() > 0
+        self.group = np.where(known, np.arange(len(known)), UNKNOWN).astype(np.intp)
+        self._position = np.full(len(known), -1, dtype=np.intp)
+        self._position[anchors] = np.arange(len(anchors))
+        peak = abs(self.matrix).max() if self.matrix.shape[0] else 0.0
+        self.largest = float(largest) if largest is not None else float(peak)
+        if not self.largest > 0:
+            raise ValueError("The similarity says nothing: every entry is 0 (unknown).")
+
+    @property
+    def n_groups(self) -> int:
+        return int(self.matrix.shape[0])
+
+    def columns(self, anchors: NDArray[np.intp]) -> NDArray[np.intp]:
+        return self._position[anchors]
+
+    def table(self, groups: NDArray[np.intp], columns: NDArray[np.intp]) -> NDArray[np.float64]:
+        block = self.matrix[groups][:, columns]
+        return np.asarray(block.toarray() if sparse.issparse(block) else block, dtype=np.float64)
+
+
+def from_labels(
+    y: Any,
+    *,
+    relevance: Relevance = "count",
+    dissimilar: float | str | None = None,
+    largest: float | None = None,
+    unlabeled: Hashable = None,
+    clusters: NDArray[np.intp] | None = None,
+) -> LabelSimilarity:
+    """Similarity from classes (n,) or label sets (n, c), optionally joined by feature clusters.
+
+    Rows without labels (None, NaN or ``unlabeled`` among classes; all-zero label sets) get no group,
+    unless clusters are given: then their cluster is their label set.
+    """
+    labels = label_matrix(y, unlabeled)
+    if clusters is not None:
+        labels = sparse.hstack([labels, _one_hot(clusters)], format="csr")
+    group, representatives = group_rows(labels)
+    if len(representatives) == 0:
+        raise ValueError("No row has a label: at least one labelled row is needed to learn from labels.")
+    return LabelSimilarity(group, labels[representatives], relevance, dissimilar, largest)
+
+
+def from_pairs(n_rows: int, similar: ArrayLike, dissimilar: ArrayLike) -> sparse.csr_matrix:
+    """Symmetric sparse S of listed pairs: +1, -1, and +1 on the diagonal of the rows they name."""
+    pairs = [_index_pairs(similar, n_rows, "similar"), _index_pairs(dissimilar, n_rows, "dissimilar")]
+    if not sum(map(len, pairs)):
+        raise ValueError("At least one similar or dissimilar pair is needed.")
+    seen = [np.unique(np.sort(pair, axis=1), axis=0) for pair in pairs]
+    both = _in_both(*seen)
+    if both is not None:
+        raise ValueError(f"The pair {both} is listed both as similar and as dissimilar.")
+    loops = seen[1][seen[1][:, 0] == seen[1][:, 1]]
+    if len(loops):
+        raise ValueError(f"Row {loops[0, 0]} is listed as dissimilar to itself.")
+    named = np.unique(np.concatenate(seen))
+    off_diagonal = [pair[pair[:, 0] != pair[:, 1]] for pair in seen]
+    rows = np.concatenate([*(pair[:, 0] for pair in off_diagonal), *(pair[:, 1] for pair in off_diagonal), named])
+    columns = np.concatenate([*(pair[:, 1] for pair in off_diagonal), *(pair[:, 0] for pair in off_diagonal), named])
+    signs = np.concatenate([np.ones(len(off_diagonal[0])), -np.ones(len(off_diagonal[1]))])
+    values = np.concatenate([signs, signs, np.ones(len(named))])
+    return sparse.csr_matrix((values, (rows, columns)), shape=(n_rows, n_rows))
+
+
+def label_matrix(y: Any, unlabeled: Hashable = None) -> sparse.csr_matrix:
+    """Label sets as a CSR matrix (n, c) of 0/1; an unlabelled row is all zero."""
+    if sparse.issparse(y):
+        matrix = sparse.csr_matrix(y, dtype=np.float64, copy=True)
+        matrix.eliminate_zeros()
+        if np.any(matrix.data != 1):
+            raise ValueError("Label sets must hold only 0 and 1.")
+        return matrix
+    array = np.asarray(y)
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array.ravel()
+    if array.ndim == 2:
+        if not np.isin(array, (0, 1)).all():
+            raise ValueError("Label sets must be a 0/1 matrix, one column a label. Got other values.")
+        return sparse.csr_matrix(array.astype(np.float64))
+    if array.ndim != 1:
+        raise ValueError(f"y must be classes (n,) or label sets (n, c). Got {array.ndim} dimensions instead.")
+    return _one_hot(encode_classes(array, unlabeled)[0])
+
+
+def encode_classes(y: NDArray[Any], unlabeled: Hashable = None) -> tuple[NDArray[np.intp], list[Any]]:
+    """Class numbers (-1 = unlabelled) and the classes, for any hashable values."""
+    if y.dtype.kind in "biuSU" and unlabeled is None:
+        classes, codes = np.unique(y, return_inverse=True)
+        return codes.astype(np.intp), classes.tolist()
+    values: Sequence[Any] = y.tolist()
+    known = [v for v in values if not _is_missing(v, unlabeled)]
+    try:
+        ordered = sorted(set(known))
+    except TypeError:
+        ordered = list(dict.fromkeys(known))
+    number = {value: k for k, value in enumerate(ordered)}
+    numbers = [UNKNOWN if _is_missing(v, unlabeled) else number[v] for v in values]
+    return np.asarray(numbers, dtype=np.intp), ordered
+
+
+def group_rows(labels: sparse.csr_matrix) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Group number of every row (-1 for empty rows) and one row of each group.
+
+    Rows are keyed by a random 64-bit sum of their labels and every row is then compared with its group's
+    first row, so a collision cannot go unnoticed; it only costs another draw.
+    """
+    filled = np.diff(labels.indptr) > 0
+    rows = np.flatnonzero(filled)
+    for seed in range(16):
+        rng = np.random.default_rng(seed)
+        weights = rng.integers(0, 2**64, size=labels.shape[1], dtype=np.uint64)
+        running = np.concatenate([[np.uint64(0)], np.cumsum(weights[labels.indices], dtype=np.uint64)])
+        sums = running[labels.indptr[1:]] - running[labels.indptr[:-1]]
+        _, first, member = np.unique(sums[rows], return_index=True, return_inverse=True)
+        # Numbering groups by first appearance keeps the result independent of the random keys.
+        rank = np.empty(len(first), dtype=np.intp)
+        rank[np.argsort(first)] = np.arange(len(first))
+        representatives = rows[np.sort(first)]
+        group = np.full(labels.shape[0], UNKNOWN, dtype=np.intp)
+        group[rows] = rank[member.ravel()]
+        if (labels[rows] != labels[representatives[group[rows]]]).nnz == 0:
+            return group, representatives
+    raise RuntimeError("Grouping label sets failed: hash collisions in 16 draws.")
+
+
+def neighbour_similarity(
+    features: NDArray[np.float32], anchors: NDArray[np.intp], n_neighbors: int, far_quantile: float
+) -> NDArray[np.int8]:
+    """S (n, p) from distances: +1 for the nearest anchors, -1 beyond a quantile of distances, 0 between.
+
+    Symmetric between anchors: similar if either names the other among its nearest, else dissimilar if far.
+    """
+    if not 1 <= n_neighbors <= len(anchors):
+        raise ValueError(f"n_neighbors must be between 1 and the {len(anchors)} anchors. Got {n_neighbors} instead.")
+    if not 0 < far_quantile <= 1:
+        raise ValueError(f"far_quantile must be in (0, 1]. Got {far_quantile} instead.")
+    points = features[anchors]
+    far = np.quantile(_squared_distances(points, points), far_quantile)
+    result = np.empty((len(features), len(anchors)), dtype=np.int8)
+    for start in range(0, len(features), 2048):
+        distance = _squared_distances(features[start : start + 2048], points)
+        block = np.where(distance > far, np.int8(-1), np.int8(0))
+        nearest = np.argpartition(distance, n_neighbors - 1, axis=1)[:, :n_neighbors]
+        np.put_along_axis(block, nearest, np.int8(1), axis=1)
+        result[start : start + 2048] = block
+    between = result[anchors]
+    near = (between == 1) | (between.T == 1)
+    result[anchors] = np.where(near, 1, np.minimum(between, between.T))
+    return result
+
+
+def _squared_distances(a: NDArray[np.float32], b: NDArray[np.float32]) -> NDArray[np.float32]:
+    return np.maximum((a * a).sum(axis=1)[:, None] + (b * b).sum(axis=1)[None, :] - 2 * (a @ b.T), 0)
+
+
+def _alpha(dissimilar: float | str | None, largest: float, default_share: float) -> float:
+    if dissimilar is None:
+        return default_share * largest
+    if dissimilar == "floor":
+        return -float(np.floor(largest / 2))
+    if isinstance(dissimilar, str):
+        raise ValueError(f"dissimilar must be None, 'floor' or a number <= 0. Got {dissimilar!r} instead.")
+    if not dissimilar <= 0:
+        raise ValueError(f"dissimilar must be at most 0. Got {dissimilar} instead.")
+    return float(dissimilar) * largest
+
+
+def _one_hot(codes: NDArray[np.intp]) -> sparse.csr_matrix:
+    rows = np.flatnonzero(codes >= 0)
+    width = int(codes.max(initial=-1)) + 1
+    return sparse.csr_matrix((np.ones(len(rows)), (rows, codes[rows])), shape=(len(codes), max(width, 1)))
+
+
+def _is_missing(value: Any, unlabeled: Hashable) -> bool:
+    return value is None or value != value or (unlabeled is not None and value == unlabeled)
+
+
+def _index_pairs(pairs: ArrayLike, n_rows: int, name: str) -> NDArray[np.intp]:
+    array = np.asarray(pairs)
+    if array.size == 0:
+        return np.empty((0, 2), dtype=np.intp)
+    if array.ndim != 2 or array.shape[1] != 2 or array.dtype.kind not in "iu":
+        raise ValueError(f"{name} must be an integer array of shape (k, 2). Got {array.dtype} {array.shape} instead.")
+    if array.min() < 0 or array.max() >= n_rows:
+        raise ValueError(f"{name} names rows outside 0..{n_rows - 1}.")
+    return array.astype(np.intp)
+
+
+def _in_both(first: NDArray[np.intp], second: NDArray[np.intp]) -> tuple[int, int] | None:
+    shared = set(map(tuple, first.tolist())) & set(map(tuple, second.tolist()))
+    return min(shared) if shared else None
