@@ -1,0 +1,29 @@
+"""Small tools that several methods share; each exists once."""
+
+from hashlearn.primitives.eigen import fix_signs, top_eigenvectors, top_generalised
+from hashlearn.primitives.itq import itq_rotation, random_rotation
+from hashlearn.primitives.labels import LabelProduct, class_numbers, labelled_rows
+from hashlearn.primitives.procrustes import metric_procrustes, orthogonal_procrustes
+from hashlearn.primitives.ridge import RidgeSolver
+from hashlearn.primitives.samplers import sample_pairs, sample_triplets
+from hashlearn.primitives.steps import steps
+from hashlearn.primitives.sweep import column_sweep, keep_sign
+
+__all__ = [
+    "LabelProduct",
+    "RidgeSolver",
+    "class_numbers",
+    "column_sweep",
+    "fix_signs",
+    "itq_rotation",
+    "keep_sign",
+    "labelled_rows",
+    "metric_procrustes",
+    "orthogonal_procrustes",
+    "random_rotation",
+    "sample_pairs",
+    "sample_triplets",
+    "steps",
+    "top_eigenvectors",
+    "top_generalised",
+]

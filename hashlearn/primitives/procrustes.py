@@ -1,0 +1,30 @@
+"""Orthogonal matrices closest to a given one, plain and in a metric."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import linalg
+
+FloatArray = NDArray[np.float64]
+
+
+def orthogonal_procrustes(matrix: FloatArray) -> FloatArray:
+    """argmax tr(C' W) over W with orthonormal columns (C tall or square)."""
+    left, _, right = linalg.svd(matrix, full_matrices=False)
+    return left @ right
+
+
+def inverse_root(metric: FloatArray, ridge: float = 0.0) -> FloatArray:
+    """metric^(-1/2) of a symmetric positive matrix; eigenvalues are floored at rounding level."""
+    values, vectors = linalg.eigh((metric + metric.T) / 2)
+    floor = max(float(values[-1]), 1e-300) * len(values) * np.finfo(np.float64).eps
+    return (vectors / np.sqrt(np.maximum(values + ridge, floor))) @ vectors.T
+
+
+def metric_procrustes(root: FloatArray, matrix: FloatArray, count: int) -> FloatArray:
+    """argmax tr(C' W) subject to W' G W = count I, given ``root`` = G^(-1/2).
+
+    Past the rank of C the directions are arbitrary; they still satisfy the constraint.
+    """
+    return np.sqrt(count) * (root @ orthogonal_procrustes(root @ matrix))

@@ -1,0 +1,39 @@
+"""Steps of a long loop: reported, and stopped cleanly between two of them by Ctrl-C."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import warnings
+from collections.abc import Iterator
+from types import FrameType
+
+from hashlearn.progress import report
+
+
+def steps(total: int, phase: str) -> Iterator[int]:
+    """0, 1, ... total - 1. Ctrl-C ends the loop after the step under way, so the last good state is kept.
+
+    A second Ctrl-C interrupts at once, as usual.
+    """
+    stopped = threading.Event()
+    previous = None
+    if threading.current_thread() is threading.main_thread():
+
+        def stop(number: int, frame: FrameType | None) -> None:
+            stopped.set()
+            signal.signal(signal.SIGINT, previous or signal.default_int_handler)
+
+        previous = signal.getsignal(signal.SIGINT)
+        signal.signal(signal.SIGINT, stop)
+    try:
+        for step in range(total):
+            yield step
+            report(phase, step + 1, total)
+            if stopped.is_set():
+                message = f"Stopped by Ctrl-C after {step + 1} of {total} steps ({phase}); keeping what is learned."
+                warnings.warn(message, stacklevel=3)
+                return
+    finally:
+        if previous is not None:
+            signal.signal(signal.SIGINT, previous)

@@ -1,0 +1,1 @@
+"""From similarity to codes: of the anchors first, then of any rows."""

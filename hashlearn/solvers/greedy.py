@@ -1,0 +1,157 @@
+"""GSDH_P for quadratic losses: one bit of a batch at a time.
+
+Bit j of row i moves to sgn(g_i + beta h_ij), where g = (R h_A)_i and R is what the other bits leave of
+the target inner products. Of the anchors only two small sums matter: ``pull`` = f(S) H_A per row kind and
+``gram`` = H_A' H_A, both kept up to date by rank-one steps. All of it is whole numbers times ``scale``, so
+the result equals the plain loops of ``reference.py`` bit for bit.
+
+When several anchors of a batch flip together they also change each other's g, and the objective h' R h
+may fall. Then only the half with the largest |g| flips, and so on: no step ever loses ground.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hashlearn.solvers.losses import QuadraticLoss
+from hashlearn.solvers.problem import AnchorProblem, Batches, Trace
+
+FloatArray = NDArray[np.float64]
+RESIDUALS = ("full", "stagewise")
+
+
+def learn(
+    problem: AnchorProblem,
+    start: FloatArray,
+    batches: Batches,
+    loss: QuadraticLoss,
+    *,
+    beta: float,
+    residual: str = "full",
+    max_iter: int = 20,
+    inner_iter: int = 3,
+) -> Trace:
+    """Codes of the problem's rows, from ``start`` in {-1, +1}, batch by batch until no bit changes."""
+    state = _State(problem, start, loss, residual)
+    trace = Trace(state.codes)
+    for iteration in range(max_iter):
+        before = state.codes.copy()
+        for batch in batches(iteration):
+            state.update(batch, beta, inner_iter)
+        trace.objective.append(state.objective())
+        trace.changes.append(int(np.count_nonzero(state.codes != before)))
+        if trace.changes[-1] == 0:
+            trace.converged = True
+            break
+    return trace
+
+
+class _State:
+    """Codes with their two anchor sums. ``gram`` has a zero diagonal: bit j never meets itself."""
+
+    def __init__(self, problem: AnchorProblem, start: FloatArray, loss: QuadraticLoss, residual: str) -> None:
+        self.problem = problem
+        self.codes = np.array(start, dtype=np.float64)
+        n_bits = self.codes.shape[1]
+        self.scale = loss.scale(problem.scale, n_bits)
+        self.table = loss.target(problem.table)
+        self.stagewise = residual == "stagewise"
+        self.pull = np.ascontiguousarray((self.table @ problem.column_sums(self.codes)).T)
+        anchors = self.codes[problem.is_anchor]
+        self.gram = anchors.T @ anchors
+        np.fill_diagonal(self.gram, 0.0)
+
+    def update(self, batch: NDArray[np.intp], beta: float, inner_iter: int) -> None:
+        bits = np.ascontiguousarray(self.codes[batch].T)
+        kinds = self.problem.row_kind[batch]
+        columns = self.problem.column_kind[batch]
+        for j in range(len(bits)):
+            rest = j if self.stagewise else len(bits)
+            self._update_bit(bits, kinds, columns, j, rest, beta, inner_iter)
+        self.codes[batch] = bits.T
+
+    def _update_bit(
+        self,
+        bits: FloatArray,
+        kinds: NDArray[np.intp],
+        columns: NDArray[np.intp],
+        j: int,
+        rest: int,
+        beta: float,
+        inner_iter: int,
+    ) -> None:
+        others = bits[:rest]
+        gain = self.scale * self.pull[j][kinds] - self.gram[j, :rest] @ others
+        for _ in range(inner_iter):
+            flips = np.flatnonzero((gain + beta * bits[j] >= 0) != (bits[j] > 0))
+            if not len(flips):
+                return
+            anchors = flips[columns[flips] >= 0]
+            bits[j, flips[columns[flips] < 0]] *= -1
+            while len(anchors):
+                step = -2 * bits[j, anchors]
+                by_column = np.bincount(columns[anchors], weights=step, minlength=self.table.shape[1])
+                pull = self.pull[j] + self.table @ by_column
+                gram = self.gram[j] + bits[:, anchors] @ step
+                gram[j] = 0.0
+                moved = self.scale * pull[kinds] - gram[:rest] @ others
+                if step @ (gain[anchors] + moved[anchors]) >= 0:
+                    self.pull[j], self.gram[j], self.gram[:, j] = pull, gram, gram
+                    bits[j, anchors] += step
+                    gain = moved
+                    break
+                anchors = strongest_half(anchors, gain)
+            else:
+                return
+
+    def objective(self) -> float:
+        gram = self.gram + np.eye(len(self.gram)) * np.count_nonzero(self.problem.is_anchor)
+        return self.problem.objective(self.table, self.scale, self.codes, self.pull.T, gram)
+
+
+def strongest_half(flips: NDArray[np.intp], gain: FloatArray) -> NDArray[np.intp]:
+    """Those of ``flips`` whose |gain| is above the median; none when all are equal."""
+    strength = np.abs(gain[flips])
+    return flips[strength > np.median(strength)]
+
+
+def code_rows(
+    pull: FloatArray,
+    gram: FloatArray,
+    group: NDArray[np.intp],
+    start: NDArray[np.float32],
+    *,
+    scale: float,
+    beta: float,
+    residual: str = "full",
+    max_iter: int = 20,
+) -> NDArray[np.float32]:
+    """Codes of rows that are no anchors: independent of each other, so one pass over them suffices.
+
+    ``pull`` (n_groups, n_bits) and ``gram`` belong to the finished anchors. A row that a sweep leaves alone
+    is finished; the rest go on for up to ``max_iter`` sweeps.
+    """
+    codes = np.array(start, dtype=np.float32)
+    n_bits = codes.shape[1]
+    # Sums of at most 2^24 whole numbers are exact in float32, which halves the memory traffic.
+    exact = np.abs(gram).sum(axis=0).max(initial=0.0) < 2**24
+    hollow = (gram - np.diag(np.diag(gram))).astype(np.float32 if exact else np.float64)
+    scaled = scale * pull
+    weight = np.float64(beta)  # a plain float would be rounded to float32 with the bits
+    active = np.arange(len(codes))
+    for _ in range(max_iter):
+        bits = np.ascontiguousarray(codes[active].T, dtype=hollow.dtype)
+        groups = group[active]
+        changed = np.zeros(len(active), dtype=bool)
+        for j in range(n_bits):
+            rest = j if residual == "stagewise" else n_bits
+            gain = scaled[groups, j] - hollow[j, :rest] @ bits[:rest]
+            flip = (gain + weight * bits[j] >= 0) != (bits[j] > 0)
+            bits[j, flip] *= -1
+            changed |= flip
+        codes[active] = bits.T
+        active = active[changed]
+        if not len(active):
+            break
+    return codes

@@ -1,0 +1,80 @@
+"""Pairwise losses: what a pair of similarity s and inner product u costs.
+
+A *quadratic* loss is (scale * target(s) - u)^2: its update needs only sums over anchors, so solving it is
+cheap. Any other loss, hinge or the user's own, is written through its values at u + 1 and u - 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class QuadraticLoss:
+    """(scale * target(s) - u)^2 with scale = lambda where ``graded``, else n_bits."""
+
+    name: str
+    target: Callable[[FloatArray], FloatArray]
+    graded: bool = False
+
+    def scale(self, problem_scale: float, n_bits: int) -> float:
+        return problem_scale if self.graded else float(n_bits)
+
+    def value(self, s: FloatArray, u: FloatArray, problem_scale: float, n_bits: int) -> FloatArray:
+        return (self.scale(problem_scale, n_bits) * self.target(s) - u) ** 2
+
+
+@dataclass(frozen=True)
+class GeneralLoss:
+    """Any loss of (s, u, n_bits), vectorised over equal shapes."""
+
+    name: str
+    function: Callable[[FloatArray, FloatArray, int], ArrayLike]
+
+    def value(self, s: FloatArray, u: FloatArray, problem_scale: float, n_bits: int) -> FloatArray:
+        return np.asarray(self.function(s, u, n_bits), dtype=np.float64)
+
+    def slope(self, s: FloatArray, rest: FloatArray, n_bits: int) -> FloatArray:
+        """[l(s, rest + 1) - l(s, rest - 1)] / 4, where rest is the inner product without one bit.
+
+        The 4 makes the KSH loss give the greedy update exactly, so beta weighs the same in every loss.
+        """
+        upper = self.value(s, rest + 1, 0.0, n_bits)
+        return (upper - self.value(s, rest - 1, 0.0, n_bits)) / 4
+
+
+Loss = QuadraticLoss | GeneralLoss
+
+
+def _hinge(s: FloatArray, u: FloatArray, n_bits: int) -> FloatArray:
+    """Similar pairs are pulled together, dissimilar ones apart only up to distance n_bits / 2."""
+    apart = np.where(s < 0, np.maximum(u, 0) ** 2, 0.0)
+    return np.where(s > 0, (n_bits - u) ** 2, apart)
+
+
+LOSSES: dict[str, Loss] = {
+    "ksh": QuadraticLoss("ksh", lambda s: s, graded=True),
+    "bre": QuadraticLoss("bre", np.sign),
+    "bre-released": QuadraticLoss("bre-released", lambda s: (s > 0).astype(np.float64)),
+    "hinge": GeneralLoss("hinge", _hinge),
+}
+
+
+def get_loss(loss: str | Callable[..., ArrayLike]) -> Loss:
+    """The loss of that name, or a user's own ``loss(s, u)`` on arrays.
+
+    ``s`` is the similarity as learned from: +1/-1 for classes, the relevance or a negative value for label
+    sets, the entries of S otherwise, 0 if unknown. ``u`` is the inner product of two codes, in [-n_bits, n_bits].
+    """
+    if callable(loss):
+        own = loss
+        return GeneralLoss(getattr(loss, "__name__", "own"), lambda s, u, n_bits: own(s, u))
+    if loss not in LOSSES:
+        raise ValueError(f"loss must be one of {tuple(LOSSES)} or a callable. Got {loss!r} instead.")
+    return LOSSES[loss]
