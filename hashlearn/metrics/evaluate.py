@@ -1,0 +1,219 @@
+"""Every retrieval score of a set of codes (or floats) at once, with the definitions that were used."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from numpy.typing import ArrayLike
+
+from hashlearn.codes import check_packed
+from hashlearn.metrics.engine import EmptyQueries, Rules, Ties, check_choice, cutoff
+from hashlearn.metrics.rankings import Metric, Progress, check_floats
+from hashlearn.metrics.relevance import RelevanceFunction, RelevanceName
+from hashlearn.metrics.runs import Run, run_codes, run_floats
+from hashlearn.metrics.scores import Denominator, Gain
+
+DatabaseProtocol = Literal["codes", "learned", "hashed"]
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Means over the queries, and in ``settings`` the name of every definition behind them.
+
+    ``precision`` is at ``settings["precision_at"]`` positions, ``recall`` at ``settings["at"]``. ``empty_balls`` is
+    the share of queries with no database row within the radius. What cannot be measured (radius scores of float
+    rankings) is None.
+    """
+
+    map: float
+    precision: float
+    recall: float
+    ndcg: float
+    acg: float | None
+    radius_precision: float | None
+    radius_recall: float | None
+    empty_balls: float | None
+    n_queries: int
+    n_database: int
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain numbers and strings, ready for JSON."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        used = self.settings
+        at, radius = used.get("at"), used.get("radius")
+        rows: list[tuple[str, float | None]] = [
+            (f"MAP@{at}", self.map),
+            (f"precision@{used.get('precision_at')}", self.precision),
+            (f"recall@{at}", self.recall),
+            (f"NDCG@{used.get('ndcg_at')}", self.ndcg),
+            (f"ACG within {radius}", self.acg),
+            (f"precision within {radius}", self.radius_precision),
+            (f"recall within {radius}", self.radius_recall),
+            ("empty balls", self.empty_balls),
+        ]
+        lines = [f"{name:<20} {value:.4f}" for name, value in rows if value is not None]
+        names = ("ranking", "ties", "denominator", "empty_queries", "gain", "relevance", "database")
+        definitions = ", ".join(f"{name}={used[name]}" for name in names if name in used)
+        return "\n".join([*lines, f"{self.n_queries} queries, {self.n_database} database rows", definitions])
+
+
+def evaluate(
+    query_codes: ArrayLike,
+    database_codes: ArrayLike,
+    query_y: Any,
+    database_y: Any,
+    *,
+    n_bits: int | None = None,
+    at: int | None = 500,
+    radius: int | None = 2,
+    precision_at: int | None = 10,
+    ndcg_at: int | None = 50,
+    ties: Ties = "expected",
+    denominator: Denominator = "retrieved",
+    empty_queries: EmptyQueries = "zero",
+    gain: Gain = "exp",
+    relevance: RelevanceName | RelevanceFunction = "count",
+    paper: bool = False,
+    database: DatabaseProtocol = "codes",
+    n_jobs: int | None = None,
+    progress: Progress | None = None,
+) -> Scores:
+    """Score a ranking of the database by Hamming distance.
+
+    Parameters
+    ----------
+    query_codes : packed uint8 codes, or float projections (n_queries, n_bits)
+        Floats are ranked by −q·h (asymmetric search); they have no Hamming radius, so those scores are None.
+    database_codes : packed uint8 codes
+    query_y, database_y : classes (n,) of any hashable kind, or label sets (n, c) of 0 and 1, dense or sparse
+    n_bits : bits of a code, checked against the bytes; for float queries, their number of columns
+    at : cut-off of MAP and recall; None is the whole database
+    radius : Hamming radius of ACG, radius precision and radius recall; None leaves them out
+    precision_at, ndcg_at : cut-offs of precision and NDCG
+    ties : order of rows at the same distance
+        "expected": the exact mean over all orders; "stable": database order; "optimistic" and "pessimistic": the
+        most and the least relevant first.
+    denominator : what AP@at is divided by
+        "retrieved": the hits in the list (the paper); "min": min(total relevant, at); "relevant": all relevant.
+    empty_queries : what a score that is 0/0 becomes
+        "zero": 0 (the paper); "drop": it leaves the mean of that score. This concerns queries to which nothing is
+        relevant, and for MAP with "retrieved" those with nothing relevant in the list (with expected ties, a query
+        counts by its chance of having something). An empty ball always has precision and ACG 0.
+    gain : "exp": Σ (2^rel − 1) / log2(k + 1); "linear": rel_1 + Σ_{k≥2} rel_k / log2(k)
+        The ideal ranking is over the whole database.
+    relevance : "count" of shared labels, "binary", "jaccard", or a function of (query labels, database labels)
+        A function gets the distinct label rows of a block of queries and of the database, and returns their table.
+        Rows with relevance above 0 are hits.
+    paper : use the definitions of the paper's released evaluator
+        This overrides ties="stable", denominator="retrieved", empty_queries="zero" and gain="exp".
+    database : where the database codes came from, kept with the scores
+        "learned" by the solver with their labels, "hashed" as unlabelled rows would be, or just "codes".
+    n_jobs : threads; None is all cores
+    progress : called with (queries done, queries in all); equal queries count once
+
+    Examples
+    --------
+    >>> from hashlearn.codes import pack
+    >>> codes = pack([[1, 1, 0], [0, 0, 1], [1, 0, 0]])
+    >>> evaluate(codes[:1], codes, ["cat"], ["cat", "dog", "cat"], precision_at=2).map
+    1.0
+    """
+    if paper:
+        ties, denominator, empty_queries, gain = "stable", "retrieved", "zero", "exp"
+    check_choice("database", database, DatabaseProtocol)
+    n_database = len(check_packed(database_codes, name="database_codes"))
+    rules = Rules(
+        at=cutoff("at", at, n_database),
+        precision_at=cutoff("precision_at", precision_at, n_database),
+        ndcg_at=cutoff("ndcg_at", ndcg_at, n_database),
+        radius=radius,
+        ties=ties,
+        denominator=denominator,
+        empty_queries=empty_queries,
+        gain=gain,
+    )
+    run = run_codes(query_codes, database_codes, query_y, database_y, n_bits, relevance, rules, n_jobs, progress)
+    return _scores(run, at, precision_at, ndcg_at, relevance, database)
+
+
+def evaluate_floats(
+    query_X: ArrayLike,
+    database_X: ArrayLike,
+    query_y: Any,
+    database_y: Any,
+    *,
+    metric: Metric = "cosine",
+    at: int | None = 500,
+    precision_at: int | None = 10,
+    ndcg_at: int | None = 50,
+    ties: Ties = "expected",
+    denominator: Denominator = "retrieved",
+    empty_queries: EmptyQueries = "zero",
+    gain: Gain = "exp",
+    relevance: RelevanceName | RelevanceFunction = "count",
+    n_jobs: int | None = None,
+    progress: Progress | None = None,
+) -> Scores:
+    """Score a ranking of float rows by ``metric``, as ``evaluate`` does for codes: the reference for any code.
+
+    Equal similarities are ties. There is no Hamming radius, so the radius scores are None. float32 rows are compared
+    in float32, all others in float64.
+    """
+    queries, rows = check_floats(query_X, "query_X"), check_floats(database_X, "database_X")
+    if queries.shape[1] != rows.shape[1]:
+        raise ValueError(
+            f"query_X and database_X must have the same number of features. Got {queries.shape[1]} and {rows.shape[1]}."
+        )
+    rules = Rules(
+        at=cutoff("at", at, len(rows)),
+        precision_at=cutoff("precision_at", precision_at, len(rows)),
+        ndcg_at=cutoff("ndcg_at", ndcg_at, len(rows)),
+        ties=ties,
+        denominator=denominator,
+        empty_queries=empty_queries,
+        gain=gain,
+    )
+    run = run_floats(queries, rows, query_y, database_y, metric, relevance, rules, n_jobs, progress)
+    return _scores(run, at, precision_at, ndcg_at, relevance, "floats")
+
+
+def _scores(
+    run: Run,
+    at: int | None,
+    precision_at: int | None,
+    ndcg_at: int | None,
+    relevance: RelevanceName | RelevanceFunction,
+    database: str,
+) -> Scores:
+    rules = run.rules
+    has_radius = rules.radius is not None
+    settings = {
+        "ranking": run.ranking,
+        "at": "all" if at is None else at,
+        "precision_at": "all" if precision_at is None else precision_at,
+        "ndcg_at": "all" if ndcg_at is None else ndcg_at,
+        "radius": rules.radius,
+        "ties": rules.ties,
+        "denominator": rules.denominator,
+        "empty_queries": rules.empty_queries,
+        "gain": rules.gain,
+        "relevance": getattr(relevance, "__name__", repr(relevance)) if callable(relevance) else relevance,
+        "database": database,
+    }
+    return Scores(
+        map=run.mean("ap"),
+        precision=run.mean("precision"),
+        recall=run.mean("recall"),
+        ndcg=run.mean("ndcg"),
+        acg=run.mean("ball_acg") if has_radius else None,
+        radius_precision=run.mean("ball_precision") if has_radius else None,
+        radius_recall=run.mean("ball_recall") if has_radius else None,
+        empty_balls=run.mean("ball_empty") if has_radius else None,
+        n_queries=run.n_queries,
+        n_database=run.n_database,
+        settings=settings,
+    )

@@ -1,0 +1,168 @@
+"""The top of each ranking in a block of queries: as tie groups, as an ordered list, and as a Hamming ball.
+
+Only rows that can reach the cut-off are looked at. They are handled for the whole block in a few large array
+operations: many small ones would make the threads wait for each other.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hashlearn.metrics.rankings import Indices, nearest, true_places
+from hashlearn.metrics.scores import Floats, Gain, gains
+from hashlearn.metrics.ties import TieGroups
+
+Ties = Literal["expected", "stable", "optimistic", "pessimistic"]
+
+
+class Block(NamedTuple):
+    """A block of queries against the database.
+
+    ``keys`` is (queries, database), ``relevance`` (distinct query labels, database); ``member`` is the row of
+    ``relevance`` for each query. ``exact`` says that keys are small integers. ``sizes`` is how many rows each database
+    row stands for (None: one), ``graded`` whether relevance can be other than 0 and 1.
+    """
+
+    keys: NDArray[Any]
+    exact: bool
+    relevance: Floats
+    member: Indices
+    sizes: Floats | None
+    graded: bool
+
+
+class Top(NamedTuple):
+    """Rows near enough to matter, query by query.
+
+    How many each query has, their places in the flattened keys, their keys and their relevance.
+    """
+
+    counts: Indices
+    places: Indices
+    keys: NDArray[Any]
+    relevance: Floats
+
+
+def top_rows(block: Block, depth: int, radius: int | None) -> Top | None:
+    """Rows that hold the first ``depth`` of each query with their ties, and its Hamming ball. None is all rows."""
+    # Positions cannot be counted in rows that stand for several, but those are few anyway.
+    if block.sizes is not None:
+        return None
+    near = nearest(block.keys, depth, radius)
+    return None if near is None else _top(block, *near)
+
+
+def tie_groups(block: Block, top: Top | None, gain: Gain) -> TieGroups:
+    """Rows, hits and summed gain of each tie group, nearest first."""
+    if top is None and block.exact:
+        return _whole_tie_groups(block, gain)
+    if top is None:
+        top = _everything(block)
+    n_queries = len(block.keys)
+    if block.exact:
+        # Distances number their own groups.
+        width = int(top.keys.max()) + 1
+        groups = np.repeat(np.arange(n_queries) * width, top.counts) + top.keys
+    else:
+        width, groups = _numbered_groups(top)
+    hit = np.flatnonzero(top.relevance > 0)
+    hit_groups = groups[hit]
+    cells = n_queries * width
+    rows = np.bincount(groups, minlength=cells)
+    hits = np.bincount(hit_groups, minlength=cells)
+    gained = np.bincount(hit_groups, gains(top.relevance[hit], gain), cells) if block.graded else hits
+    return TieGroups(*(sums.reshape(n_queries, width).astype(np.float64) for sums in (rows, hits, gained)))
+
+
+def ordered(block: Block, top: Top | None, ties: Ties, depth: int) -> Floats:
+    """Relevance of the first ``depth`` rows of each query, in the order that ``ties`` names."""
+    if top is None:
+        return np.stack(
+            [
+                relevance[_order(keys, relevance, ties)[:depth]]
+                for keys, relevance in zip(block.keys, block.relevance[block.member], strict=True)
+            ]
+        )
+    query = _queries(top).astype(np.uint16 if len(top.counts) < 2**16 else np.intp)
+    order = _order(top.keys, top.relevance, ties)
+    # Sorted by query last, and stably: small integers are sorted by counting.
+    order = order[np.argsort(query[order], kind="stable")]
+    starts = np.cumsum(top.counts) - top.counts
+    return top.relevance[order[starts[:, None] + np.arange(depth)]]
+
+
+def balls(block: Block, top: Top | None, radius: int | None) -> tuple[Floats, Floats, Floats]:
+    """Rows, hits and summed relevance within the radius of each query."""
+    n_queries, n = block.keys.shape
+    if radius is None:
+        return np.zeros(n_queries), np.zeros(n_queries), np.zeros(n_queries)
+    if top is None:
+        top = _top(block, *true_places(block.keys <= radius))
+    within = np.flatnonzero(top.keys <= radius)
+    query, relevance = _queries(top)[within], top.relevance[within]
+    sizes = np.ones(len(within)) if block.sizes is None else block.sizes[top.places[within] % n]
+    rows, hits, summed = (
+        np.bincount(query, weights, n_queries).astype(np.float64, copy=False)
+        for weights in (sizes, sizes * (relevance > 0), sizes * relevance)
+    )
+    return rows, hits, summed
+
+
+def _whole_tie_groups(block: Block, gain: Gain) -> TieGroups:
+    """Tie groups over all rows: a histogram of the distances, and one of those of the relevant rows."""
+    width = int(block.keys.max()) + 1
+    groups = TieGroups(*np.zeros((3, len(block.keys), width)))
+    relevant = [np.flatnonzero(row > 0) for row in block.relevance]
+    for query, (keys, label) in enumerate(zip(block.keys, block.member, strict=True)):
+        hit = relevant[label]
+        hit_keys, hit_sizes = keys[hit], None if block.sizes is None else block.sizes[hit]
+        groups.rows[query] = np.bincount(keys, block.sizes, width)
+        groups.hits[query] = np.bincount(hit_keys, hit_sizes, width)
+        if block.graded:
+            gained = gains(block.relevance[label, hit], gain)
+            groups.gain[query] = np.bincount(hit_keys, gained if hit_sizes is None else gained * hit_sizes, width)
+    # Relevance 1 has gain 1 by either definition.
+    return groups if block.graded else groups._replace(gain=groups.hits)
+
+
+def _numbered_groups(top: Top) -> tuple[int, Indices]:
+    """Most groups of a query, and the group of each row: query * width + rank of its key among the query's keys."""
+    query = _queries(top)
+    order = np.lexsort((top.keys, query))
+    keys, query = top.keys[order], query[order]
+    new_query = np.concatenate([[True], query[1:] != query[:-1]])
+    new_group = new_query | np.concatenate([[True], keys[1:] != keys[:-1]])
+    number = np.cumsum(new_group) - 1
+    rank = number - number[new_query][query]
+    width = int(rank.max()) + 1
+    groups = np.empty_like(order)
+    groups[order] = query * width + rank
+    return width, groups
+
+
+def _top(block: Block, counts: Indices, places: Indices) -> Top:
+    n_queries, n = block.keys.shape
+    # From a place in the keys to the same database row in the relevance of the query's labels.
+    shifts = (block.member - np.arange(n_queries)) * n
+    relevance = block.relevance.ravel()[places + np.repeat(shifts, counts)]
+    return Top(counts, places, block.keys.ravel()[places], relevance)
+
+
+def _everything(block: Block) -> Top:
+    n_queries, n = block.keys.shape
+    return _top(block, np.full(n_queries, n), np.arange(n_queries * n))
+
+
+def _queries(top: Top) -> Indices:
+    return np.repeat(np.arange(len(top.counts)), top.counts)
+
+
+def _order(keys: NDArray[Any], relevance: Floats, ties: Ties) -> Indices:
+    """Nearest first; among ties database order, the most relevant first, or the least relevant first."""
+    if ties == "stable":
+        return np.argsort(keys, kind="stable")
+    order = np.argsort(-relevance if ties == "optimistic" else relevance, kind="stable")
+    return order[np.argsort(keys[order], kind="stable")]

@@ -1,0 +1,173 @@
+"""One score at a time. Arguments mean what they mean in ``evaluate``; only what the score needs is computed."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from hashlearn.codes import check_packed
+from hashlearn.metrics.engine import EmptyQueries, Rules, Ties, cutoff, radius_counts
+from hashlearn.metrics.rankings import HammingKeys, Progress
+from hashlearn.metrics.relevance import RelevanceFunction, RelevanceName
+from hashlearn.metrics.runs import hamming_problem, run_codes
+from hashlearn.metrics.scores import Denominator, Floats, Gain, divide
+
+
+class RadiusScores(NamedTuple):
+    """Precision and recall within a Hamming radius, and the share of queries with an empty ball."""
+
+    precision: float
+    recall: float
+    empty_share: float
+
+
+class Curve(NamedTuple):
+    """Precision and recall within each Hamming radius 0, 1, … n_bits."""
+
+    radius: np.ndarray
+    precision: Floats
+    recall: Floats
+
+
+def mean_average_precision(
+    query_codes: ArrayLike,
+    database_codes: ArrayLike,
+    query_y: Any,
+    database_y: Any,
+    *,
+    n_bits: int | None = None,
+    at: int | None = 500,
+    ties: Ties = "expected",
+    denominator: Denominator = "retrieved",
+    empty_queries: EmptyQueries = "zero",
+    relevance: RelevanceName | RelevanceFunction = "count",
+    n_jobs: int | None = None,
+    progress: Progress | None = None,
+) -> float:
+    """MAP@at; ``at=None`` is the whole database."""
+    rules = Rules(
+        at=cutoff("at", at, _rows(database_codes)),
+        ties=ties,
+        denominator=denominator,
+        empty_queries=empty_queries,
+    )
+    run = run_codes(query_codes, database_codes, query_y, database_y, n_bits, relevance, rules, n_jobs, progress)
+    return run.mean("ap")
+
+
+def ndcg(
+    query_codes: ArrayLike,
+    database_codes: ArrayLike,
+    query_y: Any,
+    database_y: Any,
+    *,
+    n_bits: int | None = None,
+    at: int | None = 50,
+    gain: Gain = "exp",
+    ties: Ties = "expected",
+    empty_queries: EmptyQueries = "zero",
+    relevance: RelevanceName | RelevanceFunction = "count",
+    n_jobs: int | None = None,
+    progress: Progress | None = None,
+) -> float:
+    """NDCG@at, the ideal ranking being over the whole database."""
+    rules = Rules(ndcg_at=cutoff("at", at, _rows(database_codes)), gain=gain, ties=ties, empty_queries=empty_queries)
+    run = run_codes(query_codes, database_codes, query_y, database_y, n_bits, relevance, rules, n_jobs, progress)
+    return run.mean("ndcg")
+
+
+def precision_at(
+    query_codes: ArrayLike,
+    database_codes: ArrayLike,
+    query_y: Any,
+    database_y: Any,
+    k: int = 10,
+    *,
+    n_bits: int | None = None,
+    ties: Ties = "expected",
+    relevance: RelevanceName | RelevanceFunction = "count",
+    n_jobs: int | None = None,
+    progress: Progress | None = None,
+) -> float:
+    """Share of relevant rows among the first k (or among all, when the database is smaller)."""
+    rules = Rules(precision_at=cutoff("k", k, _rows(database_codes)), ties=ties)
+    run = run_codes(query_codes, database_codes, query_y, database_y, n_bits, relevance, rules, n_jobs, progress)
+    return run.mean("precision")
+
+
+def acg(
+    query_codes: ArrayLike,
+    database_codes: ArrayLike,
+    query_y: Any,
+    database_y: Any,
+    *,
+    n_bits: int | None = None,
+    radius: int = 2,
+    relevance: RelevanceName | RelevanceFunction = "count",
+    n_jobs: int | None = None,
+    progress: Progress | None = None,
+) -> float:
+    """Mean relevance of the rows within a Hamming radius; 0 for an empty ball."""
+    _check_packed_queries(query_codes)
+    rules = Rules(radius=radius)
+    run = run_codes(query_codes, database_codes, query_y, database_y, n_bits, relevance, rules, n_jobs, progress)
+    return run.mean("ball_acg")
+
+
+def precision_recall_at_radius(
+    query_codes: ArrayLike,
+    database_codes: ArrayLike,
+    query_y: Any,
+    database_y: Any,
+    *,
+    n_bits: int | None = None,
+    radius: int = 2,
+    empty_queries: EmptyQueries = "zero",
+    relevance: RelevanceName | RelevanceFunction = "count",
+    n_jobs: int | None = None,
+    progress: Progress | None = None,
+) -> RadiusScores:
+    """Means over the queries; an empty ball has precision 0. ``empty_queries`` concerns recall alone."""
+    _check_packed_queries(query_codes)
+    rules = Rules(radius=radius, empty_queries=empty_queries)
+    run = run_codes(query_codes, database_codes, query_y, database_y, n_bits, relevance, rules, n_jobs, progress)
+    return RadiusScores(run.mean("ball_precision"), run.mean("ball_recall"), run.mean("ball_empty"))
+
+
+def precision_recall_curve(
+    query_codes: ArrayLike,
+    database_codes: ArrayLike,
+    query_y: Any,
+    database_y: Any,
+    *,
+    n_bits: int | None = None,
+    relevance: RelevanceName | RelevanceFunction = "count",
+    n_jobs: int | None = None,
+    progress: Progress | None = None,
+) -> Curve:
+    """Precision and recall within every radius, micro-averaged.
+
+    At each radius the (query, row) pairs of all queries are pooled: precision is the share of relevant pairs among
+    those retrieved (0 where none is), recall the share retrieved of all relevant pairs. So queries with full balls
+    weigh more, and the values differ from ``precision_recall_at_radius``, which averages over queries. Without
+    ``n_bits`` the radius goes up to the bits of the bytes.
+    """
+    _check_packed_queries(query_codes)
+    queries, database, labels = hamming_problem(query_codes, database_codes, query_y, database_y, n_bits, relevance)
+    n_distances = 8 * queries.shape[1] + 1
+    rows, hits = radius_counts(HammingKeys(queries, database), labels, n_distances, n_jobs, progress)
+    radius = np.arange(n_distances if n_bits is None else n_bits + 1)
+    rows, hits = np.cumsum(rows)[radius], np.cumsum(hits)[radius]
+    total = np.full(len(radius), hits[-1])
+    return Curve(radius, divide(hits, rows)[0], divide(hits, total)[0])
+
+
+def _rows(database_codes: ArrayLike) -> int:
+    return len(check_packed(database_codes, name="database_codes"))
+
+
+def _check_packed_queries(query_codes: ArrayLike) -> None:
+    # Floats would be ranked asymmetrically, and then there is no radius.
+    check_packed(query_codes, name="query_codes")

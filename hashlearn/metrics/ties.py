@@ -1,0 +1,148 @@
+"""Expected scores when rows at the same distance come in uniformly random order: closed forms, no sampling.
+
+Everything follows from three numbers per tie group, nearest group first: rows n, relevant rows h and summed gain
+g. They are (queries, groups) matrices; groups may be empty.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import gammaln
+
+from hashlearn.metrics.scores import Denominator, Floats, Gain, bottom, divide, summed_discounts
+
+# Queries times outcomes handled together where the cut-off splits a tie group.
+_OUTCOMES = 2**18
+
+
+class TieGroups(NamedTuple):
+    """Rows, relevant rows and summed gain of each tie group."""
+
+    rows: Floats
+    hits: Floats
+    gain: Floats
+
+
+def expected_hits(groups: TieGroups, at: int) -> Floats:
+    """Relevant rows to expect among the first ``at``."""
+    return _total(groups.hits * _divided(_inside(groups.rows, at), groups.rows))
+
+
+def expected_dcg(groups: TieGroups, at: int, gain: Gain) -> Floats:
+    """DCG@at: every position of a group holds the group's mean gain."""
+    ends = np.minimum(np.cumsum(groups.rows, axis=1), at).astype(np.intp)
+    sums = summed_discounts(at, gain)[ends]
+    return _total(_divided(groups.gain, groups.rows) * np.diff(sums, axis=1, prepend=0.0))
+
+
+def expected_average_precision(
+    groups: TieGroups, total: Floats, at: int, denominator: Denominator
+) -> tuple[Floats, Floats]:
+    """AP@at, and for each query the probability that it is defined (something relevant was there to divide by)."""
+    rows, hits = groups.rows, groups.hits
+    rows_before = np.cumsum(rows, axis=1) - rows
+    hits_before = np.cumsum(hits, axis=1) - hits
+    inside = _inside(rows, at)
+    numerators = _numerator(rows, hits, inside, rows_before, hits_before, _harmonic(at))
+    if denominator != "retrieved":
+        return divide(_total(numerators), bottom(denominator, total, total, at))
+
+    whole = inside == rows
+    settled = _total(np.where(whole, numerators, 0))
+    certain = _total(np.where(whole, hits, 0))
+    precision, defined = divide(settled, certain)
+    # The cut-off falls inside one group at most. Without hits in that group nothing is left to chance.
+    query, group = np.nonzero((inside > 0) & ~whole & (hits > 0))
+    if len(query):
+        outcomes = int(np.minimum(hits, inside)[query, group].max()) + 1
+        step = max(1, _OUTCOMES // outcomes)
+        for start in range(0, len(query), step):
+            q, cell = query[start : start + step], (query[start : start + step], group[start : start + step])
+            precision[q], defined[q] = _split_group(
+                rows[cell], hits[cell], inside[cell], rows_before[cell], certain[q], settled[q], outcomes, at
+            )
+    return precision, defined
+
+
+def _split_group(
+    rows: Floats,
+    hits: Floats,
+    inside: Floats,
+    rows_before: Floats,
+    certain: Floats,
+    settled: Floats,
+    outcomes: int,
+    at: int,
+) -> tuple[Floats, Floats]:
+    """AP over the hits retrieved, when only ``inside`` rows of the last group make the list.
+
+    The number of hits among them is hypergeometric. Given that number their order is uniform, so the numerator has
+    the same closed form as a whole group; each outcome then has its own denominator.
+    """
+    rows, hits, inside, rows_before, certain, settled = (
+        column[:, None] for column in (rows, hits, inside, rows_before, certain, settled)
+    )
+    found = np.arange(outcomes, dtype=np.float64)[None, :]
+    possible = (found <= np.minimum(hits, inside)) & (inside - found <= rows - hits)
+    logs = _log_choose(hits, found) + _log_choose(rows - hits, inside - found)
+    logs = np.where(possible, logs, -np.inf)
+    chances = np.exp(logs - logs.max(axis=1, keepdims=True))
+    # Normalising absorbs the constant factor and the rounding of large log-factorials.
+    chances /= _total(chances)[:, None]
+    numerators = settled + _numerator(inside, found, inside, rows_before, certain, _harmonic(at))
+    precision, defined = divide(numerators, np.broadcast_to(certain + found, numerators.shape))
+    return _total(chances * precision), _total(chances * defined)
+
+
+def _numerator(
+    rows: Floats, hits: Floats, inside: Floats, rows_before: Floats, hits_before: Floats, harmonic: Floats
+) -> Floats:
+    """Expected sum of the precisions at the hits among the first ``inside`` rows of a group.
+
+    Position j of the group holds a hit with chance h/n, and then (j − 1)(h − 1)/(n − 1) earlier hits of the group are
+    expected, so the sum is Σ_j h/n · (hits_before + 1 + (j − 1)(h − 1)/(n − 1)) / (rows_before + j).
+    """
+    first = np.minimum(rows_before, len(harmonic) - 1).astype(np.intp)
+    last = np.minimum(rows_before + inside, len(harmonic) - 1).astype(np.intp)
+    inverse = harmonic[last] - harmonic[first]  # Σ_j 1 / (rows_before + j)
+    earlier = inside - (rows_before + 1) * inverse  # Σ_j (j − 1) / (rows_before + j)
+    return _divided(hits, rows) * ((hits_before + 1) * inverse + _divided(hits - 1, rows - 1) * earlier)
+
+
+def _inside(rows: Floats, at: int) -> Floats:
+    """Rows of each group among the first ``at``."""
+    return np.clip(at - (np.cumsum(rows, axis=1) - rows), 0, rows)
+
+
+@lru_cache(maxsize=8)
+def _harmonic(at: int) -> Floats:
+    """Harmonic numbers 0 … at."""
+    return np.concatenate([[0.0], np.cumsum(1 / np.arange(1, at + 1))])
+
+
+def _log_choose(n: Floats, k: Floats) -> Floats:
+    """log C(n, k) where k is within 0 … n; elsewhere some finite number, which the caller masks."""
+    # A power of two, so that blocks of different contents share the table.
+    logs = _log_factorials(1 << int(n.max()).bit_length())
+    n, k = n.astype(np.intp), k.astype(np.intp)
+    return logs[n] - logs[np.clip(k, 0, len(logs) - 1)] - logs[np.clip(n - k, 0, len(logs) - 1)]
+
+
+@lru_cache(maxsize=4)
+def _log_factorials(n: int) -> Floats:
+    """log 0! … log n!: looking them up is many times faster than computing them for every outcome."""
+    return gammaln(np.arange(n + 1) + 1.0)
+
+
+def _total(values: Floats) -> Floats:
+    """Sum of each row from left to right, so that padding, which differs between blocks, changes no digit."""
+    return np.cumsum(values, axis=1)[:, -1]
+
+
+def _divided(top: Floats, under: Floats) -> Floats:
+    """top / under, and 0 where under is not positive."""
+    shape = np.broadcast_shapes(top.shape, under.shape)
+    return np.divide(top, under, out=np.zeros(shape), where=under > 0)
