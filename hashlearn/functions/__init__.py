@@ -1,0 +1,6 @@
+"""Hash functions: from features and learned codes to the codes of new rows."""
+
+from hashlearn.functions.linear import LinearFunction, RidgeSums
+from hashlearn.functions.trees import BoostedTrees
+
+__all__ = ["BoostedTrees", "LinearFunction", "RidgeSums"]

@@ -1,0 +1,125 @@
+"""Linear hash functions by ridge regression, from sums that add up over any chunks of rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import linalg
+
+from hashlearn.parallel import one_blas_thread
+
+FloatArray = NDArray[np.float64]
+# Shares of the Gram matrix's mean eigenvalue between which ridge="auto" searches.
+AUTO_RANGE = (1e-10, 1e4)
+
+
+@dataclass
+class RidgeSums:
+    """Sums over rows of features x and targets t, all that ridge regression needs of them.
+
+    Features come shifted by some provisional centre; ``recentred`` moves them to the true one afterwards.
+    """
+
+    count: int
+    x: FloatArray
+    xx: FloatArray
+    xt: FloatArray
+    t: FloatArray
+    tt: FloatArray
+
+    @classmethod
+    def of(cls, x: NDArray[np.float32], t: NDArray[np.float32]) -> RidgeSums:
+        return cls(
+            len(x),
+            x.sum(axis=0, dtype=np.float64),
+            (x.T @ x).astype(np.float64),
+            (x.T @ t).astype(np.float64),
+            t.sum(axis=0, dtype=np.float64),
+            np.einsum("ij,ij->j", t, t, dtype=np.float64),
+        )
+
+    def __iadd__(self, other: RidgeSums) -> RidgeSums:
+        self.count += other.count
+        for name in ("x", "xx", "xt", "t", "tt"):
+            ours = getattr(self, name)
+            ours += getattr(other, name)
+        return self
+
+    def recentred(self, shift: FloatArray) -> RidgeSums:
+        """The sums for features x - shift."""
+        cross = np.outer(self.x, shift)
+        xx = self.xx - cross - cross.T + self.count * np.outer(shift, shift)
+        xt = self.xt - np.outer(shift, self.t)
+        return RidgeSums(self.count, self.x - self.count * shift, xx, xt, self.t, self.tt)
+
+
+class LinearFunction:
+    """Projections (x - center) W + intercept; by ridge regression, W = (X'X + ridge I)^-1 X'T.
+
+    Attributes
+    ----------
+    weights_ : float32 (n_features, n_bits)
+    intercept_ : float32 (n_bits,)
+    ridge_ : the ridge used, the chosen one for ``ridge="auto"``; 0 where the weights come from elsewhere.
+    """
+
+    def __init__(self, weights: FloatArray, ridge: float = 0.0, intercept: FloatArray | None = None) -> None:
+        self.weights_ = weights.astype(np.float32)
+        self.intercept_ = np.zeros(weights.shape[1], dtype=np.float32)
+        if intercept is not None:
+            self.intercept_[:] = intercept
+        self.ridge_ = ridge
+
+    @classmethod
+    def solve(cls, sums: RidgeSums, ridge: float | str) -> LinearFunction:
+        """One factorisation for all bits. ``ridge="auto"`` chooses by generalised cross-validation."""
+        with one_blas_thread():
+            if ridge == "auto":
+                return cls(*_cross_validated(sums))
+            if isinstance(ridge, str) or not ridge > 0:
+                raise ValueError(f"The 'ridge' parameter must be 'auto' or a number above 0. Got {ridge!r} instead.")
+            return cls(_regularised_solve(sums.xx, sums.xt, float(ridge)), float(ridge))
+
+    def project(self, features: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Projections of centred features."""
+        projections = features @ self.weights_
+        projections += self.intercept_
+        return projections
+
+
+def _regularised_solve(xx: FloatArray, xt: FloatArray, ridge: float) -> FloatArray:
+    """Cholesky; where rounding has made the matrix indefinite, its eigenvalues are lifted to the ridge."""
+    lifted = xx + ridge * np.eye(len(xx))
+    try:
+        return linalg.cho_solve(linalg.cho_factor(lifted, lower=True, check_finite=False), xt, check_finite=False)
+    except linalg.LinAlgError:
+        values, vectors = linalg.eigh(xx, check_finite=False)
+        return vectors @ ((vectors.T @ xt) / (np.maximum(values, 0) + ridge)[:, None])
+
+
+def _cross_validated(sums: RidgeSums) -> tuple[FloatArray, float]:
+    """Weights and the ridge with the least generalised cross-validation error, summed over all bits.
+
+    One eigendecomposition X'X = V diag(w) V' prices every ridge:
+    GCV(r) = (mean squared residual) / (1 - sum w / (w + r) / n)^2.
+    """
+    values, vectors = linalg.eigh(sums.xx, check_finite=False)
+    values = np.maximum(values, 0.0)
+    rotated = vectors.T @ sums.xt
+    energy = (rotated**2).sum(axis=1)
+    scale = max(float(values.mean()), np.finfo(np.float64).tiny)
+    candidates = scale * np.geomspace(*AUTO_RANGE, 113)
+    errors = np.array([_gcv(values, energy, float(sums.tt.sum()), sums.count, r) for r in candidates])
+    ridge = float(candidates[int(np.argmin(errors))])
+    return vectors @ (rotated / (values + ridge)[:, None]), ridge
+
+
+def _gcv(values: FloatArray, energy: FloatArray, total: float, count: int, ridge: float) -> float:
+    shrink = 1.0 / (values + ridge)
+    residual = total - float((energy * shrink * (2.0 - values * shrink)).sum())
+    freedom = 1.0 - float((values * shrink).sum()) / count
+    if freedom <= 1e-9:
+        return np.inf
+    return max(residual, 0.0) / count / freedom**2

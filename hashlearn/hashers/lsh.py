@@ -1,0 +1,56 @@
+"""LSH: signs of random projections, the yardstick that needs no training."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from hashlearn import codes
+from hashlearn.functions.linear import LinearFunction
+from hashlearn.hashers.base import BaseHasher
+from hashlearn.kernel import PlainFeatures, Rows, row_sums
+
+
+class LSH(BaseHasher):
+    """Locality-sensitive hashing by random hyperplanes through the mean of the data.
+
+    Two rows at angle t (seen from the mean) agree on a bit with probability 1 - t / pi.
+
+    Parameters
+    ----------
+    n_bits : int, default=64
+    n_jobs : int or None, default=None
+        Threads; None for all cores.
+    random_state : int, RandomState instance or None, default=None
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hashlearn import LSH
+    >>> X = np.random.default_rng(0).normal(size=(100, 8))
+    >>> LSH(n_bits=16, random_state=0).fit(X).encode(X).shape
+    (100, 2)
+    """
+
+    title: ClassVar[str] = "LSH"
+    reference: ClassVar[str] = "Charikar, Similarity Estimation Techniques from Rounding Algorithms"
+    year: ClassVar[int] = 2002
+    kind: ClassVar[str] = "random projection"
+    supervision: ClassVar[str] = "none"
+    cost: ClassVar[str] = "O(n d m)"
+    verified: ClassVar[bool] = True
+
+    def __init__(self, n_bits: int = 64, *, n_jobs: int | None = None, random_state: Any = None) -> None:
+        self.n_bits = n_bits
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    def fit(self, X: Rows, y: Any = None) -> Self:
+        """Draw the hyperplanes. ``y`` is ignored."""
+        X = self._validate(X)
+        self.features_ = PlainFeatures()
+        self.features_.center_ = (row_sums(X) / X.shape[0]).astype(np.float32)
+        self.function_ = LinearFunction(self._rng().standard_normal((X.shape[1], self.n_bits_)), ridge=0.0)
+        self.codes_ = codes.pack(self._project(X) >= 0)
+        return self

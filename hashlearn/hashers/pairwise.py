@@ -1,0 +1,291 @@
+"""The frame that SDH_P and GSDH_P share: anchors, start, one pass over the rows, hash function."""
+
+from __future__ import annotations
+
+import numbers
+from abc import abstractmethod
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import clone
+from sklearn.cluster import MiniBatchKMeans
+from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
+from sklearn.utils.validation import check_array
+
+from hashlearn import codes
+from hashlearn.functions.linear import LinearFunction
+from hashlearn.functions.trees import BoostedTrees, EstimatorFunction
+from hashlearn.hashers import row_pass
+from hashlearn.hashers.base import BaseHasher
+from hashlearn.kernel import AnchorKernel, FeatureMap, PlainFeatures, Rows, dense_rows
+from hashlearn.parallel import one_blas_thread, ordered_map, row_blocks
+from hashlearn.progress import report, verbose_listening
+from hashlearn.similarity import (
+    RELEVANCES,
+    MatrixSimilarity,
+    Similarity,
+    from_labels,
+    from_pairs,
+    neighbour_similarity,
+)
+from hashlearn.solvers.problem import AnchorProblem, Batches, Trace, random_batches
+from hashlearn.solvers.rows import RowCoder
+from hashlearn.solvers.start import FILLS, leading_directions
+from hashlearn.timing import PhaseTimer
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.intp]
+ORDERS = ("anchors-first", "interleaved")
+CLUSTER_SAMPLE = 20_000
+
+
+class PairwiseHasher(BaseHasher):
+    """Base of SDHP and GSDHP; see their docstrings for parameters and attributes."""
+
+    supervision: ClassVar[str] = "classes, label sets, pairs, similarity"
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **BaseHasher._parameter_constraints,
+        "n_anchors": [Interval(numbers.Integral, 1, None, closed="left")],
+        "batch_size": [Interval(numbers.Integral, 1, None, closed="left")],
+        "beta": [Interval(numbers.Real, 0, None, closed="left")],
+        "max_iter": [Interval(numbers.Integral, 1, None, closed="left")],
+        "inner_iter": [Interval(numbers.Integral, 1, None, closed="left")],
+        "dissimilar": [None, StrOptions({"floor"}), Interval(numbers.Real, None, 0, closed="right")],
+        "relevance": [StrOptions(set(RELEVANCES)), callable],
+        "r_max": [None, Interval(numbers.Real, 0, None, closed="neither")],
+        "unlabeled": "no_validation",
+        "structure": [Interval(numbers.Integral, 0, None, closed="left")],
+        "kernel": [None, StrOptions({"rbf"}), HasMethods(["fit_landmarks", "map_block"])],
+        "n_landmarks": [Interval(numbers.Integral, 1, None, closed="left")],
+        "function": [StrOptions({"linear", "trees"}), HasMethods(["fit"])],
+        "ridge": [StrOptions({"auto"}), Interval(numbers.Real, 0, None, closed="neither")],
+        "projection": [StrOptions({"auto", "anchors", "rows"})],
+        "order": [StrOptions(set(ORDERS))],
+        "fill": [StrOptions(set(FILLS))],
+    }
+
+    n_anchors: int
+    batch_size: int
+    beta: float
+    max_iter: int
+    inner_iter: int
+    dissimilar: float | str | None
+    relevance: Any
+    r_max: float | None
+    unlabeled: Any
+    structure: int
+    kernel: Any
+    n_landmarks: int
+    function: Any
+    ridge: float | str
+    projection: str
+    order: str
+    fill: str
+    verbose: int
+
+    def fit(self, X: Rows, y: Any) -> Self:
+        """Learn from classes (n,) or label sets (n, c) of 0/1, dense or sparse.
+
+        Rows without labels (None or NaN, ``unlabeled``, or all-zero label sets) take no part in learning and
+        are coded by the learned function; with ``structure`` their feature cluster supervises them.
+        """
+        X = self._validate(X)
+        y = self._validate_labels(X, y)
+        rng, timer = self._rng(), PhaseTimer()
+        with verbose_listening(self.verbose):
+            features = self._fit_features(X, rng, timer)
+            clusters = self._clusters(X, features, rng, timer) if self.structure else None
+            with timer("similarity"):
+                similarity = from_labels(
+                    y,
+                    relevance=self.relevance,
+                    dissimilar=self.dissimilar,
+                    largest=self.r_max,
+                    unlabeled=self.unlabeled,
+                    clusters=clusters,
+                )
+                anchors = draw_evenly(similarity.group, self.n_anchors, rng)
+            return self._learn(X, features, similarity, anchors, rng, timer)
+
+    def fit_pairs(self, X: Rows, similar: ArrayLike, dissimilar: ArrayLike) -> Self:
+        """Learn from listed pairs of rows, index arrays (k, 2); either may be empty.
+
+        The rows with most pairs become anchors. Rows that no pair links to an anchor are coded by the
+        learned function. Unlisted pairs are unknown and pulled to inner product 0, as the paper's S has it.
+        """
+        X = self._validate(X)
+        rng, timer = self._rng(), PhaseTimer()
+        with verbose_listening(self.verbose):
+            with timer("similarity"):
+                S = from_pairs(X.shape[0], similar, dissimilar)
+                degree = np.diff(S.indptr)
+                busiest = np.lexsort((rng.permutation(len(degree)), -degree))
+                anchors = np.sort(busiest[: min(self.n_anchors, int(np.count_nonzero(degree)))])
+                similarity = MatrixSimilarity(S[:, anchors], anchors, self.r_max)
+            return self._learn(X, self._fit_features(X, rng, timer), similarity, anchors, rng, timer)
+
+    def fit_similarity(self, X: Rows, S: Any, anchors: ArrayLike) -> Self:
+        """Learn from S (n, p): how similar each row is to each anchor row, 0 where unknown.
+
+        ``anchors`` (p,) are row numbers of X; S between anchors must be symmetric.
+        """
+        X = self._validate(X)
+        S = check_array(S, accept_sparse="csr", dtype=np.float64, input_name="S")
+        places = np.asarray(anchors)
+        if places.ndim != 1 or places.dtype.kind not in "iu" or len(np.unique(places)) != len(places):
+            raise ValueError("anchors must be a 1-D array of distinct row numbers.")
+        if S.shape != (X.shape[0], len(places)):
+            raise ValueError(
+                f"S must have one row per row of X and one column per anchor, {(X.shape[0], len(places))}. "
+                f"Got {S.shape} instead."
+            )
+        if places.min(initial=0) < 0 or places.max(initial=0) >= X.shape[0]:
+            raise ValueError(f"anchors names rows outside 0..{X.shape[0] - 1}.")
+        between = S[places]
+        if abs(between - between.T).max() > 1e-9 * max(abs(between).max(), 1e-300):
+            raise ValueError("S between anchors must be symmetric: S[anchors[i], j] == S[anchors[j], i].")
+        rng, timer = self._rng(), PhaseTimer()
+        with verbose_listening(self.verbose):
+            similarity = MatrixSimilarity(S, places.astype(np.intp), self.r_max)
+            features = self._fit_features(X, rng, timer)
+            return self._learn(X, features, similarity, similarity.anchors, rng, timer)
+
+    def fit_neighbors(self, X: Rows, n_neighbors: int = 50, far_quantile: float = 0.5) -> Self:
+        """Learn without labels, from feature space: the nearest anchors of a row are similar to it, those
+        beyond the ``far_quantile`` of all anchor distances dissimilar, the rest unknown."""
+        X = self._validate(X)
+        rng, timer = self._rng(), PhaseTimer()
+        with verbose_listening(self.verbose):
+            features = self._fit_features(X, rng, timer)
+            with timer("similarity"):
+                anchors = np.sort(rng.permutation(X.shape[0])[: self.n_anchors]).astype(np.intp)
+                S = neighbour_similarity(dense_rows(X), anchors, n_neighbors, far_quantile)
+            similarity = MatrixSimilarity(S, anchors, self.r_max)
+            return self._learn(X, features, similarity, anchors, rng, timer)
+
+    @abstractmethod
+    def _solve(self, problem: AnchorProblem, start: FloatArray, batches: Batches, graded: bool) -> Trace:
+        """Learn codes jointly; ``graded`` tells label sets from plain similar / dissimilar."""
+
+    @abstractmethod
+    def _coder(self, similarity: Similarity, anchors: IntArray, anchor_codes: FloatArray) -> RowCoder:
+        """How to code any other row."""
+
+    def _learn(
+        self,
+        X: Rows,
+        features: FeatureMap,
+        similarity: Similarity,
+        anchors: IntArray,
+        rng: np.random.RandomState,
+        timer: PhaseTimer,
+    ) -> Self:
+        with timer("start"), one_blas_thread():
+            sample = features.map_block(X[anchors])
+            center = sample.mean(axis=0)
+            sample -= center
+            problem = AnchorProblem.of_anchors(similarity, anchors, self.n_bits_)
+            directions = leading_directions(sample.astype(np.float64), problem, self.n_bits_, self.fill, rng)
+        with timer("learn"), one_blas_thread():
+            rows = anchors
+            if self.order == "interleaved":
+                rows = np.flatnonzero(similarity.group >= 0)
+                sample = features.map_block(X[rows]) - center
+                problem = AnchorProblem.of_rows(similarity, rows, anchors, self.n_bits_)
+            start = np.where(sample @ directions >= 0, 1.0, -1.0)
+            batches = random_batches(np.arange(len(rows)), self.batch_size, int(rng.randint(2**31)))
+            trace = self._solve(problem, start, _reported(batches, self.max_iter), similarity.graded)
+            coder = self._coder(similarity, anchors, trace.codes[problem.is_anchor])
+        with timer("rows"):
+            place = np.full(X.shape[0], -1, dtype=np.intp)
+            place[rows] = np.arange(len(rows))
+            begin = row_pass.Start(center, directions.astype(np.float32), trace.codes, place)
+            result = row_pass.run(X, similarity.group, features, begin, coder, self.n_jobs)
+        self.anchor_indices_ = anchors
+        self.objective_ = np.asarray(trace.objective)
+        self.changes_ = np.asarray(trace.changes)
+        self.n_iter_ = len(trace.changes)
+        self.codes_ = result.packed
+        with timer("function"):
+            self._fit_function(X, similarity, features, center + result.mean, result, coder, rng)
+            unknown = np.flatnonzero(similarity.group < 0)
+            if len(unknown):
+                self.codes_[unknown] = codes.pack(self._project(X[unknown]) >= 0)
+        self.seconds_ = timer.seconds
+        return self
+
+    def _fit_function(
+        self,
+        X: Rows,
+        similarity: Similarity,
+        features: FeatureMap,
+        center: FloatArray,
+        result: row_pass.RowPass,
+        coder: RowCoder,
+        rng: np.random.RandomState,
+    ) -> None:
+        if isinstance(self.function, str) and self.function == "linear":
+            weight = coder.own_weight
+            if self.projection == "rows" or (self.projection == "auto" and similarity.graded):
+                top = float(np.linalg.eigvalsh(result.code_gram)[-1])
+                weight = top + 1e-9 - len(self.anchor_indices_)
+            self.features_ = features
+            self.features_.center_ = center.astype(np.float32)
+            self.function_ = LinearFunction.solve(result.projection_sums(weight, result.mean), self.ridge)
+            return
+        # Trees and other learners bring their own nonlinearity, so they see the rows themselves.
+        supervised = np.flatnonzero(similarity.group >= 0)
+        rows, bits = dense_rows(X[supervised]), codes.unpack(self.codes_[supervised], self.n_bits_)
+        self.features_ = PlainFeatures()
+        self.features_.center_ = np.zeros(X.shape[1], dtype=np.float32)
+        if isinstance(self.function, BoostedTrees) or self.function == "trees":
+            trees = BoostedTrees() if isinstance(self.function, str) else self.function.copy()
+            self.function_ = trees.fit(rows, bits, seed=int(rng.randint(2**31)), n_jobs=self.n_jobs)
+        else:
+            self.function_ = EstimatorFunction(clone(self.function)).fit(rows, bits)
+
+    def _fit_features(self, X: Rows, rng: np.random.RandomState, timer: PhaseTimer) -> FeatureMap:
+        with timer("features"):
+            features: FeatureMap
+            if self.kernel is None:
+                features = PlainFeatures()
+            elif isinstance(self.kernel, str):
+                features = AnchorKernel(self.n_landmarks, n_jobs=self.n_jobs, random_state=int(rng.randint(2**31)))
+            else:
+                features = clone(self.kernel)
+            features.fit_landmarks(X)
+        return features
+
+    def _clusters(self, X: Rows, features: FeatureMap, rng: np.random.RandomState, timer: PhaseTimer) -> IntArray:
+        """Feature clusters of all rows, found on a sample of them."""
+        with timer("clusters"):
+            sample = np.sort(rng.permutation(X.shape[0])[:CLUSTER_SAMPLE])
+            n_clusters = min(self.structure, len(sample))
+            means = MiniBatchKMeans(n_clusters, n_init=3, random_state=int(rng.randint(2**31)))
+            means.fit(features.map_block(X[sample]))
+            blocks = row_blocks(X.shape[0])
+            parts = ordered_map(lambda block: means.predict(features.map_block(X[block])), blocks, self.n_jobs)
+            return np.concatenate(list(parts)).astype(np.intp)
+
+
+def draw_evenly(group: IntArray, count: int, rng: np.random.RandomState) -> IntArray:
+    """``count`` supervised rows, or all: each group in proportion, at random inside it, in row order."""
+    rows = np.flatnonzero(group >= 0)
+    if count >= len(rows):
+        return rows
+    shuffled = rng.permutation(rows)
+    by_group = shuffled[np.argsort(group[shuffled], kind="stable")]
+    places = (np.arange(count) + rng.random_sample()) * (len(rows) / count)
+    return np.sort(by_group[places.astype(np.intp)])
+
+
+def _reported(batches: Batches, total: int) -> Batches:
+    """The same batches, with a report for every iteration begun."""
+
+    def reporting(iteration: int) -> list[IntArray]:
+        report("learn anchors", iteration + 1, total)
+        return batches(iteration)
+
+    return reporting
