@@ -16,9 +16,9 @@ from hashlearn.parallel import ordered_map, row_blocks
 Rows = Any  # a dense array or a scipy sparse matrix
 
 
-def dense_rows(X: Rows) -> NDArray[np.float32]:
-    """A block of rows as dense float32."""
-    return np.asarray(X.toarray() if sparse.issparse(X) else X, dtype=np.float32)
+def dense_rows(X: Rows, dtype: Any = np.float32) -> NDArray[Any]:
+    """A block of rows as a dense array, float32 unless asked otherwise."""
+    return np.asarray(X.toarray() if sparse.issparse(X) else X, dtype=dtype)
 
 
 def row_sums(X: Rows) -> NDArray[np.float64]:
@@ -122,34 +122,35 @@ class AnchorKernel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             self.bandwidth_ = 1.0
         self._n_features_out = len(self.landmarks_)
 
-    def map_block(self, X: Rows) -> NDArray[np.float32]:
+    def map_block(self, X: Rows, dtype: Any = np.float32) -> NDArray[Any]:
         """Kernel features of a block of rows, not centred.
 
         The exponent x.l/tau - |x|^2/(2 tau) - |l|^2/(2 tau) is one matrix product of rows and landmarks
         widened by two columns, and exp runs in place: no further passes over the block.
         """
-        rows = self._unit(dense_rows(X)) - self.mean_
-        left = np.empty((len(rows), rows.shape[1] + 2), dtype=np.float32)
+        rows = self._unit(dense_rows(X, dtype)) - self.mean_
+        left = np.empty((len(rows), rows.shape[1] + 2), dtype=dtype)
         left[:, :-2] = rows
         left[:, -2] = -0.5 / self.bandwidth_ * np.einsum("ij,ij->i", rows, rows)
         left[:, -1] = 1.0
-        exponent = left @ self._factors().T
+        exponent = left @ self._factors(dtype).T
         return np.exp(exponent, out=exponent)
 
-    def _factors(self) -> NDArray[np.float32]:
-        width = self.landmarks_.shape[1]
-        factors = np.empty((len(self.landmarks_), width + 2), dtype=np.float32)
-        factors[:, :width] = self.landmarks_ / np.float32(self.bandwidth_)
+    def _factors(self, dtype: Any) -> NDArray[Any]:
+        landmarks = self.landmarks_.astype(dtype)
+        width = landmarks.shape[1]
+        factors = np.empty((len(landmarks), width + 2), dtype=dtype)
+        factors[:, :width] = landmarks / factors.dtype.type(self.bandwidth_)
         factors[:, width] = 1.0
-        factors[:, width + 1] = -0.5 / self.bandwidth_ * np.einsum("ij,ij->i", self.landmarks_, self.landmarks_)
+        factors[:, width + 1] = -0.5 / self.bandwidth_ * np.einsum("ij,ij->i", landmarks, landmarks)
         return factors
 
-    def _unit(self, rows: NDArray[np.float32]) -> NDArray[np.float32]:
+    def _unit(self, rows: NDArray[Any]) -> NDArray[Any]:
         if not self.normalize:
             return rows
         norms = np.sqrt(np.einsum("ij,ij->i", rows, rows, dtype=np.float64))
         norms[norms == 0] = 1.0
-        return rows / norms[:, None].astype(np.float32)
+        return rows / norms[:, None].astype(rows.dtype)
 
     def _moments(self, X: Rows) -> tuple[NDArray[np.float64], float]:
         rows = self._unit(dense_rows(X))
@@ -164,8 +165,9 @@ class PlainFeatures:
     def fit_landmarks(self, X: Rows) -> None:
         """Nothing to choose."""
 
-    def map_block(self, X: Rows) -> NDArray[np.float32]:
-        return dense_rows(X)
+    def map_block(self, X: Rows, dtype: Any = np.float32) -> NDArray[Any]:
+        # A copy, because callers subtract the centre in place.
+        return dense_rows(X, dtype).copy()
 
 
 FeatureMap = AnchorKernel | PlainFeatures

@@ -28,7 +28,7 @@ def thread_count(n_jobs: int | None) -> int:
     if n_jobs is None:
         return cores
     if n_jobs == 0:
-        raise ValueError("n_jobs must not be 0; use None for all cores.")
+        raise ValueError("n_jobs must be a positive number of threads, or None for all cores. Got 0 instead.")
     return n_jobs if n_jobs > 0 else max(1, cores + 1 + n_jobs)
 
 

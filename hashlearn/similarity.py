@@ -258,7 +258,8 @@ def neighbour_similarity(
     if not 0 < far_quantile <= 1:
         raise ValueError(f"far_quantile must be in (0, 1]. Got {far_quantile} instead.")
     points = features[anchors]
-    far = np.quantile(_squared_distances(points, points), far_quantile)
+    between_anchors = _squared_distances(points, points)[~np.eye(len(points), dtype=bool)]
+    far = np.quantile(between_anchors, far_quantile) if len(between_anchors) else np.inf
     result = np.empty((len(features), len(anchors)), dtype=np.int8)
     for start in range(0, len(features), 2048):
         distance = _squared_distances(features[start : start + 2048], points)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -82,7 +83,7 @@ class LinearFunction:
                 raise ValueError(f"The 'ridge' parameter must be 'auto' or a number above 0. Got {ridge!r} instead.")
             return cls(_regularised_solve(sums.xx, sums.xt, float(ridge)), float(ridge))
 
-    def project(self, features: NDArray[np.float32]) -> NDArray[np.float32]:
+    def project(self, features: NDArray[Any]) -> NDArray[Any]:
         """Projections of centred features."""
         projections = features @ self.weights_
         projections += self.intercept_

@@ -19,7 +19,89 @@ from hashlearn.solvers.rows import GeneralRows, GreedyRows, RowCoder
 class GSDHP(PairwiseHasher):
     """GSDH_P: pairwise discrete hashing that updates one bit of a batch of rows at a time.
 
-    PARAMDOC
+        Labels say which rows are similar; GSDH_P looks for codes whose inner products match, min |H H_A' - lambda S|^2
+    over H in {-1, +1}, with a set of anchors as second factor, and then fits a hash function to them.
+
+    Parameters
+    ----------
+    n_bits : int, default=64
+        Length of a code, 1 to 1024.
+    loss : {"ksh", "bre", "bre-released", "hinge"} or callable, default="ksh"
+        What a pair costs. "bre" is the printed loss (with classes it gives the KSH codes), "bre-released" the
+        one in the authors' code, which pulls dissimilar pairs to distance n_bits / 2. A callable ``loss(s, u)``
+        takes arrays of similarities and inner products.
+    residual : {"auto", "full", "stagewise"}, default="auto"
+        What a bit answers to: all other bits ("full", the paper) or those before it ("stagewise", the released
+        code). "auto" is full for classes and stagewise for label sets, where each ranks best.
+    n_anchors : int, default=1000
+        Rows in the second factor (p in the paper), drawn from every group in proportion.
+    batch_size : int, default=100
+        Anchors that are updated together.
+    beta : float, default=10.0
+        How much a bit resists change.
+    max_iter : int, default=20
+        Rounds over all anchors (L1 in the paper); fewer when nothing changes any more.
+    inner_iter : int, default=3
+        Repeats of each update (L2 in the paper).
+    dissimilar : float, "floor" or None, default=None
+        S of a pair that shares nothing, as a share of the largest relevance (alpha / r_max in the paper), at most
+        0. None is -1 for classes and -1/2 for label sets; "floor" is the released code's -floor(r_max / 2).
+    relevance : {"count", "jaccard", "binary"} or callable, default="count"
+        S of a pair that shares labels. A callable takes two dense 0/1 arrays of label sets (a, c), (b, c) and
+        returns (a, b).
+    r_max : float or None, default=None
+        The relevance that asks for equal codes; None for the largest that occurs.
+    unlabeled : object, default=None
+        Besides None and NaN, the class that marks a row as unlabelled, -1 say.
+    structure : int, default=0
+        If positive, this many feature clusters join the label sets: codes keep more of what labels do not say,
+        for classes nobody labelled, and rows without labels supervise too.
+    kernel : {"rbf"}, AnchorKernel or None, default="rbf"
+        Features of the linear hash function: RBF against landmarks, or None for the rows themselves.
+    n_landmarks : int, default=1000
+        Rows that span the kernel.
+    function : {"linear", "trees"}, BoostedTrees or scikit-learn estimator, default="linear"
+        The hash function. Trees and other estimators learn the code's bits from the rows themselves.
+    ridge : float or "auto", default=1e-3
+        Regularisation of the linear function; "auto" chooses by generalised cross-validation.
+    projection : {"auto", "anchors", "rows"}, default="auto"
+        Weight of a row's own code in the target of the linear function: from the anchors (as printed) or from all
+        rows (as released, closer to the codes themselves). "auto" is anchors for classes, rows for label sets.
+    order : {"anchors-first", "interleaved"}, default="anchors-first"
+        Learn the anchors and then code every other row alone, or visit all rows in mixed batches as the paper does.
+    fill : {"random", "principal"}, default="random"
+        Starting directions beyond the rank of the supervision.
+    n_jobs : int or None, default=None
+        Threads; None for all cores. Results do not depend on it.
+    random_state : int, RandomState instance or None, default=None
+    verbose : int, default=0
+        1 reports progress on standard error.
+
+    Attributes
+    ----------
+    codes_ : uint8 (n, ceil(n_bits / 8)), packed codes learned for the training rows; rows without labels are hashed.
+    anchor_indices_ : the anchors' row numbers.
+    objective_, changes_ : the anchors' objective and the number of changed bits after every round.
+    n_iter_ : rounds made.
+    seconds_ : dict, seconds by phase.
+    features_, function_ : the feature map and the hash function.
+
+    References
+    ----------
+    X. Shi et al., A Scalable Optimization Mechanism for Pairwise based Discrete Hashing. Differences: anchors are
+    learned first; starting directions come from the anchors alone; anchors that would undo each other's gain do
+    not flip together, so the objective never rises (full residual); every batch is updated, the last one too.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from hashlearn import GSDHP
+    >>> X, y = load_digits(return_X_y=True)
+    >>> hasher = GSDHP(n_bits=32, n_landmarks=200, random_state=0).fit(X[:1000], y[:1000])
+    >>> hasher.encode(X[1000:]).shape
+    (797, 4)
+    >>> bool(hasher.score(X[1000:], y[1000:]) > 0.9)
+    True
     """
 
     title: ClassVar[str] = "GSDH_P"
@@ -98,9 +180,7 @@ class GSDHP(PairwiseHasher):
             return greedy.learn(problem, start, batches, loss, **options)
         return general.learn(problem, start, batches, loss, **options)
 
-    def _coder(
-        self, similarity: Similarity, anchors: NDArray[np.intp], anchor_codes: NDArray[np.float64]
-    ) -> RowCoder:
+    def _coder(self, similarity: Similarity, anchors: NDArray[np.intp], anchor_codes: NDArray[np.float64]) -> RowCoder:
         loss = get_loss(self.loss)
         options: dict[str, Any] = {
             "beta": self.beta,

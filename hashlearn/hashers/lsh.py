@@ -23,6 +23,7 @@ class LSH(BaseHasher):
     n_jobs : int or None, default=None
         Threads; None for all cores.
     random_state : int, RandomState instance or None, default=None
+    verbose : int, default=0
 
     Examples
     --------
@@ -41,10 +42,13 @@ class LSH(BaseHasher):
     cost: ClassVar[str] = "O(n d m)"
     verified: ClassVar[bool] = True
 
-    def __init__(self, n_bits: int = 64, *, n_jobs: int | None = None, random_state: Any = None) -> None:
+    def __init__(
+        self, n_bits: int = 64, *, n_jobs: int | None = None, random_state: Any = None, verbose: int = 0
+    ) -> None:
         self.n_bits = n_bits
         self.n_jobs = n_jobs
         self.random_state = random_state
+        self.verbose = verbose
 
     def fit(self, X: Rows, y: Any = None) -> Self:
         """Draw the hyperplanes. ``y`` is ignored."""

@@ -9,7 +9,6 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
-from sklearn.cluster import MiniBatchKMeans
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.validation import check_array
 
@@ -85,7 +84,7 @@ class PairwiseHasher(BaseHasher):
     fill: str
     verbose: int
 
-    def fit(self, X: Rows, y: Any) -> Self:
+    def fit(self, X: Rows, y: Any = None) -> Self:
         """Learn from classes (n,) or label sets (n, c) of 0/1, dense or sparse.
 
         Rows without labels (None or NaN, ``unlabeled``, or all-zero label sets) take no part in learning and
@@ -260,6 +259,9 @@ class PairwiseHasher(BaseHasher):
 
     def _clusters(self, X: Rows, features: FeatureMap, rng: np.random.RandomState, timer: PhaseTimer) -> IntArray:
         """Feature clusters of all rows, found on a sample of them."""
+        # Imported here: it costs a third of the package's import time and few fits need it.
+        from sklearn.cluster import MiniBatchKMeans
+
         with timer("clusters"):
             sample = np.sort(rng.permutation(X.shape[0])[:CLUSTER_SAMPLE])
             n_clusters = min(self.structure, len(sample))

@@ -7,16 +7,14 @@ the block.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from threadpoolctl import threadpool_limits
 
 from hashlearn.codes import as_words, unpack_signs, word_distances
+from hashlearn.parallel import ordered_map, thread_count
 
 Metric = Literal["cosine", "euclidean", "dot"]
 Indices = NDArray[np.intp]
@@ -164,31 +162,16 @@ def map_blocks(
     progress: Progress | None = None,
 ) -> list[Result]:
     """``work(start, stop)`` over blocks of queries, in order. ``progress(done, total)`` after each block."""
-    workers = count_jobs(n_jobs)
+    workers = thread_count(n_jobs)
     step = max(1, min(BLOCK_BYTES, MEMORY_BYTES // workers) // max(1, bytes_a_query))
     # Enough blocks for every worker, whatever memory would allow.
     step = min(step, -(-n_queries // workers))
     starts = range(0, n_queries, max(1, step))
     results = []
-    # Threads already fill the cores: a product inside one of them must not start more.
-    with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(workers) as pool:
-        futures = [pool.submit(work, start, min(start + step, n_queries)) for start in starts]
-        try:
-            for start, future in zip(starts, futures, strict=True):
-                results.append(future.result())
-                if progress is not None:
-                    progress(min(start + step, n_queries), n_queries)
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+    for start, result in zip(
+        starts, ordered_map(lambda start: work(start, min(start + step, n_queries)), starts, n_jobs), strict=True
+    ):
+        results.append(result)
+        if progress is not None:
+            progress(min(start + step, n_queries), n_queries)
     return results
-
-
-def count_jobs(n_jobs: int | None) -> int:
-    """Threads to use: None or -1 is every core this process may run on."""
-    if n_jobs is None or n_jobs == -1:
-        affinity = getattr(os, "sched_getaffinity", None)
-        return len(affinity(0)) if affinity else (os.cpu_count() or 1)
-    if n_jobs < 1:
-        raise ValueError(f"n_jobs must be a positive number, -1 or None. Got {n_jobs} instead.")
-    return n_jobs

@@ -4,6 +4,7 @@ from hashlearn.primitives.eigen import fix_signs, top_eigenvectors, top_generali
 from hashlearn.primitives.itq import itq_rotation, random_rotation
 from hashlearn.primitives.labels import LabelProduct, class_numbers, labelled_rows
 from hashlearn.primitives.procrustes import metric_procrustes, orthogonal_procrustes
+from hashlearn.primitives.ranks import rank_weights
 from hashlearn.primitives.ridge import RidgeSolver
 from hashlearn.primitives.samplers import sample_pairs, sample_triplets
 from hashlearn.primitives.steps import steps
@@ -21,6 +22,7 @@ __all__ = [
     "metric_procrustes",
     "orthogonal_procrustes",
     "random_rotation",
+    "rank_weights",
     "sample_pairs",
     "sample_triplets",
     "steps",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -50,14 +51,12 @@ class LabelProduct:
 
     def group_sums(self, Z: NDArray[np.floating]) -> FloatArray:
         """Rows of Z summed by group (G, k)."""
-        indicator = sparse.csr_matrix(
-            (np.ones(len(self._known)), (self.group[self._known], self._known)),
-            shape=(self.n_groups, len(self.group)),
-        )
-        return np.asarray(indicator @ Z, dtype=np.float64)
+        return np.asarray(self._indicator @ Z, dtype=np.float64)
 
     def between_groups(self, sums: FloatArray) -> FloatArray:
-        """S between groups times ``sums`` (G, k), in blocks."""
+        """S between groups times ``sums`` (G, k), in blocks; one that fits in a block is kept."""
+        if self.n_groups <= GROUP_BLOCK:
+            return self._small_table @ sums
         result = np.empty((self.n_groups, sums.shape[1]))
         everyone = np.arange(self.n_groups)
         for start in range(0, self.n_groups, GROUP_BLOCK):
@@ -76,3 +75,15 @@ class LabelProduct:
         sums = self.group_sums(X)
         product = sums.T @ self.between_groups(sums)
         return (product + product.T) / 2
+
+    @cached_property
+    def _indicator(self) -> sparse.csr_matrix:
+        return sparse.csr_matrix(
+            (np.ones(len(self._known)), (self.group[self._known], self._known)),
+            shape=(self.n_groups, len(self.group)),
+        )
+
+    @cached_property
+    def _small_table(self) -> FloatArray:
+        everyone = np.arange(self.n_groups)
+        return self.similarity.table(everyone, everyone)

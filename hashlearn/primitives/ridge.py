@@ -19,13 +19,17 @@ class RidgeSolver:
         width = features.shape[1]
         self.gram = np.zeros((width, width))
         for start in range(0, len(features), 4096):
-            block = features[start : start + 4096]
+            block = features[start : start + 4096].astype(np.float64)
             self.gram += block.T @ block
         self._factor = linalg.cho_factor(self.gram + ridge * np.eye(width), lower=True)
 
     def solve(self, targets: NDArray[np.floating]) -> FloatArray:
         """Weights for targets (n, k)."""
-        return self.solve_cross(self.features.T @ targets.astype(self.features.dtype))
+        cross = np.zeros((self.features.shape[1], targets.shape[1]))
+        for start in range(0, len(self.features), 4096):
+            rows = slice(start, start + 4096)
+            cross += self.features[rows].astype(np.float64).T @ targets[rows].astype(np.float64)
+        return self.solve_cross(cross)
 
     def solve_cross(self, cross: NDArray[np.floating]) -> FloatArray:
         """Weights from X'T."""

@@ -1,0 +1,39 @@
+# Two commands do everything on a fresh machine with Python 3.11+, pip and make:
+#   make demo   install into .venv and run the main job on an embedded data set
+#   make test   the same with test tools, then lint, types and tests
+PYTHON ?= python3
+BIN := .venv/bin
+PIP_FLAGS ?= --quiet --disable-pip-version-check
+TESTS ?= tests hashlearn
+
+.PHONY: demo test lint types unit bench clean
+
+.venv/installed: pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/pip install $(PIP_FLAGS) -e .
+	touch $@
+
+.venv/test-installed: .venv/installed
+	$(BIN)/pip install $(PIP_FLAGS) -e '.[test]'
+	touch $@
+
+demo: .venv/installed
+	$(BIN)/hashlearn demo
+
+test: lint types unit
+
+lint: .venv/test-installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: .venv/test-installed
+	$(BIN)/mypy
+
+unit: .venv/test-installed
+	$(BIN)/python -m pytest -n 2 $(TESTS)
+
+bench: .venv/test-installed
+	for script in fit evaluate encode imports; do $(BIN)/python benchmarks/$$script.py || exit 1; done
+
+clean:
+	rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,36 @@
+"""How long ``import hashlearn`` takes in a fresh process, and that nothing heavy comes along.
+
+python benchmarks/imports.py
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+
+# scikit-learn itself imports pandas (and that pyarrow and rich) where it is installed.
+HEAVY = ("torch", "matplotlib", "dask", "fastapi", "typer", "lightgbm", "faiss")
+SCRIPT = f"import sys, hashlearn; print([m for m in {HEAVY!r} if m in sys.modules])"
+
+
+def fastest(script: str, repeats: int = 5) -> tuple[float, str]:
+    """Least seconds of a fresh interpreter running the script, and what it printed."""
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        printed = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+        times.append(time.perf_counter() - start)
+    return min(times), printed.strip()
+
+
+def main() -> None:
+    best, loaded = fastest(SCRIPT)
+    base, _ = fastest("import numpy, scipy, sklearn.base")
+    print(f"import hashlearn {best:.2f} s with the interpreter's start (target 1), scikit-learn alone {base:.2f} s")
+    print(f"heavy modules that came along: {loaded}")
+    raise SystemExit(0 if best < 1 and loaded == "[]" else 1)
+
+
+if __name__ == "__main__":
+    main()

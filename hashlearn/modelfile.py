@@ -1,0 +1,158 @@
+"""The bytes of a model file: a safetensors file whose metadata is one JSON document with a checksum.
+
+What the document says is the business of ``models.py``; docs/model-files.md describes both.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import secrets
+import stat
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.numpy import load as load_arrays
+from safetensors.numpy import save as save_arrays
+
+FORMAT = "hashlearn model"
+VERSION = 1
+MAX_HEADER = 100_000_000  # safetensors reads no longer header
+
+Arrays = dict[str, NDArray[Any]]
+
+_KEY = "hashlearn"
+# The start of the document as it stands in the header. No other place of a header can hold these bytes: inside
+# a JSON string every quote follows a backslash, and the value of any other key is an object.
+_MARK = b'"hashlearn":"{\\"checksum\\":\\"'
+_BLANK = "0" * 64
+
+
+class ModelFileError(ValueError):
+    """A file is no model that this hashlearn can read, or a model is nothing that a file can hold."""
+
+
+def to_bytes(document: dict[str, Any], arrays: Arrays) -> bytes:
+    """The whole file. The same document and arrays always give the same bytes."""
+    # sort_keys puts "checksum" first of all the keys.
+    full = {"checksum": _BLANK, "format": FORMAT, "version": VERSION, **document}
+    text = json.dumps(full, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    data = bytearray(save_arrays(arrays, metadata={_KEY: text}))
+    if _header_length(data) > MAX_HEADER:
+        raise ModelFileError("The model holds too much text: a model file has room for 100 MB beside its arrays.")
+    place = _checksum_place(data)
+    data[place : place + 64] = _checksum(data, place).encode()
+    return bytes(data)
+
+
+def from_bytes(data: bytes, name: str) -> tuple[dict[str, Any], Arrays]:
+    """The document and the arrays of a whole file called ``name``, once the checksum has proved them."""
+    if not data:
+        raise ModelFileError(f"{name} is not a hashlearn model file: it is empty.")
+    place = _checksum_place(data)
+    if place < 0:
+        # The word occurs more than once near the start, so a single damaged place cannot hide all of them.
+        if _KEY.encode() in data[:4096]:
+            raise ModelFileError(f"{name} is damaged: its header is broken or cut short.")
+        raise ModelFileError(f"{name} is not a hashlearn model file.")
+    if data[place : place + 64] != _checksum(data, place).encode():
+        raise ModelFileError(f"{name} is damaged: its contents do not match their checksum.")
+    try:
+        header = json.loads(data[8 : 8 + _header_length(data)])
+        document = json.loads(header["__metadata__"][_KEY])
+        written_as, version = document["format"], document["version"]
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise ModelFileError(f"{name} is damaged: its header is no valid JSON document.") from error
+    if written_as != FORMAT or type(version) is not int:
+        raise ModelFileError(f"{name} is not a hashlearn model file.")
+    if version > VERSION:
+        raise ModelFileError(
+            f"{name} was written by a newer hashlearn (format {version}; this one reads up to {VERSION})."
+        )
+    if version < 1:
+        raise ModelFileError(f"{name} has format {version}, which hashlearn does not read: formats begin at 1.")
+    try:
+        views = load_arrays(data)
+    except (SafetensorError, ValueError, KeyError, OverflowError) as error:
+        raise ModelFileError(f"{name} is damaged: its arrays cannot be read ({error}).") from error
+    return document, views
+
+
+def read(path: str | os.PathLike[str]) -> bytes:
+    """All bytes of a regular file."""
+    name = os.fspath(path)
+    try:
+        mode = os.stat(name).st_mode
+        if stat.S_ISDIR(mode):
+            raise ModelFileError(f"{name} is not a hashlearn model file: it is a directory.")
+        if not stat.S_ISREG(mode):
+            raise ModelFileError(f"{name} is not a hashlearn model file: it is no regular file.")
+        with open(name, "rb") as file:
+            return file.read()
+    except FileNotFoundError as error:
+        raise FileNotFoundError(f"There is no model file {name}.") from error
+    except OSError as error:
+        raise type(error)(f"Cannot read the model file {name}: {error.strerror}.") from error
+
+
+def write(data: bytes, path: str | os.PathLike[str]) -> None:
+    """Put the bytes at ``path`` all at once: whoever looks finds the old file or the new one, never a part."""
+    name = os.fspath(path)
+    target = os.path.realpath(name)  # a link keeps pointing where it does
+    folder = os.path.dirname(target)
+    if os.path.exists(target) and not os.path.isfile(target):
+        raise ModelFileError(f"Cannot save the model to {name}: something that is not a file is in its place.")
+    temporary = os.path.join(folder, f".hashlearn-{secrets.token_hex(8)}.tmp")
+    try:
+        try:
+            with open(temporary, "xb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, target)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+            raise
+    except FileNotFoundError as error:
+        raise FileNotFoundError(f"Cannot save the model to {name}: there is no directory {folder}.") from error
+    except OSError as error:
+        raise type(error)(f"Cannot save the model to {name}: {error.strerror}.") from error
+    # The file is in place; some file systems cannot also sync the directory that says so.
+    with contextlib.suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def own_copy(view: NDArray[np.generic]) -> NDArray[np.generic]:
+    """A writable array of its own, in place of a view into the file's bytes."""
+    return np.array(view, order="C")
+
+
+def _header_length(data: bytes | bytearray) -> int:
+    return int.from_bytes(data[:8], "little")
+
+
+def _checksum_place(data: bytes | bytearray) -> int:
+    """Where the 64 digits of the checksum begin; -1 for bytes that are no model file."""
+    end = 8 + _header_length(data)
+    if len(data) < 8 or end > len(data):
+        return -1
+    start = data.find(_MARK, 8, end)
+    return -1 if start < 0 or start + len(_MARK) + 64 > end else start + len(_MARK)
+
+
+def _checksum(data: bytes | bytearray, place: int) -> str:
+    """SHA-256 of the file with zeros for the checksum's own digits."""
+    view = memoryview(data)
+    digest = hashlib.sha256(view[:place])
+    digest.update(_BLANK.encode())
+    digest.update(view[place + 64 :])
+    return digest.hexdigest()

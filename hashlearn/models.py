@@ -1,0 +1,262 @@
+"""Save a fitted hasher to one file and load it again. Loading reads data only and can never run code.
+
+A hasher is walked attribute by attribute, so a new method needs nothing here as long as what it learns is made
+of numbers, text, arrays, containers of them, other hashers and the components listed below.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from hashlearn import hashers
+from hashlearn.functions.linear import LinearFunction
+from hashlearn.functions.trees import BoostedTrees, EstimatorFunction
+from hashlearn.hashers.base import BaseHasher
+from hashlearn.kernel import AnchorKernel, PlainFeatures
+from hashlearn.modelfile import Arrays, ModelFileError, from_bytes, own_copy, read, to_bytes, write
+
+__all__ = ["ModelFileError", "NotSaved", "load", "save"]
+
+# What hashers are made of. A model file may name these classes and the hashers themselves, no others.
+COMPONENTS: tuple[type, ...] = (AnchorKernel, PlainFeatures, LinearFunction, BoostedTrees, *hashers.COMPONENTS)
+SPARSE = {cls.__name__: cls for cls in (sparse.csr_matrix, sparse.csr_array, sparse.csc_matrix, sparse.csc_array)}
+SPARSE_PARTS = ("data", "indices", "indptr")
+NUMBERS = {"bool", "float16", "float32", "float64"} | {f"{u}int{bits}" for u in ("", "u") for bits in (8, 16, 32, 64)}
+MAX_TEXT_BYTES = 2**30
+NUMBER_WORDS = {"nan": float("nan"), "inf": float("inf"), "-inf": float("-inf")}
+
+
+def save(hasher: BaseHasher, path: str | os.PathLike[str]) -> None:
+    """Write a fitted hasher to ``path``, replacing what is there only once the whole new file is on disk.
+
+    A parameter that is a function is kept by name only (see NotSaved), a RandomState instance not at all.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> from hashlearn import LSH, models
+    >>> X = np.random.default_rng(0).normal(size=(100, 8))
+    >>> hasher = LSH(n_bits=16, random_state=0).fit(X)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     models.save(hasher, folder + "/model.hl")
+    ...     again = models.load(folder + "/model.hl")
+    >>> bool((again.encode(X) == hasher.encode(X)).all())
+    True
+    """
+    from hashlearn import __version__
+
+    if not isinstance(hasher, BaseHasher):
+        raise TypeError(f"save takes a hasher of hashlearn. Got {type(hasher).__name__} instead.")
+    kind = type(hasher).__name__
+    check_is_fitted(hasher, msg="This %(name)s has nothing to save yet: call 'fit' first.")
+    walk = _Writer(kind)
+    try:
+        model = walk.object(hasher, "")
+    except RecursionError as error:
+        raise ModelFileError(f"Cannot save this {kind}: it holds itself, or is nested too deeply.") from error
+    write(to_bytes({"hashlearn": __version__, "model": model}, walk.arrays), path)
+
+
+def load(path: str | os.PathLike[str]) -> Any:
+    """The hasher that ``save`` wrote to ``path``. Anything but a whole model file raises ModelFileError."""
+    name = os.fspath(path)
+    document, arrays = from_bytes(read(path), name)
+    walk = _Reader(name, arrays)
+    try:
+        hasher = walk.value(document["model"])
+    except ModelFileError:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError, MemoryError) as error:
+        raise ModelFileError(f"{name} is damaged: its description makes no sense.") from error
+    if not isinstance(hasher, BaseHasher):
+        raise ModelFileError(f"{name} is damaged: it holds a {type(hasher).__name__}, not a hasher.")
+    if walk.arrays:
+        raise ModelFileError(f"{name} is damaged: it holds arrays that its description does not name.")
+    return hasher
+
+
+@dataclass(frozen=True)
+class NotSaved:
+    """Stands in a loaded model for a function that was a parameter. Encoding needs none; fitting again does."""
+
+    name: str
+
+    def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise ValueError(
+            f"The function {self.name!r} was not saved with the model; "
+            "set the parameter again with set_params before fitting."
+        )
+
+
+def _known() -> dict[str, type]:
+    """The allow-list: the table of methods, other public hashers, and components, by class name."""
+    public = [getattr(hashers, name) for name in hashers.__all__]
+    compositions = [c for c in public if isinstance(c, type) and issubclass(c, BaseHasher) and c is not BaseHasher]
+    return {cls.__name__: cls for cls in (*hashers.METHODS.values(), *compositions, *COMPONENTS)}
+
+
+def _parameter_names(cls: Any) -> list[str]:
+    return cls._get_param_names() if issubclass(cls, BaseEstimator) else []
+
+
+class _Writer:
+    """From objects to the JSON document, with arrays put aside under the path that leads to them."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self.known = _known()
+        self.arrays: Arrays = {}
+
+    def object(self, value: Any, path: str) -> dict[str, Any]:
+        cls = type(value)
+        if self.known.get(cls.__name__) is not cls:
+            self._refuse(value, path)
+        names = _parameter_names(cls)
+        start = path + "." if path else ""
+        parameters = {name: self.value(getattr(value, name), start + name, True) for name in names}
+        state = {name: self.value(v, start + name) for name, v in sorted(vars(value).items()) if name not in names}
+        return {"object": cls.__name__, "parameters": parameters, "state": state}
+
+    def value(self, value: Any, path: str, parameter: bool = False) -> Any:
+        cls = type(value)
+        if value is None or cls in (bool, int, str):
+            return value
+        if cls is float:
+            return value if np.isfinite(value) else {"float": str(value)}
+        if cls is bytes:
+            return {"bytes": value.hex()}
+        if cls in (list, tuple):
+            items = [self.value(v, f"{path}[{i}]", parameter) for i, v in enumerate(value)]
+            return items if cls is list else {"tuple": items}
+        if cls is dict and all(type(key) in (str, int) for key in value):
+            return {"dict": [[key, self.value(v, f"{path}[{key!r}]", parameter)] for key, v in value.items()]}
+        if isinstance(value, np.generic):
+            return {"scalar": self._array(np.asarray(value), path)}
+        if cls in (np.ndarray, np.memmap):
+            return self._array(np.asarray(value), path)
+        if SPARSE.get(cls.__name__) is cls:
+            parts = {part: self._array(getattr(value, part), f"{path}.{part}") for part in SPARSE_PARTS}
+            return {"sparse": cls.__name__, "shape": [int(size) for size in value.shape], **parts}
+        if isinstance(value, np.random.RandomState | np.random.Generator):
+            return {"generator": cls.__name__}
+        if cls is NotSaved:
+            return {"function": value.name}
+        if self.known.get(cls.__name__) is not cls and parameter and callable(value):
+            return {"function": getattr(value, "__qualname__", cls.__name__)}
+        return self.object(value, path)
+
+    def _array(self, array: NDArray[Any], path: str) -> dict[str, Any]:
+        if array.dtype.kind in "OU":
+            dtype = "O" if array.dtype.kind == "O" else f"U{array.dtype.itemsize // 4}"
+            items = [self.value(item, f"{path}[{i}]") for i, item in enumerate(array.ravel().tolist())]
+            return {"text": items, "dtype": dtype, "shape": list(array.shape)}
+        if array.dtype.name not in NUMBERS:
+            self._refuse(array, path, f"an array of {array.dtype}")
+        # A column-major array stays one: matrix products may round differently in the other order.
+        by_columns = array.flags.f_contiguous and not array.flags.c_contiguous
+        name = path
+        while name in self.arrays:
+            name += "'"
+        native = array.dtype.newbyteorder("=")
+        self.arrays[name] = np.array(array.T if by_columns else array, dtype=native, order="C")
+        return {"array": name, "transposed": True} if by_columns else {"array": name}
+
+    def _refuse(self, value: Any, path: str, what: str | None = None) -> NoReturn:
+        if not path:
+            raise ModelFileError(f"Cannot save this {self.kind}: only hashlearn's own classes can be loaded again.")
+        if isinstance(value, EstimatorFunction):
+            value = value.estimator
+        what = what or f"a {type(value).__name__}"
+        advice = ""
+        if isinstance(value, BaseEstimator):
+            advice = "; keep the hasher with joblib, or use function='linear' or function='trees'"
+        raise ModelFileError(
+            f"Cannot save this {self.kind}: '{path}' holds {what}, which a model file cannot hold{advice}."
+        )
+
+
+class _Reader:
+    """From the JSON document to objects, taking each array once. Sets attributes and calls nothing of theirs."""
+
+    def __init__(self, name: str, arrays: Arrays) -> None:
+        self.name = name
+        self.known = _known()
+        self.arrays = arrays
+        self.kinds: dict[str, Callable[[dict[str, Any]], Any]] = {
+            "object": self._object,
+            "array": self._array,
+            "text": self._text,
+            "sparse": self._sparse,
+            "scalar": lambda node: self._ndarray(node["scalar"])[()],
+            "float": lambda node: NUMBER_WORDS[node["float"]],
+            "bytes": lambda node: bytes.fromhex(node["bytes"]),
+            "tuple": lambda node: tuple(self.value(item) for item in node["tuple"]),
+            "dict": lambda node: {key: self.value(item) for key, item in node["dict"]},
+            "generator": lambda node: None,
+            "function": lambda node: NotSaved(str(node["function"])),
+        }
+
+    def value(self, node: Any) -> Any:
+        if isinstance(node, list):
+            return [self.value(item) for item in node]
+        if not isinstance(node, dict):
+            return node
+        (kind,) = self.kinds.keys() & node.keys()
+        return self.kinds[kind](node)
+
+    def _object(self, node: dict[str, Any]) -> Any:
+        wanted = node["object"]
+        cls = self.known.get(wanted)
+        if cls is None:
+            raise ModelFileError(f"{self.name} asks for the class {wanted!r}, which hashlearn does not know.")
+        parameters = {name: self.value(item) for name, item in node["parameters"].items()}
+        state = {name: self.value(item) for name, item in node["state"].items()}
+        names = _parameter_names(cls)
+        for name in parameters:
+            if name not in names:
+                raise ModelFileError(f"{self.name} sets the parameter {name!r}, which {wanted} does not have.")
+        for name in state:
+            known = inspect.getattr_static(cls, name, None)
+            if name in names or not name.isidentifier() or callable(known) or inspect.isdatadescriptor(known):
+                raise ModelFileError(f"{self.name} is damaged: it sets {name!r}, which is no attribute of a {wanted}.")
+        result: Any = object.__new__(cls)
+        # A parameter that is younger than the file takes its default.
+        signature = inspect.signature(cls).parameters if names else {}
+        vars(result).update({name: signature[name].default for name in names} | parameters | state)
+        return result
+
+    def _ndarray(self, node: dict[str, Any]) -> NDArray[Any]:
+        return self._text(node) if "text" in node else self._array(node)
+
+    def _array(self, node: dict[str, Any]) -> NDArray[Any]:
+        if node["array"] not in self.arrays:
+            raise ModelFileError(f"{self.name} is damaged: the array {node['array']!r} is missing.")
+        array = own_copy(self.arrays.pop(node["array"]))
+        return array.T if node.get("transposed") else array
+
+    def _text(self, node: dict[str, Any]) -> NDArray[Any]:
+        items, dtype = [self.value(item) for item in node["text"]], np.dtype(str(node["dtype"]))
+        if dtype.kind not in "OU" or dtype.itemsize * len(items) > MAX_TEXT_BYTES:
+            raise ValueError(f"no text array: {dtype}")
+        array = np.empty(len(items), dtype=dtype)
+        for i, item in enumerate(items):
+            array[i] = item
+        return array.reshape(node["shape"])
+
+    def _sparse(self, node: dict[str, Any]) -> Any:
+        data, indices, indptr = (self._ndarray(node[part]) for part in SPARSE_PARTS)
+        result = SPARSE[node["sparse"]]((data, indices, indptr), shape=tuple(node["shape"]))
+        result.indices, result.indptr = indices, indptr  # as they were: the constructor may narrow their dtype
+        result.check_format(full_check=True)
+        return result

@@ -1,0 +1,141 @@
+"""Every method in the table keeps the same promises."""
+
+import pickle
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import load_digits
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import (
+    check_param_validation,
+    check_set_output_transform,
+    check_set_output_transform_pandas,
+    check_transformer_get_feature_names_out,
+    check_transformer_get_feature_names_out_pandas,
+    parametrize_with_checks,
+)
+
+import hashlearn as hl
+from hashlearn.hashers import METHODS
+
+SMALL = {"n_landmarks": 20, "n_anchors": 30, "n_samples": 200, "n_jobs": 1}
+
+
+def small(name, n_bits=8, **changes):
+    """The method at a size that fits in a test."""
+    method = METHODS[name]
+    known = method().get_params()
+    settings = {key: value for key, value in SMALL.items() if key in known}
+    return method(n_bits=n_bits, random_state=0, **{**settings, **changes})
+
+
+@pytest.fixture(scope="module")
+def digits():
+    X, y = load_digits(return_X_y=True)
+    order = np.random.default_rng(0).permutation(len(X))[:400]
+    return X[order], y[order]
+
+
+@parametrize_with_checks([small(name) for name in METHODS])
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize(
+    "check",
+    [
+        check_set_output_transform,
+        check_set_output_transform_pandas,
+        check_transformer_get_feature_names_out,
+        check_transformer_get_feature_names_out_pandas,
+        check_param_validation,
+    ],
+)
+def test_checks_that_scikit_learn_leaves_out(name, check):
+    check(METHODS[name].__name__, small(name))
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_three_outputs_agree(name, digits):
+    X, y = digits
+    hasher = small(name, n_bits=12).fit(X[:300], y[:300])
+    projections, bits, packed = hasher.decision_function(X), hasher.transform(X), hasher.encode(X)
+    assert projections.dtype == np.float32
+    assert projections.shape == bits.shape == (400, 12)
+    assert bits.dtype == packed.dtype == np.uint8
+    np.testing.assert_array_equal(bits, projections >= 0)
+    np.testing.assert_array_equal(hl.codes.unpack(packed, 12), bits)
+    assert hasher.codes_.shape == (300, 2)
+    assert 0 <= hasher.score(X[300:], y[300:]) <= 1
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_random_state_decides_everything(name, digits):
+    X, y = digits
+    first = small(name).fit(X, y)
+    again = clone(first).set_params(n_jobs=2).fit(X, y)
+    np.testing.assert_array_equal(first.codes_, again.codes_)
+    np.testing.assert_array_equal(first.decision_function(X), again.decision_function(X))
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_pickle_and_pipeline(name, digits):
+    X, y = digits
+    pipeline = make_pipeline(StandardScaler(), small(name)).fit(X, y)
+    copied = pickle.loads(pickle.dumps(pipeline))
+    np.testing.assert_array_equal(copied.transform(X), pipeline.transform(X))
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_metadata_is_complete(name):
+    method = METHODS[name]
+    for attribute in ("title", "reference", "kind", "supervision", "cost"):
+        assert isinstance(getattr(method, attribute), str)
+        assert getattr(method, attribute)
+    assert 1990 < method.year < 2030
+    assert isinstance(method.verified, bool)
+    assert "Examples" in (method.__doc__ or "")
+
+
+@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (lambda X: np.where(np.arange(X.size).reshape(X.shape) == 5, np.nan, X), "NaN"),
+        (lambda X: np.where(np.arange(X.size).reshape(X.shape) == 5, np.inf, X), "infinity"),
+        (lambda X: X[:, :0], "0 feature"),
+        (lambda X: X[:0], "0 sample"),
+        (lambda X: X[0], "1D array"),
+    ],
+)
+def test_bad_rows_get_a_sentence(name, digits, change, sentence):
+    X, y = digits
+    with pytest.raises(ValueError, match=sentence):
+        small(name).fit(change(X), y[: len(change(X))])
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_wrong_width_and_wrong_length(name, digits):
+    X, y = digits
+    hasher = small(name).fit(X, y)
+    with pytest.raises(ValueError, match=r"X has 63 features.*expecting 64"):
+        hasher.encode(X[:, 1:])
+    if METHODS[name].supervision != "none":
+        with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+            small(name).fit(X, y[:-1])
+
+
+@pytest.mark.parametrize("name", [n for n in METHODS if METHODS[n].supervision != "none"])
+def test_no_label_at_all(name, digits):
+    X, _ = digits
+    with pytest.raises(ValueError, match="No row has a label"):
+        small(name).fit(X, np.full(len(X), None, dtype=object))
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_constant_column_is_harmless(name, digits):
+    X, y = digits
+    assert small(name).fit(np.c_[X, np.ones(len(X))], y).codes_.shape == (400, 1)
