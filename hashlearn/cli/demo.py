@@ -1,0 +1,89 @@
+"""``hashlearn demo``: what the library does, in a minute and without any file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from numpy.typing import NDArray
+
+from hashlearn import files
+from hashlearn.cli.shell import epilog, new_table, output, print_json, progress
+from hashlearn.data import Dataset
+from hashlearn.demo import Demo, demo_dataset, run_demo
+
+app = typer.Typer()
+
+_COLUMNS = ("method", "bytes", "MAP hashed", "MAP learned", "P@10", "fit s", "codes/s")
+
+
+@app.command(epilog=epilog("hashlearn demo", "hashlearn demo --bits 16 --save demo-data"))
+def demo(
+    bits: Annotated[int, typer.Option(min=1, max=1024, help="Bits of a code.")] = 32,
+    seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
+    save: Annotated[
+        str | None,
+        typer.Option(metavar="FOLDER", help="Also save the data there as .npy, to try the other commands on."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of a table.")] = False,
+) -> None:
+    """Compare learned codes with random ones and with floats, on data that is already here.
+
+    On digits from scikit-learn, or on Fashion-MNIST where Debian's dataset-fashion-mnist is installed.
+    """
+    dataset = demo_dataset()
+    if save is not None:
+        _save(dataset, Path(save))
+    with progress("demo"):
+        result = run_demo(bits, seed, dataset)
+    if as_json:
+        print_json(result.as_dict())
+    else:
+        _print(result, save)
+
+
+def _save(dataset: Dataset, folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    arrays: dict[str, NDArray[Any]] = {
+        "X": dataset.train_X,
+        "y": dataset.train_y,
+        "Xq": dataset.query_X,
+        "yq": dataset.query_y,
+    }
+    for name, array in arrays.items():
+        with files.written_whole(folder / f"{name}.npy") as stream:
+            np.save(stream, array)
+
+
+def _print(result: Demo, save: str | None) -> None:
+    console = output()
+    table = new_table(*_COLUMNS, right=_COLUMNS[1:])
+    for row in result.rows:
+        table.add_row(
+            row.method,
+            str(row.bytes_per_item),
+            f"{row.map_hashed:.4f}",
+            "–" if row.map_learned is None else f"{row.map_learned:.4f}",
+            f"{row.precision_at_10:.4f}",
+            "–" if row.fit_seconds is None else f"{row.fit_seconds:.2f}",
+            "–" if row.codes_per_second is None else f"{row.codes_per_second:,.0f}",
+        )
+    console.print(
+        f"{result.dataset}: {result.n_train} rows of {result.n_features} features, {result.n_queries} queries, "
+        f"codes of {result.n_bits} bits\n"
+    )
+    console.print(table)
+    console.print()
+    console.print("\n".join(result.definition))
+    folder = f"{save}/" if save else ""
+    console.print(f"\nWhat next, on {'the saved data' if save else 'your own files'}:", soft_wrap=True)
+    for command in (
+        f"hashlearn fit {folder}X.npy --labels {folder}y.npy --bits {result.n_bits} -o {folder}model.hl",
+        f"hashlearn encode {folder}model.hl {folder}X.npy -o {folder}codes.npy",
+        f"hashlearn evaluate --model {folder}model.hl --queries {folder}Xq.npy --database {folder}X.npy "
+        f"--query-labels {folder}yq.npy --database-labels {folder}y.npy",
+    ):
+        # Not wrapped, so that a command can be copied whole.
+        console.print(f"  {command}", soft_wrap=True, markup=False)

@@ -1,0 +1,148 @@
+"""``hashlearn evaluate``: how well codes, or floats, retrieve rows with the same labels."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from scipy import sparse
+
+from hashlearn import codes, files
+from hashlearn.cli.encode import encode_all
+from hashlearn.cli.shell import BadUse, counted, epilog, print_json, progress, say
+from hashlearn.metrics import Scores, evaluate_floats
+from hashlearn.metrics import evaluate as evaluate_codes
+from hashlearn.metrics.engine import EmptyQueries, Ties
+from hashlearn.metrics.rankings import Metric
+from hashlearn.metrics.relevance import RelevanceName
+from hashlearn.metrics.scores import Denominator, Gain
+
+app = typer.Typer()
+
+_COMMON = "--query-labels yq.npy --database-labels y.npy"
+_EXAMPLES = (
+    f"hashlearn evaluate --queries q.npy --database codes.npy {_COMMON}",
+    f"hashlearn evaluate --queries Xq.npy --database X.npy {_COMMON} --model model.hl --at all",
+    f"hashlearn evaluate --queries Xq.npy --database X.npy {_COMMON} --floats cosine --json",
+)
+_File = "FILE"
+_TIES = "Order of rows at the same distance: expected, stable, optimistic or pessimistic."
+_DENOMINATOR = "What average precision is divided by: the hits retrieved, min (of relevant and N) or all relevant."
+
+
+@app.command(epilog=epilog(*_EXAMPLES))
+def evaluate(
+    queries: Annotated[str, typer.Option(metavar=_File, help="Query codes, or features with --model or --floats.")],
+    database: Annotated[str, typer.Option(metavar=_File, help="Database codes, or features.")],
+    query_labels: Annotated[str, typer.Option(metavar=_File, help="Labels of the queries.")],
+    database_labels: Annotated[str, typer.Option(metavar=_File, help="Labels of the database.")],
+    model: Annotated[str | None, typer.Option(metavar=_File, help="Encode both sides with this model first.")] = None,
+    floats: Annotated[Metric | None, typer.Option(help="Rank float features by this instead of codes.")] = None,
+    at: Annotated[str, typer.Option(metavar="N|all", help="Cut-off of MAP and recall.")] = "500",
+    precision_at: Annotated[int, typer.Option(help="Cut-off of precision.")] = 10,
+    ndcg_at: Annotated[int, typer.Option(help="Cut-off of NDCG.")] = 50,
+    radius: Annotated[int, typer.Option(help="Hamming radius.")] = 2,
+    ties: Annotated[Ties, typer.Option(metavar="RULE", help=_TIES)] = "expected",
+    denominator: Annotated[Denominator, typer.Option(metavar="RULE", help=_DENOMINATOR)] = "retrieved",
+    empty_queries: Annotated[EmptyQueries, typer.Option(help="Scores that are 0/0 count as 0, or not.")] = "zero",
+    gain: Annotated[Gain, typer.Option(help="NDCG gain: 2^rel - 1, or rel.")] = "exp",
+    relevance: Annotated[RelevanceName, typer.Option(help="How relevant rows with shared labels are.")] = "count",
+    paper: Annotated[bool, typer.Option("--paper", help="The definitions of the paper's evaluator.")] = False,
+    bits: Annotated[int | None, typer.Option(help="Bits, for code files without a .json beside them.")] = None,
+    bit_order: Annotated[codes.BitOrder, typer.Option(help="Bit order of such files.")] = "big",
+    jobs: Annotated[int | None, typer.Option(help="Threads; all cores by default.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")] = False,
+) -> None:
+    """Score a ranking of the database for every query, and name every definition used.
+
+    On code files by default; on float features with --model (encoded first) or --floats (the baseline).
+    """
+    if model is not None and floats is not None:
+        raise BadUse("Give --model or --floats, not both.")
+    if paper:
+        ties, denominator, empty_queries, gain = "stable", "retrieved", "zero", "exp"
+    rules: dict[str, Any] = {
+        "at": _cutoff(at),
+        "precision_at": precision_at,
+        "ndcg_at": ndcg_at,
+        "ties": ties,
+        "denominator": denominator,
+        "empty_queries": empty_queries,
+        "gain": gain,
+        "relevance": relevance,
+        "n_jobs": jobs,
+    }
+    with progress("reading") as listener:
+        query_y, database_y = files.read_labels(query_labels), files.read_labels(database_labels)
+        rules["progress"] = counted(listener, "evaluating")
+        if floats is not None:
+            rows = [_floats(queries, query_labels, query_y), _floats(database, database_labels, database_y)]
+            scores = evaluate_floats(rows[0], rows[1], query_y, database_y, metric=floats, **rules)
+        else:
+            names = (queries, database)
+            sides, extra = _encoded(model, names, jobs) if model else _read(names, bits, bit_order)
+            _check_count(queries, len(sides[0]), query_labels, query_y)
+            _check_count(database, len(sides[1]), database_labels, database_y)
+            scores = evaluate_codes(sides[0], sides[1], query_y, database_y, radius=radius, **extra, **rules)
+    _print(scores, as_json)
+
+
+def _print(scores: Scores, as_json: bool) -> None:
+    if as_json:
+        print_json(scores.as_dict())
+    else:
+        print(scores)
+
+
+def _cutoff(text: str) -> int | None:
+    if text == "all":
+        return None
+    if not text.isdigit() or int(text) < 1:
+        raise BadUse(f"--at must be a number from 1, or all. Got '{text}'.")
+    return int(text)
+
+
+def _check_count(name: str, rows: int, label_name: str, labels: Any) -> None:
+    if labels.shape[0] != rows:
+        raise files.FileError(f"{label_name} has {labels.shape[0]} labels, {name} has {rows} rows.")
+
+
+def _floats(name: str, label_name: str, labels: Any) -> Any:
+    rows = files.read_features(name)
+    _check_count(name, rows.shape[0], label_name, labels)
+    return np.asarray(rows.toarray() if sparse.issparse(rows) else rows)
+
+
+def _encoded(model: str, names: tuple[str, str], jobs: int | None) -> tuple[list[Any], dict[str, Any]]:
+    from hashlearn.models import load
+
+    hasher = load(model)
+    if jobs is not None:
+        hasher.n_jobs = jobs
+    sides = [encode_all(hasher, model, name) for name in names]
+    return sides, {"n_bits": hasher.n_bits_, "database": "hashed"}
+
+
+def _read(names: tuple[str, str], bits: int | None, bit_order: codes.BitOrder) -> tuple[list[Any], dict[str, Any]]:
+    sides = []
+    for name in names:
+        try:
+            sides.append(files.read_codes(name, bits, bit_order))
+        except files.FileError as error:
+            if "float rows" in str(error):
+                raise BadUse(f"{name} holds floats, not codes: add --model model.hl or --floats cosine.") from error
+            raise
+    query_file, database_file = sides
+    if query_file.info.bits != database_file.info.bits:
+        raise files.FileError(
+            f"{names[0]} has codes of {query_file.info.bits} bits, {names[1]} of {database_file.info.bits}."
+        )
+    if database_file.info.format == "projections":
+        raise files.FileError(f"{names[1]} holds projections; a database must be codes, only queries may be floats.")
+    models = {file.info.model for file in sides if file.info.model}
+    if len(models) > 1:
+        say(f"warning: the codes come from different models ({', '.join(sorted(models))}).")
+    source = database_file.info.source
+    database = source if source in ("learned", "hashed") else "codes"
+    return [query_file.codes, database_file.codes], {"n_bits": query_file.info.bits, "database": database}

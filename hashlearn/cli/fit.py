@@ -1,0 +1,174 @@
+"""``hashlearn fit``: features and labels to a model file."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+import hashlearn
+from hashlearn import files
+from hashlearn.cli.shell import BadUse, epilog, print_facts, print_json, progress, say
+from hashlearn.files.arrays import split_part
+from hashlearn.files.tables import TABLES
+from hashlearn.hashers import METHODS, BaseHasher
+
+app = typer.Typer()
+
+_EXAMPLES = (
+    "hashlearn fit X.npy --labels y.npy --method gsdhp --bits 64 -o model.hl",
+    "hashlearn fit table.csv --labels table.csv:label --set beta=5 -o model.hl",
+    "hashlearn fit X.npy --similar pairs.csv --dissimilar other.csv -o model.hl",
+    "hashlearn fit X.npy --method lsh --bits 128 -o model.hl",
+)
+
+
+Labels = Annotated[str | None, typer.Option("--labels", "-y", metavar="FILE", help="Classes, or 0/1 label columns.")]
+Settings = Annotated[
+    list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any parameter of the method; repeatable.")
+]
+Unlabeled = Annotated[str | None, typer.Option(metavar="VALUE", help="The label that means 'no label', such as -1.")]
+Similar = Annotated[str | None, typer.Option(metavar="FILE", help="Pairs of similar rows, instead of labels.")]
+Dissimilar = Annotated[str | None, typer.Option(metavar="FILE", help="Pairs of dissimilar rows.")]
+CodesOut = Annotated[
+    str | None, typer.Option(metavar="FILE", help="Also write the codes learned for the rows (.npy or .npz).")
+]
+
+
+@app.command(epilog=epilog(*_EXAMPLES))
+def fit(
+    features: Annotated[str, typer.Argument(metavar="X", help="Features: .npy .npz .csv .parquet .fvecs .h5 …")],
+    model: Annotated[str, typer.Option("--output", "-o", metavar="FILE", help="Where the model goes.")],
+    labels: Labels = None,
+    method: Annotated[str, typer.Option(help="A name from 'hashlearn methods'.")] = "gsdhp",
+    bits: Annotated[int, typer.Option(help="Bits of a code.")] = 64,
+    settings: Settings = None,
+    unlabeled: Unlabeled = None,
+    similar: Similar = None,
+    dissimilar: Dissimilar = None,
+    seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
+    jobs: Annotated[int | None, typer.Option(help="Threads; all cores by default.")] = None,
+    codes_out: CodesOut = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")] = False,
+) -> None:
+    """Learn a hash function from features and labels, and save it.
+
+    Pick a part of a file with a colon: data.npz:X, data.h5:images, table.parquet:label.
+    """
+    hasher = _new_hasher(method, bits, seed, jobs, settings or [], unlabeled)
+    _check_supervision(method, hasher, labels, similar, dissimilar)
+    model_path = files.check_output(model)
+    if codes_out is not None:
+        files.check_output(codes_out, (".npy", ".npz"))
+    with progress(f"fitting {method}"):
+        facts = _learn(hasher, features, labels, (similar, dissimilar))
+    _write(hasher, model_path, codes_out)
+    facts = {"method": method, "bits": hasher.n_bits_, **facts, "model": str(model_path), "codes": codes_out}
+    if as_json:
+        print_json({**facts, "params": {k: v for k, v in hasher.get_params().items() if _is_plain(v)}})
+    else:
+        print_facts({name.replace("_", " "): value for name, value in facts.items() if value is not None})
+
+
+def _learn(hasher: Any, features: str, labels: str | None, pairs: tuple[str | None, str | None]) -> dict[str, Any]:
+    started = time.perf_counter()
+    X = files.read_features(_without_label(features, labels))
+    y = files.read_labels(labels, missing=True) if labels is not None else None
+    if y is not None and y.shape[0] != X.shape[0]:
+        raise files.FileError(f"{labels} has {y.shape[0]} labels, {features} has {X.shape[0]} rows.")
+    lists = [files.read_pairs(name) if name else np.empty((0, 2), dtype=np.intp) for name in pairs]
+    read = time.perf_counter()
+    if any(pairs):
+        hasher.fit_pairs(X, *lists)
+    else:
+        hasher.fit(X, y)
+    return {
+        "rows": int(X.shape[0]),
+        "features": int(X.shape[1]),
+        "seconds_read": round(read - started, 3),
+        "seconds_fit": round(time.perf_counter() - read, 3),
+        "iterations": getattr(hasher, "n_iter_", None),
+    }
+
+
+def _new_hasher(method: str, bits: int, seed: int, jobs: int | None, settings: list[str], unlabeled: str | None) -> Any:
+    if method not in METHODS:
+        raise BadUse(f"There is no method '{method}'; there are {', '.join(METHODS)}.")
+    cls = METHODS[method]
+    valid = list(cls().get_params(deep=False))
+    params: dict[str, Any] = {"n_bits": bits, "random_state": seed, "n_jobs": jobs}
+    params = {name: value for name, value in params.items() if name in valid}
+    if unlabeled is not None:
+        settings = [f"unlabeled={unlabeled}", *settings]
+    for setting in settings:
+        name, equals, text = setting.partition("=")
+        if not equals:
+            raise BadUse(f"--set needs name=value. Got '{setting}'.")
+        if name not in valid:
+            raise BadUse(f"{method} has no parameter '{name}'; it has {', '.join(valid)}.")
+        params[name] = _value(text)
+    hasher = cls(**params)
+    # Before a long read of the features rather than after it.
+    hasher._validate_params()
+    return hasher
+
+
+def _value(text: str) -> Any:
+    """JSON where it is, else the text itself, so that neither null nor "ridge=auto" needs quotes."""
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return text
+
+
+def _check_supervision(
+    method: str, hasher: BaseHasher, labels: str | None, similar: str | None, dissimilar: str | None
+) -> None:
+    pairs = similar is not None or dissimilar is not None
+    if pairs and not hasattr(hasher, "fit_pairs"):
+        raise BadUse(f"{method} does not learn from pairs.")
+    if pairs and labels is not None:
+        raise BadUse("Give --labels or pairs (--similar, --dissimilar), not both.")
+    if hasher.supervision == "none":
+        if labels is not None:
+            say(f"{method} learns without labels, so --labels only has its length checked.")
+    elif not pairs and labels is None:
+        also = " or pairs with --similar and --dissimilar" if hasattr(hasher, "fit_pairs") else ""
+        raise BadUse(f"{method} learns from labels: give them with --labels{also}.")
+
+
+def _without_label(features: str, labels: str | None) -> str:
+    """The features without the label column, when both come from the same table: it must not be learned from."""
+    path, part = split_part(features)
+    if labels is None or part is not None or path.suffix.lower() not in TABLES:
+        return features
+    label_path, column = split_part(labels)
+    return f"{features}:-{column}" if column and label_path.resolve() == path.resolve() else features
+
+
+def _write(hasher: Any, model: Path, codes_out: str | None) -> None:
+    from hashlearn.models import save
+
+    save(hasher, model)
+    if codes_out is None:
+        return
+    supervised = hasher.supervision != "none"
+    info = files.CodeInfo.of(
+        hasher.n_bits_,
+        "packed",
+        "big",
+        len(hasher.codes_),
+        source="learned" if supervised else "hashed",
+        model=model.name,
+        hashlearn=hashlearn.__version__,
+    )
+    with files.CodeWriter.to(codes_out, info) as writer:
+        writer.append(hasher.codes_)
+
+
+def _is_plain(value: Any) -> bool:
+    return value is None or isinstance(value, (bool, int, float, str))

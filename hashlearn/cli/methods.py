@@ -1,0 +1,46 @@
+"""``hashlearn methods``: what can be fitted."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from hashlearn.cli.shell import epilog, new_table, output, print_json
+from hashlearn.hashers import METHODS
+
+app = typer.Typer()
+
+_FIELDS = ("title", "year", "kind", "supervision", "verified")
+_WIDE = 160
+
+
+@app.command(epilog=epilog("hashlearn methods", "hashlearn methods --json"))
+def methods(
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of a table.")] = False,
+) -> None:
+    """List the methods that [bold]fit[/bold] knows, with their papers."""
+    facts = {name: _facts(cls) for name, cls in METHODS.items()}
+    if as_json:
+        print_json({"methods": [{"name": name, **fields} for name, fields in facts.items()]})
+        return
+    console = output()
+    # Costs and papers need lines of their own in a narrow terminal: as columns they would be one word wide.
+    wide = console.width >= _WIDE
+    columns = (*_FIELDS, "cost", "paper") if wide else _FIELDS
+    table = new_table("name", *columns, right=("year",))
+    for name, fields in facts.items():
+        table.add_row(name, *(_shown(fields[column]) for column in columns))
+    console.print(table)
+    if not wide:
+        console.print()
+        for name, fields in facts.items():
+            console.print(f"{name}: {fields['paper']}. Cost {fields['cost']}.", markup=False)
+
+
+def _facts(cls: Any) -> dict[str, Any]:
+    return {**{field: getattr(cls, field) for field in _FIELDS}, "cost": cls.cost, "paper": cls.reference}
+
+
+def _shown(value: Any) -> str:
+    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)

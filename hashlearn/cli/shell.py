@@ -1,0 +1,92 @@
+"""What the commands share: messages, progress bars, tables and JSON, each to the right stream."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from hashlearn.progress import Listener, listening
+
+PIPE_WIDTH = 240
+
+
+class BadUse(Exception):
+    """A command that cannot be meant: one sentence, exit code 2."""
+
+
+def say(message: str) -> None:
+    """One line on standard error."""
+    print(f"hashlearn: {message}", file=sys.stderr, flush=True)
+
+
+def epilog(*commands: str) -> str:
+    """The examples under a command's help."""
+    title = "Example:" if len(commands) == 1 else "Examples:"
+    return "\n".join([f"[bold]{title}[/bold]", *(f"  {escape(command)}" for command in commands)])
+
+
+def output() -> Console:
+    """Standard output; a pipe has no width of its own, so tables get room instead of being cut."""
+    narrow = sys.stdout.isatty() or "COLUMNS" in os.environ
+    return Console(width=None if narrow else PIPE_WIDTH, highlight=False)
+
+
+def new_table(*columns: str, right: tuple[str, ...] = ()) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for name in columns:
+        table.add_column(name, justify="right" if name in right else "left", overflow="fold")
+    return table
+
+
+def print_json(value: dict[str, Any]) -> None:
+    """One JSON object on standard output; NaN, which JSON does not have, is a bug of ours and fails."""
+    print(json.dumps(value, indent=2, allow_nan=False))
+
+
+def print_facts(facts: dict[str, Any]) -> None:
+    """Names and values in two columns."""
+    width = max(map(len, facts))
+    for name, value in facts.items():
+        print(f"{name:<{width}}  {value}")
+
+
+@contextmanager
+def progress(title: str) -> Iterator[Listener]:
+    """A bar a phase on standard error while the work lasts; nothing there when it is not a terminal."""
+    console = Console(stderr=True)
+    bars = Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=None),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    )
+    with bars:
+        tasks = {"": bars.add_task(title, total=None)}
+
+        def listener(phase: str, done: int, total: int) -> None:
+            if phase not in tasks:
+                # The first named phase takes over the bar that said only what is being done.
+                tasks[phase] = tasks.pop("") if "" in tasks else bars.add_task(phase)
+            bars.update(tasks[phase], description=phase, completed=done, total=total)
+
+        with listening(listener):
+            yield listener
+
+
+def counted(listener: Listener, phase: str) -> Callable[[int, int], None]:
+    """A listener of one phase, for code that reports only (done, total)."""
+    return lambda done, total: listener(phase, done, total)

@@ -1,0 +1,174 @@
+"""Binary array files: .npy, .npz (dense or scipy sparse), .fvecs/.bvecs/.ivecs and .h5, opened without a copy."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+EXTRA = "pip install 'hashlearn[files]'"
+SUFFIXES = (".npy", ".npz", ".csv", ".tsv", ".txt", ".parquet", ".fvecs", ".bvecs", ".ivecs", ".h5", ".hdf5")
+_SPARSE_KEYS = {"format", "data", "shape"}
+_CHECKED_ROWS = 100_000
+
+
+class FileError(ValueError):
+    """A file that cannot be used, said in one sentence that names it."""
+
+
+def split_part(name: str | Path) -> tuple[Path, str | None]:
+    """The path and, after a colon, the part of the file that is meant."""
+    text = str(name)
+    head, colon, part = text.rpartition(":")
+    # A colon means something only behind a known kind of file, so drive letters and odd names stay whole.
+    if colon and not Path(text).exists() and Path(head).suffix.lower() in SUFFIXES:
+        return Path(head), part
+    return Path(text), None
+
+
+def check_there(path: Path) -> None:
+    """FileError unless the path is a file with something in it."""
+    if path.is_dir():
+        raise FileError(f"{path} is a folder, not a file.")
+    if not path.exists():
+        raise FileError(f"{path} does not exist.")
+    if path.stat().st_size == 0:
+        raise FileError(f"{path} is empty.")
+
+
+def open_part(name: str | Path, default_key: str) -> Any:
+    """The array that a binary file holds: a memmap, an array, a CSR matrix or an open HDF5 data set.
+
+    ``default_key`` is the member that is meant when a file holds several and the name picks none.
+    """
+    path, part = split_part(name)
+    check_there(path)
+    reader = READERS.get(path.suffix.lower())
+    if reader is None:
+        raise FileError(f"{path} has no known ending; known are {', '.join(SUFFIXES)}.")
+    try:
+        return reader(path, part, default_key)
+    except FileError:
+        raise
+    except (OSError, ValueError, EOFError, KeyError, TypeError, zipfile.BadZipFile) as error:
+        raise FileError(f"{path} cannot be read: {one_line(error)}") from error
+
+
+def one_line(error: BaseException) -> str:
+    """An exception's message as one sentence."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text if text.endswith((".", "!", "?")) else text + "."
+
+
+def _read_npy(path: Path, part: str | None, default_key: str) -> NDArray[Any]:
+    if part is not None:
+        raise FileError(f"{path} holds one array, so it has no part '{part}'.")
+    with path.open("rb") as stream:
+        if stream.read(6) != b"\x93NUMPY":
+            raise FileError(f"{path} is not a .npy file: it does not begin with NumPy's magic bytes.")
+    try:
+        return np.load(path, mmap_mode="r", allow_pickle=False)
+    except ValueError as error:
+        if "Python objects" in str(error):
+            raise _objects(path) from error
+        if "mmap length" in str(error):
+            raise FileError(f"{path} is cut short: it holds fewer bytes than its header promises.") from error
+        raise FileError(f"{path} is a damaged .npy file: {one_line(error)}") from error
+
+
+def _objects(path: Path) -> FileError:
+    return FileError(f"{path} holds Python objects, which are never unpickled; save numbers or strings instead.")
+
+
+def _read_npz(path: Path, part: str | None, default_key: str) -> Any:
+    if not zipfile.is_zipfile(path):
+        raise FileError(f"{path} is not a .npz file, or it is cut short: it is no zip archive.")
+    with np.load(path, allow_pickle=False) as archive:
+        if part is None and set(archive.files) >= _SPARSE_KEYS:
+            return _read_sparse(path)
+        key = _chosen(path, list(archive.files), part, default_key)
+        try:
+            return archive[key]
+        except ValueError as error:
+            if "Object arrays" in str(error):
+                raise _objects(path) from error
+            raise
+
+
+def _read_sparse(path: Path) -> Any:
+    matrix = sparse.load_npz(path).tocsr()
+    # Indices outside the matrix would crash the compiled loops that trust them.
+    matrix.check_format(full_check=True)
+    return matrix
+
+
+def _chosen(path: Path, keys: list[str], part: str | None, default_key: str) -> str:
+    """The member that is meant: the one named, the only one, or the usual one."""
+    if part is not None and part not in keys:
+        raise FileError(f"{path} has no part '{part}'; it has {_listed(keys)}.")
+    if part is not None:
+        return part
+    if len(keys) == 1:
+        return keys[0]
+    if default_key in keys:
+        return default_key
+    raise FileError(f"{path} has several parts ({_listed(keys)}); choose one, as in {path}:{min(keys, default='X')}.")
+
+
+def _listed(keys: list[str]) -> str:
+    shown = ", ".join(keys[:8])
+    return f"{shown} and {len(keys) - 8} more" if len(keys) > 8 else shown or "none"
+
+
+def _read_vecs(path: Path, part: str | None, default_key: str) -> NDArray[Any]:
+    """TEXMEX vectors: each row is its length as int32 and then that many values."""
+    item = np.dtype({".fvecs": "<f4", ".ivecs": "<i4", ".bvecs": "u1"}[path.suffix.lower()])
+    if part is not None:
+        raise FileError(f"{path} holds one array, so it has no part '{part}'.")
+    size = path.stat().st_size
+    width = int(np.fromfile(path, dtype="<i4", count=1)[0]) if size >= 4 else 0
+    if width <= 0:
+        raise FileError(f"{path} is not a {path.suffix} file: its first row claims {width} values.")
+    row_bytes = 4 + width * item.itemsize
+    if size % row_bytes:
+        raise FileError(
+            f"{path} is damaged or cut short: {size} bytes are not whole rows of {width} values ({row_bytes} bytes)."
+        )
+    raw = np.memmap(path, dtype=np.uint8, mode="r", shape=(size // row_bytes, row_bytes))
+    # A sample is enough: a row of another length shifts every row behind it.
+    sample = np.unique(np.linspace(0, len(raw) - 1, num=min(len(raw), _CHECKED_ROWS)).astype(np.intp))
+    lengths = np.ascontiguousarray(raw[sample, :4]).view("<i4")[:, 0]
+    if np.any(lengths != width):
+        row = int(sample[np.flatnonzero(lengths != width)[0]])
+        raise FileError(f"{path} is damaged: row {row} does not have {width} values as the first row has.")
+    return raw[:, 4:].view(item)
+
+
+def _read_h5(path: Path, part: str | None, default_key: str) -> Any:
+    try:
+        import h5py
+    except ImportError as error:
+        raise FileError(f"Reading {path} needs h5py: {EXTRA}.") from error
+    if not h5py.is_hdf5(path):
+        raise FileError(f"{path} is not an HDF5 file.")
+    file = h5py.File(path, "r")
+    keys: list[str] = []
+    file.visititems(lambda key, node: keys.append(key) if isinstance(node, h5py.Dataset) else None)
+    dataset = file[_chosen(path, keys, part.strip("/") if part else None, default_key)]
+    return dataset.asstr()[...].astype(str) if h5py.check_string_dtype(dataset.dtype) else dataset
+
+
+READERS: dict[str, Callable[[Path, str | None, str], Any]] = {
+    ".npy": _read_npy,
+    ".npz": _read_npz,
+    ".fvecs": _read_vecs,
+    ".bvecs": _read_vecs,
+    ".ivecs": _read_vecs,
+    ".h5": _read_h5,
+    ".hdf5": _read_h5,
+}

@@ -1,0 +1,138 @@
+"""Features, labels and pairs from any file of theirs, checked so that an error names the file and the row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from hashlearn.files.arrays import FileError, check_there, open_part, split_part
+from hashlearn.files.tables import TABLES, is_number, table_features, table_labels
+from hashlearn.parallel import BLOCK_ROWS
+
+_CHUNK_BYTES = 64 * 2**20
+
+
+def open_features(name: str | Path) -> Any:
+    """Feature rows that can be sliced, 2-D and numeric: on disk where the format allows, else in memory."""
+    path, part = split_part(name)
+    if path.suffix.lower() in TABLES:
+        check_there(path)
+        rows: Any = table_features(path, part)
+    else:
+        rows = open_part(name, "X")
+    if len(rows.shape) != 2:
+        raise FileError(f"{name} must hold a 2-D array (rows, features); it is {len(rows.shape)}-D.")
+    if rows.dtype.kind not in "fiub":
+        raise FileError(f"{name} must hold numbers; its type is {rows.dtype}.")
+    if not all(rows.shape):
+        raise FileError(f"{name} holds no rows or no features: its shape is {tuple(rows.shape)}.")
+    return rows
+
+
+def read_features(name: str | Path) -> Any:
+    """Feature rows for training: a memmap, an array or a CSR matrix, with every value checked."""
+    rows = open_features(name)
+    for _ in checked_chunks(rows, name):
+        pass
+    if isinstance(rows, np.ndarray) or sparse.issparse(rows):
+        return rows
+    return rows[...]
+
+
+def checked_chunks(rows: Any, name: str | Path) -> Iterator[tuple[slice, Any]]:
+    """Checked chunks of feature rows, one in memory at a time."""
+    for chunk in row_chunks(rows):
+        block = rows[chunk]
+        check_rows(block, name, chunk.start)
+        yield chunk, block
+
+
+def row_chunks(rows: Any) -> list[slice]:
+    """Row slices of about 64 MB as float32, whole blocks of the hashers so that codes do not depend on them."""
+    blocks = max(1, _CHUNK_BYTES // (4 * rows.shape[1] * BLOCK_ROWS))
+    step = blocks * BLOCK_ROWS
+    return [slice(start, min(start + step, rows.shape[0])) for start in range(0, rows.shape[0], step)]
+
+
+def check_rows(block: Any, name: str | Path, first_row: int) -> None:
+    """FileError that names the first row with NaN or infinity; ``first_row`` is the number of the block's first."""
+    values = block.data if sparse.issparse(block) else block
+    if values.dtype.kind != "f" or np.isfinite(values).all():
+        return
+    if sparse.issparse(block):
+        bad = np.repeat(np.arange(block.shape[0]), np.diff(block.indptr))[~np.isfinite(values)]
+    else:
+        bad = np.flatnonzero(~np.isfinite(values).all(axis=1))
+    raise FileError(f"{name}: row {first_row + int(bad[0])} holds NaN or infinity.")
+
+
+def read_labels(name: str | Path, *, missing: bool = False) -> Any:
+    """Classes (n,) or label sets (n, c) of 0 and 1. Missing classes are an error, or with ``missing`` None or NaN."""
+    path, part = split_part(name)
+    if path.suffix.lower() in TABLES:
+        check_there(path)
+        labels: Any = _from_columns(name, table_labels(path, part))
+    else:
+        labels = open_part(name, "y")
+        labels = labels if sparse.issparse(labels) else np.asarray(labels[...])
+    if labels.ndim == 2 and labels.shape[1] == 1 and not sparse.issparse(labels):
+        labels = labels[:, 0]
+    if labels.ndim not in (1, 2) or labels.shape[0] == 0:
+        raise FileError(f"{name} must hold classes (n,) or label sets (n, c); its shape is {tuple(labels.shape)}.")
+    if labels.ndim == 2:
+        values = labels.data if sparse.issparse(labels) else labels
+        if not np.isin(values, (0, 1)).all():
+            raise FileError(f"{name} has {labels.shape[1]} columns but not only 0 and 1, so they are no label sets.")
+    elif not missing:
+        _check_complete(name, labels)
+    return labels
+
+
+def _check_complete(name: str | Path, labels: NDArray[Any]) -> None:
+    gone = np.array([v is None or v != v for v in labels.tolist()]) if labels.dtype.kind in "fO" else np.zeros(1, bool)
+    if gone.any():
+        raise FileError(f"{name}: row {int(np.flatnonzero(gone)[0])} has no label.")
+
+
+def _from_columns(name: str | Path, columns: list[list[Any]]) -> NDArray[Any]:
+    if len(columns) == 1:
+        return _classes(name, columns[0])
+    try:
+        table = np.array(columns, dtype=np.float64).T
+    except (TypeError, ValueError):
+        table = np.full((1, 1), np.nan)
+    if not np.isin(table, (0, 1)).all():
+        raise FileError(
+            f"{name} has {len(columns)} columns that are not all 0 and 1; name the label column, as in {name}:label."
+        )
+    return table.astype(np.int8)
+
+
+def _classes(name: str | Path, values: list[Any]) -> NDArray[Any]:
+    """Integers where all are, else numbers, else strings; None stays None, so the array is then of objects."""
+    known = [value for value in values if value is not None]
+    if any(isinstance(value, (list, dict)) for value in known):
+        raise FileError(f"{name} holds lists or structures; labels must be one value a row, or 0/1 columns.")
+    if all(isinstance(value, str) for value in known) and all(map(is_number, known)):
+        values = [None if value is None else float(value) for value in values]
+    known = [value for value in values if value is not None]
+    if known and all(isinstance(value, float) and value.is_integer() for value in known):
+        values = [None if value is None else int(value) for value in values]
+    if len(known) == len(values):
+        return np.array(values)
+    result = np.empty(len(values), dtype=object)
+    result[:] = values
+    return result
+
+
+def read_pairs(name: str | Path) -> NDArray[np.intp]:
+    """Pairs of row numbers (k, 2), counted from 0."""
+    pairs = np.asarray(open_features(name)[...])
+    if pairs.shape[1] != 2 or np.any(pairs != np.floor(pairs)) or np.any(pairs < 0):
+        raise FileError(f"{name} must hold pairs of row numbers in two columns, counted from 0.")
+    return pairs.astype(np.intp)

@@ -1,0 +1,96 @@
+"""What holds for all commands: help, version, streams, pipes and terminals."""
+
+import io
+import json
+import os
+import pty
+import subprocess
+
+import pytest
+from conftest import COMMAND, ENVIRONMENT
+
+import hashlearn
+from hashlearn.cli import GROUPS, main
+from hashlearn.hashers import METHODS
+
+
+def test_version_and_bare_call(run, call):
+    assert run("--version").stdout == f"hashlearn {hashlearn.__version__}\n"
+    code, out, _ = call()
+    assert code == 0
+    for name in GROUPS:
+        assert f" {name} " in out
+
+
+@pytest.mark.parametrize("name", GROUPS)
+def test_help_has_an_example(name, call):
+    code, out, err = call(name, "--help")
+    assert (code, err) == (0, "")
+    assert "Example" in out
+    assert f" hashlearn {name}" in out.split("Example")[1]
+
+
+def test_unknown_command(call):
+    code, out, err = call("fitt")
+    assert (code, out) == (2, "")
+    assert err.startswith("hashlearn: No such command 'fitt'.")
+
+
+def test_methods(call):
+    code, out, err = call("methods", "--json")
+    assert (code, err) == (0, "")
+    listed = json.loads(out)["methods"]
+    assert [method["name"] for method in listed] == list(METHODS)
+    for method in listed:
+        cls = METHODS[method["name"]]
+        assert (method["title"], method["paper"]) == (cls.title, cls.reference)
+        assert (method["supervision"], method["verified"]) == (cls.supervision, cls.verified)
+
+
+@pytest.mark.parametrize("width", [80, 120, 200])
+def test_methods_fit_the_terminal(width, call, monkeypatch):
+    monkeypatch.setenv("COLUMNS", str(width))
+    _, out, _ = call("methods")
+    assert max(map(len, out.splitlines())) <= width
+    assert "Similarity Estimation Techniques" in out
+
+
+def test_a_pipe_that_closes_at_the_last_flush_is_quiet(monkeypatch, capfd):
+    class Gone(io.StringIO):
+        def flush(self):
+            raise BrokenPipeError
+
+    monkeypatch.setattr("sys.stdout", Gone())
+    assert main(["methods", "--json"]) == 1
+    assert capfd.readouterr().err == ""
+
+
+def test_a_closed_pipe_is_quiet():
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run([*COMMAND, "methods"], stdout=writer, stderr=subprocess.PIPE, env=ENVIRONMENT)
+    os.close(writer)
+    assert done.stderr == b""
+    assert done.returncode == 1
+
+
+def test_progress_goes_to_a_terminal_on_standard_error(model, folder):
+    terminal, other_end = pty.openpty()
+    command = [*COMMAND, "encode", "model.hl", "X.npy", "-o", "c.npy", "--json"]
+    environment = {**ENVIRONMENT, "TERM": "xterm"}
+    done = subprocess.run(command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=other_end)
+    os.close(other_end)
+    shown = os.read(terminal, 100_000).decode()
+    os.close(terminal)
+    assert "encoding X.npy" in shown
+    assert json.loads(done.stdout)["rows"] == 240
+
+
+def test_an_unexpected_error_is_one_line_too(call, folder, monkeypatch):
+    def broken(name):
+        raise ZeroDivisionError("division by zero")
+
+    monkeypatch.setattr("hashlearn.files.read_features", broken)
+    code, out, err = call("fit", "X.npy", "-y", "y.npy", "-o", "m.hl")
+    assert (code, out) == (1, "")
+    assert err == "hashlearn: ZeroDivisionError: division by zero. Add --debug for the traceback.\n"
