@@ -18,11 +18,15 @@ _WIDE = 160
 @app.command(epilog=epilog("hashlearn methods", "hashlearn methods --json"))
 def methods(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of a table.")] = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="A Markdown table, as in docs/methods.md.")] = False,
 ) -> None:
     """List the methods that [bold]fit[/bold] knows, with their papers."""
     facts = {name: _facts(cls) for name, cls in METHODS.items()}
     if as_json:
         print_json({"methods": [{"name": name, **fields} for name, fields in facts.items()]})
+        return
+    if markdown:
+        typer.echo(markdown_table())
         return
     console = output()
     # Costs and papers need lines of their own in a narrow terminal: as columns they would be one word wide.
@@ -36,6 +40,16 @@ def methods(
         console.print()
         for name, fields in facts.items():
             console.print(f"{name}: {fields['paper']}. Cost {fields['cost']}.", markup=False)
+
+
+def markdown_table() -> str:
+    """The table of docs/methods.md."""
+    columns = ("title", "year", "kind", "supervision", "cost", "verified", "paper")
+    lines = [f"| name | {' | '.join(columns)} |", "|---" * (len(columns) + 1) + "|"]
+    for name, cls in METHODS.items():
+        facts = _facts(cls)
+        lines.append(f"| `{name}` | {' | '.join(_shown(facts[column]).replace('|', '/') for column in columns)} |")
+    return "\n".join(lines)
 
 
 def _facts(cls: Any) -> dict[str, Any]:

@@ -43,6 +43,9 @@ class GSDHP(PairwiseHasher):
         Rounds over all anchors (L1 in the paper); fewer when nothing changes any more.
     inner_iter : int, default=3
         Repeats of each update (L2 in the paper).
+    n_starts : int or "auto", default="auto"
+        Starts to learn the anchors from; the outcome with the least objective is kept. "auto" is 64 / n_bits for
+        classes (short codes are cheap to learn and depend most on the start) and 1 for label sets.
     dissimilar : float, "floor" or None, default=None
         S of a pair that shares nothing, as a share of the largest relevance (alpha / r_max in the paper), at most
         0. None is -1 for classes and -1/2 for label sets; "floor" is the released code's -floor(r_max / 2).
@@ -128,6 +131,7 @@ class GSDHP(PairwiseHasher):
         beta: float = 10.0,
         max_iter: int = 20,
         inner_iter: int = 3,
+        n_starts: int | str = "auto",
         dissimilar: float | str | None = None,
         relevance: Any = "count",
         r_max: float | None = None,
@@ -152,6 +156,7 @@ class GSDHP(PairwiseHasher):
         self.beta = beta
         self.max_iter = max_iter
         self.inner_iter = inner_iter
+        self.n_starts = n_starts
         self.dissimilar = dissimilar
         self.relevance = relevance
         self.r_max = r_max

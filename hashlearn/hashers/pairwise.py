@@ -19,6 +19,7 @@ from hashlearn.hashers import row_pass
 from hashlearn.hashers.base import BaseHasher
 from hashlearn.kernel import AnchorKernel, FeatureMap, PlainFeatures, Rows, dense_rows
 from hashlearn.parallel import one_blas_thread, ordered_map, row_blocks
+from hashlearn.primitives.itq import random_rotation
 from hashlearn.progress import report, verbose_listening
 from hashlearn.similarity import (
     RELEVANCES,
@@ -37,6 +38,8 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.intp]
 ORDERS = ("anchors-first", "interleaved")
 CLUSTER_SAMPLE = 20_000
+# n_starts="auto" makes short codes from as many starts as cost no more than this many bits from one.
+BITS_OF_ONE_START = 64
 
 
 class PairwiseHasher(BaseHasher):
@@ -51,6 +54,7 @@ class PairwiseHasher(BaseHasher):
         "beta": [Interval(numbers.Real, 0, None, closed="left")],
         "max_iter": [Interval(numbers.Integral, 1, None, closed="left")],
         "inner_iter": [Interval(numbers.Integral, 1, None, closed="left")],
+        "n_starts": [StrOptions({"auto"}), Interval(numbers.Integral, 1, None, closed="left")],
         "dissimilar": [None, StrOptions({"floor"}), Interval(numbers.Real, None, 0, closed="right")],
         "relevance": [StrOptions(set(RELEVANCES)), callable],
         "r_max": [None, Interval(numbers.Real, 0, None, closed="neither")],
@@ -70,6 +74,7 @@ class PairwiseHasher(BaseHasher):
     beta: float
     max_iter: int
     inner_iter: int
+    n_starts: int | str
     dissimilar: float | str | None
     relevance: Any
     r_max: float | None
@@ -193,9 +198,7 @@ class PairwiseHasher(BaseHasher):
                 rows = np.flatnonzero(similarity.group >= 0)
                 sample = features.map_block(X[rows]) - center
                 problem = AnchorProblem.of_rows(similarity, rows, anchors, self.n_bits_)
-            start = np.where(sample @ directions >= 0, 1.0, -1.0)
-            batches = random_batches(np.arange(len(rows)), self.batch_size, int(rng.randint(2**31)))
-            trace = self._solve(problem, start, _reported(batches, self.max_iter), similarity.graded)
+            trace, directions = self._best_start(problem, sample, directions, similarity.graded, rng)
             coder = self._coder(similarity, anchors, trace.codes[problem.is_anchor])
         with timer("rows"):
             place = np.full(X.shape[0], -1, dtype=np.intp)
@@ -214,6 +217,29 @@ class PairwiseHasher(BaseHasher):
                 self.codes_[unknown] = codes.pack(self._project(X[unknown]) >= 0)
         self.seconds_ = timer.seconds
         return self
+
+    def _best_start(
+        self,
+        problem: AnchorProblem,
+        sample: NDArray[np.float32],
+        directions: FloatArray,
+        graded: bool,
+        rng: np.random.RandomState,
+    ) -> tuple[Trace, FloatArray]:
+        """The outcome with the least objective over ``n_starts`` starts, each but the first rotated at random."""
+        n_starts = self.n_starts
+        if isinstance(n_starts, str):
+            n_starts = 1 if graded else max(1, BITS_OF_ONE_START // self.n_bits_)
+        best: tuple[Trace, FloatArray] | None = None
+        for k in range(n_starts):
+            turned = directions @ random_rotation(self.n_bits_, rng) if k else directions
+            start = np.where(sample @ turned >= 0, 1.0, -1.0)
+            batches = random_batches(np.arange(len(sample)), self.batch_size, int(rng.randint(2**31)))
+            trace = self._solve(problem, start, _reported(batches, self.max_iter), graded)
+            if best is None or trace.objective[-1] < best[0].objective[-1]:
+                best = trace, turned
+        assert best is not None
+        return best
 
     def _fit_function(
         self,

@@ -48,6 +48,7 @@ class SDHP(PairwiseHasher):
         beta: float = 10.0,
         max_iter: int = 20,
         inner_iter: int = 3,
+        n_starts: int | str = 1,
         dissimilar: float | str | None = None,
         relevance: Any = "count",
         r_max: float | None = None,
@@ -70,6 +71,7 @@ class SDHP(PairwiseHasher):
         self.beta = beta
         self.max_iter = max_iter
         self.inner_iter = inner_iter
+        self.n_starts = n_starts
         self.dissimilar = dissimilar
         self.relevance = relevance
         self.r_max = r_max

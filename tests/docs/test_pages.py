@@ -1,0 +1,60 @@
+"""The pages say what the code does: their code runs, their tables are up to date, their links lead somewhere."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hashlearn.cli.methods import markdown_table
+from hashlearn.hashers import METHODS
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def python_blocks(page):
+    return re.findall(r"```python\n(.*?)```", page.read_text(), flags=re.DOTALL)
+
+
+def test_the_new_method_of_the_page_works():
+    method, use = python_blocks(ROOT / "docs" / "adding-a-method.md")
+    assert len(method.strip().splitlines()) < 60
+    space: dict = {}
+    exec(method, space)
+    exec(use, space)
+    hasher, X, y = space["hasher"], space["X"], space["y"]
+    assert hasher.score(X[1200:], y[1200:]) > 0.8
+    assert len(np.unique(hasher.codes_, axis=0)) == 10
+
+
+def test_the_readme_example_runs():
+    (block,) = python_blocks(ROOT / "README.md")
+    assert len(block.strip().splitlines()) <= 12
+    space: dict = {}
+    exec(block, space)
+    assert space["scores"].map > 0.9
+
+
+@pytest.mark.parametrize("number", range(len(python_blocks(ROOT / "docs" / "guide.md"))))
+def test_the_guide_runs(number, tmp_path, monkeypatch):
+    """Each block on its own, after the first one, which makes the data."""
+    monkeypatch.chdir(tmp_path)
+    blocks = python_blocks(ROOT / "docs" / "guide.md")
+    space: dict = {}
+    exec(blocks[0], space)
+    if number:
+        exec(blocks[number], space)
+    assert space["X"].shape[0] == space["y"].shape[0]
+
+
+def test_the_table_of_methods_is_up_to_date():
+    assert markdown_table() in (ROOT / "docs" / "methods.md").read_text()
+    assert len(METHODS) >= 4
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text()):
+        if not target.startswith("http"):
+            assert (page.parent / target).exists(), target

@@ -1,0 +1,83 @@
+"""Ridge regression from sums: equal to the direct solution, whatever the chunks and the centre."""
+
+import numpy as np
+import pytest
+
+from hashlearn.functions.linear import LinearFunction, RidgeSums
+
+
+@pytest.fixture
+def problem():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 12)).astype(np.float32) + 2
+    T = np.sign(X @ rng.normal(size=(12, 5)) + rng.normal(size=(300, 5))).astype(np.float32)
+    return X, T
+
+
+def direct(X, T, ridge):
+    X = X.astype(np.float64)
+    return np.linalg.solve(X.T @ X + ridge * np.eye(X.shape[1]), X.T @ T)
+
+
+def test_chunks_add_up_to_the_direct_solution(problem):
+    X, T = problem
+    sums = RidgeSums.of(X[:100], T[:100])
+    sums += RidgeSums.of(X[100:], T[100:])
+    np.testing.assert_allclose(LinearFunction.solve(sums, 1e-3).weights_, direct(X, T, 1e-3), rtol=1e-3, atol=1e-5)
+
+
+def test_recentred_sums_are_those_of_centred_rows(problem):
+    X, T = problem
+    shift = X.mean(axis=0, dtype=np.float64)
+    moved, centred = RidgeSums.of(X, T).recentred(shift), RidgeSums.of((X - shift).astype(np.float32), T)
+    for name in ("count", "x", "xx", "xt", "t", "tt"):
+        np.testing.assert_allclose(getattr(moved, name), getattr(centred, name), rtol=1e-4, atol=2e-3)
+
+
+def test_a_singular_matrix_still_has_a_solution():
+    X = np.ones((20, 3), dtype=np.float32)
+    T = np.ones((20, 1), dtype=np.float32)
+    weights = LinearFunction.solve(RidgeSums.of(X, T), 1e-9).weights_
+    np.testing.assert_allclose(X @ weights, 1, atol=1e-3)
+
+
+def test_an_indefinite_matrix_is_lifted():
+    """Rounding can leave eigenvalues below zero by more than the ridge: Cholesky fails, the answer must not."""
+    sums = RidgeSums(10, np.zeros(2), np.array([[1.0, 0.0], [0.0, -0.01]]), np.eye(2), np.zeros(2), np.ones(2))
+    np.testing.assert_allclose(LinearFunction.solve(sums, 1e-3).weights_, np.diag([1 / 1.001, 1000]), rtol=1e-5)
+
+
+def test_auto_is_the_best_ridge_by_generalised_cross_validation(problem):
+    X, T = problem
+    function = LinearFunction.solve(RidgeSums.of(X, T), "auto")
+
+    def gcv(ridge):
+        Xd = X.astype(np.float64)
+        hat = Xd @ np.linalg.solve(Xd.T @ Xd + ridge * np.eye(12), Xd.T)
+        return ((T - hat @ T) ** 2).sum() / (1 - np.trace(hat) / len(X)) ** 2
+
+    assert all(gcv(function.ridge_) <= gcv(other) * (1 + 1e-9) for other in np.geomspace(1e-3, 1e4, 40))
+    np.testing.assert_allclose(function.weights_, direct(X, T, function.ridge_), rtol=1e-3, atol=1e-5)
+
+
+def test_auto_regularises_when_there_are_more_features_than_rows():
+    rng = np.random.default_rng(1)
+    X, Q = rng.normal(size=(40, 100)).astype(np.float32), rng.normal(size=(500, 100))
+    truth = rng.normal(size=(100, 4))
+    T = (X @ truth + 5 * rng.normal(size=(40, 4))).astype(np.float32)
+    errors = [
+        ((Q @ LinearFunction.solve(RidgeSums.of(X, T), ridge).weights_ - Q @ truth) ** 2).mean()
+        for ridge in ("auto", 1e-6)
+    ]
+    assert errors[0] < errors[1]
+
+
+def test_intercept_is_added():
+    function = LinearFunction(np.eye(2), intercept=np.array([1.0, -2.0]))
+    assert function.project(np.zeros((1, 2), dtype=np.float32)).tolist() == [[1.0, -2.0]]
+
+
+@pytest.mark.parametrize("ridge", [0, -1.0, "much"])
+def test_bad_ridges(problem, ridge):
+    with pytest.raises(ValueError, match="'ridge' parameter must be 'auto' or a number above 0"):
+        LinearFunction.solve(RidgeSums.of(*problem), ridge)
