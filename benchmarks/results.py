@@ -27,6 +27,8 @@ LINES = DOCS / "results.jsonl"
 BITS = (8, 16, 32, 64)
 FLOATS = ("float cosine", "float kernel")
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "ksh-large": ("ksh", {"n_samples": None, "n_landmarks": 1000, "max_steps": 40}),
+    "cca-itq-rbf": ("cca-itq", {"kernel": "rbf"}),
     "gsdhp-bre": ("gsdhp", {"loss": "bre-released"}),
     "gsdhp-hinge": ("gsdhp", {"loss": "hinge"}),
     "gsdhp+trees": ("gsdhp", {"function": "trees"}),

@@ -11,7 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hashlearn.parallel import thread_count
+from hashlearn.parallel import row_blocks, thread_count
+
+CACHED_ROWS = 256
+# Rows times features a tree below which threads cost more than they save: on a busy machine they wait in a loop for
+# each other and can take ten times as long as a single one.
+THREADED_WORK = 10_000_000
 
 
 class BoostedTrees:
@@ -29,6 +34,10 @@ class BoostedTrees:
     feature_, threshold_ : (n_bits, n_trees, 2^depth - 1); a row goes right where x[feature] > threshold.
     leaf_ : (n_bits, n_trees, 2^depth), what a tree adds to the projection.
     """
+
+    feature_: NDArray[np.int32]
+    threshold_: NDArray[np.float64]
+    leaf_: NDArray[np.float64]
 
     def __init__(
         self, n_trees: int = 100, max_depth: int = 4, learning_rate: float = 0.2, feature_fraction: float = 0.4
@@ -54,46 +63,30 @@ class BoostedTrees:
         n_jobs: int | None = None,
     ) -> BoostedTrees:
         """Grow trees for every column of ``bits`` (0/1). ``weights`` (n,) weigh the rows."""
-        lightgbm = _import_lightgbm()
-        parameters = {
-            "objective": "binary",
-            "max_depth": self.max_depth,
-            "num_leaves": 2**self.max_depth,
-            "learning_rate": self.learning_rate,
-            "feature_fraction": self.feature_fraction,
-            "min_data_in_leaf": max(1, min(20, len(X) // 20)),
-            "seed": seed,
-            "deterministic": True,
-            "force_row_wise": True,
-            "num_threads": thread_count(n_jobs),
-            "verbose": -1,
-        }
-        data = lightgbm.Dataset(X, label=bits[:, 0], weight=weights, params=parameters, free_raw_data=False)
-        shape = (bits.shape[1], self.n_trees)
-        self.feature_ = np.zeros((*shape, 2**self.max_depth - 1), dtype=np.int32)
-        self.threshold_ = np.full((*shape, 2**self.max_depth - 1), np.inf)
-        self.leaf_ = np.zeros((*shape, 2**self.max_depth))
+        grower = TreeGrower(self, X, bits.shape[1], seed=seed, n_jobs=n_jobs)
         for j in range(bits.shape[1]):
-            if bits[:, j].min() == bits[:, j].max():
-                self.leaf_[j, 0] = 1.0 if bits[0, j] else -1.0
-                continue
-            data.construct().set_label(bits[:, j])
-            booster = lightgbm.train(parameters, data, self.n_trees)
-            for k, tree in enumerate(booster.dump_model()["tree_info"]):
-                self._store(j, k, tree["tree_structure"], node=0, depth=0)
+            grower.grow(j, bits[:, j], weights)
         return self
 
     def project(self, X: NDArray[np.float32]) -> NDArray[np.float32]:
         """Sum of the trees' leaves, a column a bit."""
-        result = np.empty((len(X), len(self.leaf_)), dtype=np.float32)
-        trees = np.arange(self.n_trees)
-        rows = np.arange(len(X))[:, None]
-        for j in range(len(self.leaf_)):
-            node = np.zeros((len(X), self.n_trees), dtype=np.intp)
+        return np.stack([self.project_bit(X, j) for j in range(len(self.leaf_))], axis=1)
+
+    def project_bit(self, X: NDArray[np.float32], bit: int) -> NDArray[np.float32]:
+        """The column of one bit."""
+        splits = 2**self.max_depth - 1
+        feature, threshold, leaf = self.feature_[bit].ravel(), self.threshold_[bit].ravel(), self.leaf_[bit].ravel()
+        first_split = np.arange(self.n_trees) * splits
+        first_leaf = np.arange(self.n_trees) * (splits + 1)
+        result = np.empty(len(X), dtype=np.float32)
+        for block in row_blocks(len(X), CACHED_ROWS):
+            rows = np.ascontiguousarray(X[block])
+            start = np.arange(len(rows))[:, None] * rows.shape[1]
+            node = np.zeros((len(rows), self.n_trees), dtype=np.intp)
             for _ in range(self.max_depth):
-                right = X[rows, self.feature_[j][trees, node]] > self.threshold_[j][trees, node]
-                node = 2 * node + 1 + right
-            result[:, j] = self.leaf_[j][trees, node - (2**self.max_depth - 1)].sum(axis=1)
+                place = first_split + node
+                node = 2 * node + 1 + (rows.take(start + feature.take(place)) > threshold.take(place))
+            result[block] = leaf.take(first_leaf + node - splits).sum(axis=1)
         return result
 
     def _store(self, bit: int, tree: int, source: dict[str, Any], node: int, depth: int) -> None:
@@ -108,6 +101,52 @@ class BoostedTrees:
         self.threshold_[bit, tree, node] = source["threshold"]
         self._store(bit, tree, source["left_child"], 2 * node + 1, depth + 1)
         self._store(bit, tree, source["right_child"], 2 * node + 2, depth + 1)
+
+
+class TreeGrower:
+    """Grows the trees of one bit at a time on features binned once, for bits that depend on earlier ones.
+
+    A bit that is never grown stays at a projection of zero.
+    """
+
+    def __init__(
+        self, trees: BoostedTrees, X: NDArray[np.float32], n_bits: int, *, seed: int = 0, n_jobs: int | None = None
+    ) -> None:
+        self.trees = trees
+        self.lightgbm = _import_lightgbm()
+        work = X.size * trees.feature_fraction
+        self.parameters = {
+            "objective": "binary",
+            "max_depth": trees.max_depth,
+            "num_leaves": 2**trees.max_depth,
+            "learning_rate": trees.learning_rate,
+            "feature_fraction": trees.feature_fraction,
+            "min_data_in_leaf": max(1, min(20, len(X) // 20)),
+            "seed": seed,
+            "deterministic": True,
+            # A column's histogram is summed by one thread: the same for any number of them, and faster here.
+            "force_col_wise": True,
+            "num_threads": thread_count(n_jobs) if work >= THREADED_WORK else 1,
+            "verbose": -1,
+        }
+        self.data = self.lightgbm.Dataset(X, label=np.zeros(len(X)), params=self.parameters, free_raw_data=False)
+        self.data.construct()
+        shape = (n_bits, trees.n_trees)
+        trees.feature_ = np.zeros((*shape, 2**trees.max_depth - 1), dtype=np.int32)
+        trees.threshold_ = np.full((*shape, 2**trees.max_depth - 1), np.inf)
+        trees.leaf_ = np.zeros((*shape, 2**trees.max_depth))
+
+    def grow(self, bit: int, target: NDArray[Any], weights: NDArray[np.float64] | None = None) -> None:
+        """Trees of one bit for a target (n,) of 0/1."""
+        if target.min() == target.max():
+            self.trees.leaf_[bit, 0] = 1.0 if target[0] else -1.0
+            return
+        self.data.set_label(target)
+        # set_weight would keep the last weights when given None or ones.
+        self.data.set_field("weight", weights)
+        booster = self.lightgbm.train(self.parameters, self.data, self.trees.n_trees)
+        for k, tree in enumerate(booster.dump_model()["tree_info"]):
+            self.trees._store(bit, k, tree["tree_structure"], node=0, depth=0)
 
 
 class EstimatorFunction:

@@ -1,17 +1,36 @@
 """What a user picks: one file a method, and the table of them."""
 
 from hashlearn.hashers.adgh import ADGH
+from hashlearn.hashers.agh import AGH, AnchorGraph, AnchorGraphFunction
+from hashlearn.hashers.aibc import AIBC
 from hashlearn.hashers.base import BaseHasher
+from hashlearn.hashers.bre import BRE
 from hashlearn.hashers.ccaitq import CCAITQ
 from hashlearn.hashers.cgh import CGH
+from hashlearn.hashers.class_code import ClassCode, ClassCodeFunction
+from hashlearn.hashers.cosdish import COSDISH
+from hashlearn.hashers.dgh import DGH
+from hashlearn.hashers.dserh import DSeRH
+from hashlearn.hashers.fasth import FastH
+from hashlearn.hashers.fsdh import FSDH
+from hashlearn.hashers.fsdh_gui import FSDHGui
 from hashlearn.hashers.gsdhp import GSDHP
 from hashlearn.hashers.itq import ITQ
 from hashlearn.hashers.ksdh import KSDH
 from hashlearn.hashers.ksh import KSH
+from hashlearn.hashers.ldahash import LDAHash
+from hashlearn.hashers.lfh import LFH
 from hashlearn.hashers.lsh import LSH
+from hashlearn.hashers.mlh import MLH
+from hashlearn.hashers.nsh import NSH, PivotFunction
+from hashlearn.hashers.pcarr import PCARR
 from hashlearn.hashers.rsh import RSH
+from hashlearn.hashers.sdh import SDH
 from hashlearn.hashers.sdhp import SDHP
+from hashlearn.hashers.sh import SH, SpectralFunction
+from hashlearn.hashers.ssh import SSH
 from hashlearn.hashers.top_rsbc import TopRSBC
+from hashlearn.hashers.union import Union
 
 METHODS: dict[str, type[BaseHasher]] = {
     "sdhp": SDHP,
@@ -25,9 +44,27 @@ METHODS: dict[str, type[BaseHasher]] = {
     "adgh": ADGH,
     "top-rsbc": TopRSBC,
     "cca-itq": CCAITQ,
+    "sdh": SDH,
+    "dserh": DSeRH,
+    "cosdish": COSDISH,
+    "agh": AGH,
+    "fasth": FastH,
+    "fsdh": FSDH,
+    "fsdh-gui": FSDHGui,
+    "dgh": DGH,
+    "lfh": LFH,
+    "nsh": NSH,
+    "pca-rr": PCARR,
+    "sh": SH,
+    "class-code": ClassCode,
+    "aibc": AIBC,
+    "bre": BRE,
+    "mlh": MLH,
+    "ldahash": LDAHash,
+    "ssh": SSH,
 }
 
 # Parts of fitted hashers, besides those in kernel.py and functions/, that a model file may hold.
-COMPONENTS: tuple[type, ...] = ()
+COMPONENTS: tuple[type, ...] = (AnchorGraph, AnchorGraphFunction, PivotFunction, SpectralFunction, ClassCodeFunction)
 
-__all__ = ["METHODS", "BaseHasher", *sorted(method.__name__ for method in METHODS.values())]
+__all__ = ["METHODS", "BaseHasher", "Union", *sorted(method.__name__ for method in METHODS.values())]

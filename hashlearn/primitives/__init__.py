@@ -1,5 +1,6 @@
 """Small tools that several methods share; each exists once."""
 
+from hashlearn.primitives.clusters import cluster_centers
 from hashlearn.primitives.eigen import fix_signs, top_eigenvectors, top_generalised
 from hashlearn.primitives.itq import itq_rotation, random_rotation
 from hashlearn.primitives.labels import LabelProduct, class_numbers, labelled_rows
@@ -14,6 +15,7 @@ __all__ = [
     "LabelProduct",
     "RidgeSolver",
     "class_numbers",
+    "cluster_centers",
     "column_sweep",
     "fix_signs",
     "itq_rotation",

@@ -1,0 +1,170 @@
+"""FSDH (Koutaki et al.): a row of a Hadamard matrix as the code of each class, and one regression."""
+
+from __future__ import annotations
+
+import numbers
+from itertools import count
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import linalg, sparse
+from sklearn.utils._param_validation import Interval
+
+from hashlearn.hashers.linear import Learned, LinearHasher, linear
+from hashlearn.primitives import RidgeSolver, class_numbers, labelled_rows
+
+DRAWS = 100
+
+
+class FSDH(LinearHasher):
+    """Fast supervised discrete hashing: codes of the classes by rule, P = (X'X + ridge I)^-1 X'B, no iterations.
+
+    Without a weight on the features, SDH's objective is least when the codes of balanced classes are orthogonal, as
+    the rows of a Hadamard matrix are. The authors' code takes the first rows of one of order ``n_bits``: that fails
+    with more classes than bits, needs a matrix of that order, repeats columns (10 first rows of order 32 or more have
+    16 different ones) and has a constant one. Here rows and their signs are drawn at random, the best of many draws;
+    where no matrix of order ``n_bits`` with a row for each class is known, ``n_bits`` columns of a larger one are
+    drawn too, and codes are then only nearly orthogonal. The authors' code has no ridge.
+
+    Database protocol: learned. ``codes_`` are those of the classes; ``encode(X)`` hashes the database, as the
+    authors do.
+
+    Parameters
+    ----------
+    n_bits : int, default=64
+    kernel : {"rbf", "rbf-fixed"} or None, default="rbf-fixed"
+    n_landmarks : int, default=1000
+    ridge : float, default=1e-2
+        Ridge of the hash function.
+    n_jobs : int or None, default=None
+        Threads; None for all cores.
+    random_state : int, RandomState instance or None, default=None
+    verbose : int, default=0
+
+    Attributes
+    ----------
+    class_codes_ : int8 ndarray (n_classes, n_bits) in {-1, +1}, the code of each class in sorted order.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from hashlearn import FSDH
+    >>> X, y = load_digits(return_X_y=True)
+    >>> FSDH(n_bits=16, n_landmarks=100, random_state=0).fit(X, y).encode(X).shape
+    (1797, 2)
+    """
+
+    title: ClassVar[str] = "FSDH"
+    reference: ClassVar[str] = "Koutaki, Shirai and Ambai, Fast Supervised Discrete Hashing and its Analysis (2016)"
+    year: ClassVar[int] = 2016
+    kind: ClassVar[str] = "class codes"
+    supervision: ClassVar[str] = "classes"
+    cost: ClassVar[str] = "O(n p^2 + n p m), p landmarks"
+    verified: ClassVar[bool] = True
+    multilabel: ClassVar[bool] = False
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **LinearHasher._parameter_constraints,
+        "ridge": [Interval(numbers.Real, 0, None, closed="neither")],
+    }
+
+    def __init__(
+        self,
+        n_bits: int = 64,
+        *,
+        kernel: str | None = "rbf-fixed",
+        n_landmarks: int = 1000,
+        ridge: float = 1e-2,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.n_bits = n_bits
+        self.kernel = kernel
+        self.n_landmarks = n_landmarks
+        self.ridge = ridge
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _learn(
+        self, features: NDArray[np.float32], labels: sparse.csr_matrix | None, rng: np.random.RandomState
+    ) -> Learned:
+        assert labels is not None
+        classes, rows = class_numbers(labels, "FSDH"), labelled_rows(labels)
+        codes = class_codes(labels.shape[1], self.n_bits_, rng)
+        B = codes[classes]
+        weights = RidgeSolver(features[rows], self.ridge).solve(B[rows].astype(np.float32))
+        return Learned(linear(weights), B, {"class_codes_": codes})
+
+
+def class_codes(n_classes: int, n_bits: int, rng: np.random.RandomState) -> NDArray[np.int8]:
+    """Distinct codes (n_classes, n_bits), orthogonal if a Hadamard matrix of order ``n_bits`` has enough rows.
+
+    Among random draws the one with the least squared inner products wins, then the one with most different columns:
+    equal, opposite or constant ones tell nothing new about the classes.
+    """
+    if n_bits < 64 and n_classes > 2**n_bits:
+        needed = int(n_classes - 1).bit_length()
+        raise ValueError(f"Codes of {n_classes} classes need at least {needed} bits. Got n_bits={n_bits} instead.")
+    table = hadamard(max(n_classes, n_bits))
+    most = min(n_bits, 2 ** min(n_classes - 1, 60) - 1)
+    best, best_score = None, (np.inf, 0)
+    for _ in range(DRAWS):
+        rows = table[rng.choice(len(table), n_classes, replace=False)] * rng.choice([-1, 1], (n_classes, 1))
+        draw = rows if n_bits == len(table) else rows[:, rng.choice(len(table), n_bits, replace=False)]
+        products = draw.astype(np.float64) @ draw.T
+        if (products >= n_bits).sum() > n_classes:
+            continue  # two classes share a code
+        different = useful_columns(draw)
+        score = (float((products**2).sum()), -different)
+        if score < best_score:
+            best, best_score = draw, score
+        if best_score == (n_classes * n_bits**2, -most):
+            break
+    return best.astype(np.int8) if best is not None else _random_codes(n_classes, n_bits, rng)
+
+
+def useful_columns(codes: NDArray[Any]) -> int:
+    """Columns that differ from one another even when flipped, constant ones not counted."""
+    flipped = np.unique(codes * codes[:1], axis=1)
+    return flipped.shape[1] - int((flipped == 1).all(axis=0).any())
+
+
+def hadamard(least: int) -> NDArray[np.int64]:
+    """A Hadamard matrix of the smallest order >= ``least`` among 1, 2, 4, 8... and (q + 1) 2^k, q prime, q % 4 = 3."""
+    for order in count(least):
+        odd = order
+        while True:
+            if odd == 1 or (odd % 4 == 0 and _is_prime(odd - 1)):
+                core = np.ones((1, 1), dtype=np.int64) if odd == 1 else _paley(odd - 1)
+                return np.kron(linalg.hadamard(order // odd), core)
+            if odd % 2:
+                break
+            odd //= 2
+    raise AssertionError("unreachable: powers of two go on for ever")
+
+
+def _paley(q: int) -> NDArray[np.int64]:
+    """Paley's Hadamard matrix of order q + 1, from the squares modulo a prime q with q % 4 = 3."""
+    character = np.full(q, -1)
+    character[np.arange(1, q) ** 2 % q] = 1
+    character[0] = 0
+    skew = np.zeros((q + 1, q + 1), dtype=np.int64)
+    skew[0, 1:], skew[1:, 0] = 1, -1
+    skew[1:, 1:] = character[(np.arange(q)[:, None] - np.arange(q)) % q]
+    return skew + np.eye(q + 1, dtype=np.int64)
+
+
+def _is_prime(number: int) -> bool:
+    return number > 1 and all(number % k for k in range(2, int(number**0.5) + 1))
+
+
+def _random_codes(n_classes: int, n_bits: int, rng: np.random.RandomState) -> NDArray[np.int8]:
+    """Distinct random codes, for classes so many that drawn rows collide."""
+    codes = np.empty((0, n_bits), dtype=np.int8)
+    while len(codes) < n_classes:
+        more = rng.choice(np.array([-1, 1], dtype=np.int8), (2 * n_classes, n_bits))
+        codes = np.unique(np.concatenate([codes, more]), axis=0)
+    return codes[rng.permutation(len(codes))[:n_classes]]

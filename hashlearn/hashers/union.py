@@ -1,0 +1,129 @@
+"""Union: the bits of several hashers side by side."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.utils import get_tags
+from sklearn.utils.validation import validate_data
+
+from hashlearn import codes
+from hashlearn.hashers.base import BaseHasher
+from hashlearn.kernel import Rows
+from hashlearn.timing import PhaseTimer
+
+
+class Union(BaseHasher):
+    """Several hashers as one: their bits side by side, in the order given.
+
+    Codes learned from labels serve unseen classes badly, codes from features alone serve all classes alike. Some
+    bits of each keep most of both: ``Union([GSDHP(32), ITQ(32)])``. Each hasher is fitted on all rows.
+
+    Parameters
+    ----------
+    hashers : list of hashers
+        They are cloned, not changed, by ``fit``. Their parameters are reached by the class name in lower case,
+        numbered where it repeats: ``itq__n_bits``, or ``itq-1__n_bits`` and ``itq-2__n_bits``.
+
+    Attributes
+    ----------
+    hashers_ : list of the fitted clones.
+    n_bits_ : int, the sum of their bits.
+    codes_ : packed codes of the training rows, learned or hashed as each hasher has it.
+    seconds_ : dict, the training seconds of each hasher.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hashlearn import GSDHP, ITQ, Union
+    >>> rng = np.random.default_rng(0)
+    >>> y = rng.integers(3, size=100)
+    >>> X = rng.normal(size=(100, 20)) + y[:, None]
+    >>> hasher = Union([GSDHP(12, random_state=0), ITQ(4, random_state=0)]).fit(X, y)
+    >>> hasher.encode(X).shape
+    (100, 2)
+    """
+
+    title: ClassVar[str] = "Union"
+    reference: ClassVar[str] = "hashlearn: bits of several hashers side by side"
+    year: ClassVar[int] = 2026
+    kind: ClassVar[str] = "composition"
+    supervision: ClassVar[str] = "as its hashers"
+    cost: ClassVar[str] = "the sum of its hashers"
+    verified: ClassVar[bool] = True
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {"hashers": [list, tuple]}
+
+    n_jobs: int | None = None
+
+    def __init__(self, hashers: Sequence[BaseHasher]) -> None:
+        self.hashers = hashers
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        members = [get_tags(hasher) for _, hasher in self._named()]
+        tags.target_tags.required = any(member.target_tags.required for member in members)
+        tags.input_tags.sparse = all(member.input_tags.sparse for member in members)
+        return tags
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Parameters; with ``deep`` also the hashers by name and their parameters as name__parameter."""
+        parameters = super().get_params(deep=False)
+        if deep:
+            for name, hasher in self._named():
+                parameters[name] = hasher
+                parameters |= {f"{name}__{key}": value for key, value in hasher.get_params().items()}
+        return parameters
+
+    def set_params(self, **params: Any) -> Self:
+        """Set ``hashers``, a hasher by name, or parameters of one as name__parameter."""
+        if "hashers" in params:
+            self.hashers = params.pop("hashers")
+        named = self._named()
+        if any(name in params for name, _ in named):
+            self.hashers = [params.pop(name, hasher) for name, hasher in named]
+        return super().set_params(**params)
+
+    def fit(self, X: Rows, y: Any = None) -> Self:
+        """Fit a clone of every hasher on X and y; those that need no labels ignore y."""
+        self._validate_params()
+        if not self.hashers:
+            raise ValueError("Union needs at least one hasher.")
+        for hasher in self.hashers:
+            if not isinstance(hasher, BaseHasher):
+                raise TypeError(f"Union takes hashers of hashlearn, such as ITQ(16). Got {hasher!r} instead.")
+        # The members see the checked rows, so that column names are this estimator's own affair.
+        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float32, np.float64], ensure_min_samples=2)
+        timer = PhaseTimer()
+        self.hashers_ = []
+        for name, hasher in self._named():
+            with timer(name):
+                self.hashers_.append(clone(hasher).fit(X, y))
+        self.n_bits_ = sum(hasher.n_bits_ for hasher in self.hashers_)
+        if self.n_bits_ > codes.MAX_BITS:
+            raise ValueError(f"Codes have at most {codes.MAX_BITS} bits. Got {self.n_bits_} in this Union.")
+        self.codes_ = codes.pack(np.hstack([codes.unpack(part.codes_, part.n_bits_) for part in self.hashers_]))
+        self.seconds_ = timer.seconds
+        return self
+
+    def _project(self, X: Rows) -> NDArray[np.float32]:
+        return np.hstack([hasher._project(X) for hasher in self.hashers_])
+
+    def _named(self) -> list[tuple[str, BaseHasher]]:
+        """The hashers by class name in lower case, numbered from 1 where it repeats."""
+        # set_params must bear anything; what is no list of hashers is refused by fit.
+        hashers = (
+            [h for h in self.hashers if isinstance(h, BaseHasher)] if isinstance(self.hashers, list | tuple) else []
+        )
+        names = [type(hasher).__name__.lower() for hasher in hashers]
+        total, seen = Counter(names), Counter[str]()
+        result = []
+        for name, hasher in zip(names, hashers, strict=True):
+            seen[name] += 1
+            result.append((f"{name}-{seen[name]}" if total[name] > 1 else name, hasher))
+        return result

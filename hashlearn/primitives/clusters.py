@@ -1,0 +1,24 @@
+"""Cluster centres as anchors, the same whatever the number of threads."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.cluster import KMeans
+from threadpoolctl import threadpool_limits
+
+
+def cluster_centers(
+    features: NDArray[np.float32], count: int, rng: np.random.RandomState, n_iter: int = 10, n_samples: int = 50000
+) -> NDArray[np.float32]:
+    """Centres of k-means on a sample of the rows; the different rows themselves where there are no more of them."""
+    if len(features) > n_samples:
+        features = features[rng.choice(len(features), n_samples, replace=False)]
+    distinct = np.unique(features, axis=0)
+    if len(distinct) <= count:
+        return distinct
+    means = KMeans(count, n_init=1, max_iter=n_iter, random_state=int(rng.randint(2**31)))
+    # One thread: several would add up rows in another order.
+    with threadpool_limits(1):
+        means.fit(features)
+    return np.asarray(means.cluster_centers_, dtype=np.float32)

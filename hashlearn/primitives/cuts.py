@@ -1,0 +1,115 @@
+"""Signs that lower a sum over pairs, by exact minimum cuts within blocks of rows."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.sparse.csgraph import breadth_first_order, maximum_flow
+
+from hashlearn.primitives.partners import Pairs
+
+IntArray = NDArray[np.int64]
+MAX_FLOW = 2**30  # scipy counts flows in 32 bits
+
+
+def blocks_of_friends(labels: sparse.csr_matrix, pairs: Pairs, rng: np.random.RandomState) -> NDArray[np.intp]:
+    """A block for every row, none with a dissimilar pair: classes, or greedily grown groups for label sets."""
+    if np.diff(labels.indptr).max() == 1:
+        return labels.indices.astype(np.intp)
+    friends, foes = (_neighbours(pairs, pairs.similar == similar) for similar in (True, False))
+    block = np.full(pairs.n_rows, -1, dtype=np.intp)
+    for number, root in enumerate(rng.permutation(pairs.n_rows)):
+        if block[root] >= 0:
+            continue
+        barred = block >= 0
+        near = rng.permutation(friends.indices[friends.indptr[root] : friends.indptr[root + 1]])
+        for row in [root, *near, *rng.permutation(np.flatnonzero(~barred))]:
+            if not barred[row]:
+                block[row] = number
+                barred[row] = True
+                barred[foes.indices[foes.indptr[row] : foes.indptr[row + 1]]] = True
+    return block
+
+
+def _neighbours(pairs: Pairs, chosen: NDArray[np.bool_]) -> sparse.csr_matrix:
+    """Symmetric CSR matrix of some pairs; its data are the numbers of the pairs."""
+    left, right, number = pairs.left[chosen], pairs.right[chosen], np.flatnonzero(chosen)
+    places = (np.concatenate([left, right]), np.concatenate([right, left]))
+    matrix = sparse.csr_matrix((np.concatenate([number, number]), places), shape=(pairs.n_rows, pairs.n_rows))
+    matrix.sort_indices()
+    return matrix
+
+
+class BlockCuts:
+    """Lowers sum a_ij z_i z_j over pairs by exact minimum cuts, one block of rows at a time."""
+
+    def __init__(self, pairs: Pairs, block: NDArray[np.intp]) -> None:
+        # Blocks become runs of consecutive rows, so that each is a slice of the matrices.
+        self.order = np.argsort(block, kind="stable")
+        position = np.argsort(self.order)
+        moved = Pairs(position[pairs.left], position[pairs.right], pairs.similar, pairs.n_rows)
+        within = block[pairs.left] == block[pairs.right]
+        self.inside, self.outside = _neighbours(moved, within), _neighbours(moved, ~within)
+        ends = np.flatnonzero(np.diff(block[self.order], append=-1)) + 1
+        self.slices = [slice(a, b) for a, b in zip([0, *ends[:-1]], ends, strict=True)]
+
+    def infer(self, gain: IntArray, n_sweeps: int, rng: np.random.RandomState) -> tuple[IntArray, list[int]]:
+        """Signs of all rows, and the sum at the start and after every sweep. A constant answer is drawn anew."""
+        start = np.ones(len(self.order), dtype=np.int64)
+        for _ in range(3):
+            signs, trace = self._sweep(gain, start.copy(), n_sweeps, rng)
+            if np.ptp(signs):
+                break
+            start = rng.randint(2, size=len(start)) * 2 - 1
+        result = np.empty_like(signs)
+        result[self.order] = signs
+        return result, trace
+
+    def _sweep(
+        self, gain: IntArray, signs: IntArray, n_sweeps: int, rng: np.random.RandomState
+    ) -> tuple[IntArray, list[int]]:
+        inside, outside = (
+            sparse.csr_matrix((gain[m.data], m.indices, m.indptr), shape=m.shape) for m in (self.inside, self.outside)
+        )
+        trace = [int(signs @ (inside @ signs + outside @ signs)) // 2]
+        for _ in range(n_sweeps):
+            for b in rng.permutation(len(self.slices)):
+                rows = self.slices[b]
+                bonds, field = inside[rows, rows], outside[rows] @ signs
+                cut = minimum_cut(bonds, field)
+                if _cost(bonds, field, cut) < _cost(bonds, field, signs[rows]):
+                    signs[rows] = cut
+            trace.append(int(signs @ (inside @ signs + outside @ signs)) // 2)
+        return signs, trace
+
+
+def _cost(bonds: sparse.csr_matrix, field: IntArray, signs: IntArray) -> int:
+    return int(signs @ (bonds @ signs)) + 2 * int(field @ signs)
+
+
+def minimum_cut(bonds: sparse.csr_matrix, field: IntArray) -> IntArray:
+    """argmin over signs of sum over i < j of bonds_ij z_i z_j + sum field_i z_i, for bonds <= 0.
+
+    Rows on the source's side of a minimum cut are +1: unlike neighbours cost |bond|, and the source (sink) pulls
+    a row with minus (plus) its field.
+    """
+    n = bonds.shape[0]
+    sink, source = n, n + 1
+    scale = max(int(np.abs(field).sum()), -int(bonds.data.min(initial=0))) // MAX_FLOW + 1
+    # Every row of bonds gets an edge to the sink at its end; the sink has none; the source has one to every row.
+    graph = sparse.csr_matrix(
+        (
+            np.concatenate([np.insert(-bonds.data, bonds.indptr[1:], np.maximum(field, 0)), np.maximum(-field, 0)]),
+            np.concatenate([np.insert(bonds.indices, bonds.indptr[1:], sink), np.arange(n)]),
+            np.concatenate([bonds.indptr + np.arange(n + 1), [len(bonds.data) + n, len(bonds.data) + 2 * n]]),
+        ),
+        shape=(n + 2, n + 2),
+    )
+    graph.data = (graph.data // scale).astype(np.int32)
+    flow = maximum_flow(graph, source, sink).flow
+    rest = graph - flow
+    rest.eliminate_zeros()
+    signs = np.full(n + 2, -1, dtype=np.int64)
+    signs[breadth_first_order(rest, source, return_predecessors=False)] = 1
+    return signs[:n]

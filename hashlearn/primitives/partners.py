@@ -1,0 +1,65 @@
+"""A few partners of every row, and what a further bit of a code is worth to each pair of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from hashlearn.similarity import from_labels
+
+IntArray = NDArray[np.int64]
+PAIR_LOSSES = ("hinge", "ksh", "bre")
+
+
+@dataclass
+class Pairs:
+    """Pairs left < right of n rows, each once, and whether they are similar."""
+
+    left: IntArray
+    right: IntArray
+    similar: NDArray[np.bool_]
+    n_rows: int
+
+    def gain(self, loss: str, distance: IntArray, bits: int) -> IntArray:
+        """a = loss(d) - loss(d + 1) for every pair, of ``bits`` bits: what equal bits cost more than unequal ones."""
+        tables = [-np.diff(loss_table(loss, similar, bits)) for similar in (False, True)]
+        return np.where(self.similar, tables[1][distance], tables[0][distance])
+
+    def row_sums(self, values: NDArray[Any]) -> NDArray[np.float64]:
+        """Sums of pair values over the pairs of each row."""
+        left, right = (np.bincount(side, values, self.n_rows) for side in (self.left, self.right))
+        return np.asarray(left + right, dtype=np.float64)
+
+
+def loss_table(loss: str, similar: bool, bits: int) -> IntArray:
+    """loss(d) for d = 0 .. bits, times bits^2 ("hinge": 4 bits^2), in whole numbers."""
+    d = np.arange(bits + 1, dtype=np.int64)
+    if loss == "hinge":
+        return (2 * d) ** 2 if similar else np.maximum(bits - 2 * d, 0) ** 2
+    return (4 if loss == "ksh" else 1) * (d if similar else bits - d) ** 2
+
+
+def draw_partners(labels: sparse.csr_matrix, count: int, rng: np.random.RandomState) -> Pairs:
+    """Up to ``count`` similar and ``count`` dissimilar partners of every row; similar means a shared label."""
+    similarity = from_labels(labels, relevance="binary", dissimilar=0.0)
+    n, group, everyone = labels.shape[0], similarity.group, np.arange(similarity.n_groups)
+    keys = []
+    for g in everyone:
+        members = np.flatnonzero(group == g)
+        related = similarity.table(everyone[g : g + 1], everyone)[0, group] > 0
+        for similar in (True, False):
+            choice = np.flatnonzero(related == similar)
+            if len(choice) > count:
+                partners = choice[rng.randint(len(choice), size=(len(members), count))]
+            else:
+                partners = np.broadcast_to(choice, (len(members), len(choice)))
+            low, high = np.minimum(members[:, None], partners), np.maximum(members[:, None], partners)
+            keys.append(((low * n + high) * 2 + similar)[low < high])
+    key = np.unique(np.concatenate(keys))
+    if not len(key):
+        raise ValueError("At least 2 labelled rows are needed to draw pairs.")
+    return Pairs(key // 2 // n, key // 2 % n, key % 2 == 1, n)

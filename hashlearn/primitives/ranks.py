@@ -1,0 +1,23 @@
+"""How often an item should stand above another in a ranking by relevance."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+FloatArray = NDArray[np.float64]
+
+
+def rank_weights(relevance: FloatArray, sizes: FloatArray) -> FloatArray:
+    """#{items less relevant} - #{items more relevant} for each query (row) and each kind of item (column).
+
+    ``sizes`` says how many items of each kind there are. Weighted by sizes, every row sums to zero.
+    """
+    weights = np.empty(relevance.shape)
+    for row, values in zip(weights, relevance, strict=True):
+        levels, level = np.unique(values, return_inverse=True)
+        counts = np.bincount(level, weights=sizes, minlength=len(levels))
+        upto = np.cumsum(counts)
+        below, above = upto - counts, upto[-1] - upto
+        row[:] = (below - above)[level]
+    return weights

@@ -1,0 +1,69 @@
+"""FastHash: equal codes for equal losses, sweeps that never rise, label sets, odd data."""
+
+import numpy as np
+import pytest
+
+from hashlearn import FastH, codes
+
+pytest.importorskip("lightgbm")
+FAST = {"n_trees": 10, "random_state": 0}
+
+
+def blobs(n=120, d=8, c=4, seed=0, spread=3.0):
+    rng = np.random.default_rng(seed)
+    y = rng.permutation(np.arange(n) % c)
+    return (rng.normal(size=(c, d))[y] * spread + rng.normal(size=(n, d))).astype(np.float32), y
+
+
+def label_sets(n=80, c=6, seed=0):
+    rng = np.random.default_rng(seed)
+    Y = (rng.random((n, c)) < 0.3).astype(int)
+    Y[Y.sum(axis=1) == 0, 0] = 1
+    return Y
+
+
+def test_ksh_and_bre_give_the_same_codes_and_hinge_others():
+    X, y = blobs(spread=1.0)
+    by_loss = {loss: FastH(n_bits=8, loss=loss, **FAST).fit(X, y).codes_ for loss in ("ksh", "bre", "hinge")}
+    np.testing.assert_array_equal(by_loss["ksh"], by_loss["bre"])
+    assert not np.array_equal(by_loss["ksh"], by_loss["hinge"])
+
+
+def test_retrieves_classes_and_label_sets():
+    X, y = blobs(n=240)
+    hasher = FastH(n_bits=12, **FAST).fit(X[:160], y[:160])
+    assert hasher.score(X[160:], y[160:]) > 0.9
+    assert np.all(np.diff(hasher.energy_, axis=1) <= 0)
+    np.testing.assert_array_equal(hasher.codes_, hasher.encode(X[:160]))
+    Y = label_sets(n=200)
+    features = Y + 0.1 * np.random.default_rng(0).normal(size=Y.shape)
+    hasher = FastH(n_bits=12, **FAST).fit(features[:150], Y[:150])
+    assert hasher.score(features[150:], Y[150:]) > 0.75
+
+
+def test_unlabelled_rows_do_not_teach():
+    X, y = blobs()
+    partly = y.astype(float)
+    partly[:20] = np.nan
+    far = X.copy()
+    far[:20] *= -3
+    one, two = (FastH(n_bits=8, **FAST).fit(rows, partly) for rows in (X, far))
+    # The features' common centre moves with all rows; shift back to compare the same points.
+    assert one.codes_.shape == (120, 1)
+    agree = (codes.unpack(one.encode(X[20:]), 8) == codes.unpack(two.encode(X[20:]), 8)).mean()
+    assert agree > 0.99
+
+
+def test_deterministic_whatever_the_threads():
+    X, y = blobs()
+    one, two = (FastH(n_bits=6, n_jobs=jobs, **FAST).fit(X, y) for jobs in (1, 2))
+    np.testing.assert_array_equal(one.codes_, two.codes_)
+
+
+def test_odd_data():
+    X, y = blobs(n=20)
+    assert FastH(n_bits=4, **FAST).fit(X, np.zeros(20)).codes_.shape == (20, 1)
+    assert FastH(n_bits=4, **FAST).fit(np.ones((20, 3)), y).codes_.shape == (20, 1)
+    assert FastH(n_bits=9, **FAST).fit(X[:2], [0, 1]).codes_.shape == (2, 2)
+    with pytest.raises(ValueError, match="At least 2 labelled rows"):
+        FastH(n_bits=4, **FAST).fit(X, [0.0] + [np.nan] * 19)
