@@ -30,6 +30,7 @@ from hashlearn.hashers.sdhp import SDHP
 from hashlearn.hashers.sh import SH, SpectralFunction
 from hashlearn.hashers.ssh import SSH
 from hashlearn.hashers.top_rsbc import TopRSBC
+from hashlearn.hashers.tsh import TSH
 from hashlearn.hashers.union import Union
 
 METHODS: dict[str, type[BaseHasher]] = {
@@ -62,6 +63,7 @@ METHODS: dict[str, type[BaseHasher]] = {
     "mlh": MLH,
     "ldahash": LDAHash,
     "ssh": SSH,
+    "tsh": TSH,
 }
 
 # Parts of fitted hashers, besides those in kernel.py and functions/, that a model file may hold.

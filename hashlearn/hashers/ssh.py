@@ -107,7 +107,8 @@ class SSH(LinearHasher):
         everyone, known = features.astype(np.float64), features[rows].astype(np.float64)
         similarity = LabelProduct.of(labels[rows], relevance="binary", dissimilar=-1.0)
         fit, variance = similarity.quadratic(known), everyone.T @ everyone
-        variance *= self.eta * (abs(np.trace(fit)) / max(np.trace(variance), 1e-300) or 1.0)
+        balance = abs(np.trace(fit)) / max(np.trace(variance), 1e-300)
+        variance *= self.eta * (balance or 1.0)
         count = min(self.n_bits_, features.shape[1])
         if self.variant == "sequential":
             signs = similarity.similarity.table(*2 * [np.arange(similarity.n_groups)])

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.csgraph import breadth_first_order, maximum_flow
 
-from hashlearn.primitives.partners import Pairs
+from hashlearn.primitives.partners import Pairs, pair_matrix
 
 IntArray = NDArray[np.int64]
 MAX_FLOW = 2**30  # scipy counts flows in 32 bits
@@ -17,7 +17,7 @@ def blocks_of_friends(labels: sparse.csr_matrix, pairs: Pairs, rng: np.random.Ra
     """A block for every row, none with a dissimilar pair: classes, or greedily grown groups for label sets."""
     if np.diff(labels.indptr).max() == 1:
         return labels.indices.astype(np.intp)
-    friends, foes = (_neighbours(pairs, pairs.similar == similar) for similar in (True, False))
+    friends, foes = (pair_matrix(pairs, pairs.similar == similar) for similar in (True, False))
     block = np.full(pairs.n_rows, -1, dtype=np.intp)
     for number, root in enumerate(rng.permutation(pairs.n_rows)):
         if block[root] >= 0:
@@ -32,15 +32,6 @@ def blocks_of_friends(labels: sparse.csr_matrix, pairs: Pairs, rng: np.random.Ra
     return block
 
 
-def _neighbours(pairs: Pairs, chosen: NDArray[np.bool_]) -> sparse.csr_matrix:
-    """Symmetric CSR matrix of some pairs; its data are the numbers of the pairs."""
-    left, right, number = pairs.left[chosen], pairs.right[chosen], np.flatnonzero(chosen)
-    places = (np.concatenate([left, right]), np.concatenate([right, left]))
-    matrix = sparse.csr_matrix((np.concatenate([number, number]), places), shape=(pairs.n_rows, pairs.n_rows))
-    matrix.sort_indices()
-    return matrix
-
-
 class BlockCuts:
     """Lowers sum a_ij z_i z_j over pairs by exact minimum cuts, one block of rows at a time."""
 
@@ -50,7 +41,7 @@ class BlockCuts:
         position = np.argsort(self.order)
         moved = Pairs(position[pairs.left], position[pairs.right], pairs.similar, pairs.n_rows)
         within = block[pairs.left] == block[pairs.right]
-        self.inside, self.outside = _neighbours(moved, within), _neighbours(moved, ~within)
+        self.inside, self.outside = pair_matrix(moved, within), pair_matrix(moved, ~within)
         ends = np.flatnonzero(np.diff(block[self.order], append=-1)) + 1
         self.slices = [slice(a, b) for a, b in zip([0, *ends[:-1]], ends, strict=True)]
 

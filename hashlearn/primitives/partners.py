@@ -63,3 +63,12 @@ def draw_partners(labels: sparse.csr_matrix, count: int, rng: np.random.RandomSt
     if not len(key):
         raise ValueError("At least 2 labelled rows are needed to draw pairs.")
     return Pairs(key // 2 // n, key // 2 % n, key % 2 == 1, n)
+
+
+def pair_matrix(pairs: Pairs, chosen: NDArray[np.bool_]) -> sparse.csr_matrix:
+    """Symmetric CSR matrix of some of the pairs; its data are the numbers of the pairs."""
+    left, right, number = pairs.left[chosen], pairs.right[chosen], np.flatnonzero(chosen)
+    places = (np.concatenate([left, right]), np.concatenate([right, left]))
+    matrix = sparse.csr_matrix((np.concatenate([number, number]), places), shape=(pairs.n_rows, pairs.n_rows))
+    matrix.sort_indices()
+    return matrix
