@@ -11,6 +11,7 @@ from sklearn.cluster import KMeans
 from sklearn.datasets import load_digits
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LinearRegression
+from small_methods import small
 
 from hashlearn import GSDHP, LSH, METHODS, SDHP, AnchorKernel
 from hashlearn.functions.trees import BoostedTrees
@@ -62,10 +63,7 @@ def assert_exact(hasher, folder, rows=X):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method(method, tmp_path):
-    cls = METHODS[method]
-    names = cls().get_params(deep=False)
-    hasher = cls(**{name: value for name, value in SMALL.items() if name in names})
-    hasher.fit(X, Y)
+    hasher = small(method, n_bits=12).fit(X, Y)
     again = assert_exact(hasher, tmp_path)
     assert same(hasher.codes_, again.codes_)
     assert again.codes_.flags.writeable

@@ -69,7 +69,8 @@ class GSDHP(PairwiseHasher):
         Regularisation of the linear function; "auto" chooses by generalised cross-validation.
     projection : {"auto", "anchors", "rows"}, default="auto"
         Weight of a row's own code in the target of the linear function: from the anchors (as printed) or from all
-        rows (as released, closer to the codes themselves). "auto" is anchors for classes, rows for label sets.
+        rows (as released, closer to the codes themselves). "auto" is anchors for classes with "ksh" or "bre", else
+        rows.
     order : {"anchors-first", "interleaved"}, default="anchors-first"
         Learn the anchors and then code every other row alone, or visit all rows in mixed batches as the paper does.
     fill : {"random", "principal"}, default="random"
@@ -195,6 +196,12 @@ class GSDHP(PairwiseHasher):
         if isinstance(loss, QuadraticLoss):
             return GreedyRows(similarity, anchors, anchor_codes, loss, **options)
         return GeneralRows(similarity, anchors, anchor_codes, loss, **options)
+
+    def _projection(self, graded: bool) -> str:
+        # Where dissimilar pairs are not pulled fully apart, gains are a poor target for the function.
+        if self.projection == "auto" and self.loss not in ("ksh", "bre"):
+            return "rows"
+        return super()._projection(graded)
 
     def _residual(self, graded: bool) -> str:
         if self.residual != "auto":

@@ -253,7 +253,7 @@ class PairwiseHasher(BaseHasher):
     ) -> None:
         if isinstance(self.function, str) and self.function == "linear":
             weight = coder.own_weight
-            if self.projection == "rows" or (self.projection == "auto" and similarity.graded):
+            if self._projection(similarity.graded) == "rows":
                 top = float(np.linalg.eigvalsh(result.code_gram)[-1])
                 weight = top + 1e-9 - len(self.anchor_indices_)
             self.features_ = features
@@ -270,6 +270,11 @@ class PairwiseHasher(BaseHasher):
             self.function_ = trees.fit(rows, bits, seed=int(rng.randint(2**31)), n_jobs=self.n_jobs)
         else:
             self.function_ = EstimatorFunction(clone(self.function)).fit(rows, bits)
+
+    def _projection(self, graded: bool) -> str:
+        if self.projection != "auto":
+            return self.projection
+        return "rows" if graded else "anchors"
 
     def _fit_features(self, X: Rows, rng: np.random.RandomState, timer: PhaseTimer) -> FeatureMap:
         with timer("features"):

@@ -16,19 +16,10 @@ from sklearn.utils.estimator_checks import (
     check_transformer_get_feature_names_out_pandas,
     parametrize_with_checks,
 )
+from small_methods import small
 
 import hashlearn as hl
 from hashlearn.hashers import METHODS
-
-SMALL = {"n_landmarks": 20, "n_anchors": 30, "n_samples": 200, "n_jobs": 1}
-
-
-def small(name, n_bits=8, **changes):
-    """The method at a size that fits in a test."""
-    method = METHODS[name]
-    known = method().get_params()
-    settings = {key: value for key, value in SMALL.items() if key in known}
-    return method(n_bits=n_bits, random_state=0, **{**settings, **changes})
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,1 @@
+"""Makes this folder importable for what test modules share."""

@@ -1,0 +1,22 @@
+"""Every method at a size that fits in a test."""
+
+from hashlearn.hashers import METHODS
+
+SETTINGS = {
+    "n_landmarks": 20,
+    "n_anchors": 30,
+    "n_samples": 200,
+    "n_iter": 10,
+    "n_trees": 10,
+    "n_epochs": 2,
+    "epoch_pairs": 2000,
+    "n_jobs": 1,
+    "random_state": 0,
+}
+
+
+def small(name, n_bits=8, **changes):
+    """The method of that name with few landmarks, rounds and samples, as far as it has them."""
+    method = METHODS[name]
+    known = method().get_params()
+    return method(n_bits=n_bits, **{key: value for key, value in SETTINGS.items() if key in known}, **changes)
