@@ -29,6 +29,7 @@ GROUPS = (
     "evaluate",
     "methods",
     "demo",
+    "data",
 )
 
 app = typer.Typer(

@@ -6,6 +6,7 @@ import gzip
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,18 +21,34 @@ class DatasetMissing(FileNotFoundError):
 
 @dataclass(frozen=True)
 class Dataset:
-    """Rows to learn from, which are also the database, and rows that query it. All are read-only."""
+    """Rows to learn from, rows that query, and the database: the training rows unless it is given. All are read-only.
+
+    Labels are classes (n,), or label sets (n, c) of 0 and 1.
+    """
 
     name: str
     train_X: NDArray[np.float32]
-    train_y: NDArray[np.int64]
+    train_y: NDArray[Any]
     query_X: NDArray[np.float32]
-    query_y: NDArray[np.int64]
+    query_y: NDArray[Any]
+    # Never None once made: the training rows take their place.
+    database_X: NDArray[np.float32] = None  # type: ignore[assignment]
+    database_y: NDArray[Any] = None  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
+        if (self.database_X is None) != (self.database_y is None):
+            raise ValueError("database_X and database_y go together: give both or neither.")
+        if self.database_X is None:
+            object.__setattr__(self, "database_X", self.train_X)
+            object.__setattr__(self, "database_y", self.train_y)
         # One data set serves many methods: a method that wrote into it would spoil the scores of the next.
-        for array in (self.train_X, self.train_y, self.query_X, self.query_y):
+        for array in (self.train_X, self.train_y, self.query_X, self.query_y, self.database_X, self.database_y):
             array.setflags(write=False)
+
+    @property
+    def database_is_train(self) -> bool:
+        """Whether the database is the training rows, so that learned codes exist for it."""
+        return self.database_X is self.train_X
 
 
 def digits(n_queries: int = 297, seed: int = 0) -> Dataset:
@@ -79,12 +96,14 @@ def _names() -> list[tuple[str, str]]:
 
 
 def read_idx(path: Path) -> NDArray[np.uint8]:
-    """An array of bytes in LeCun's IDX format, gzipped."""
-    try:
-        with gzip.open(path) as stream:
-            raw = stream.read()
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise ValueError(f"{path} is damaged or cut short.") from error
+    """An array of bytes in LeCun's IDX format, gzipped or plain."""
+    raw = path.read_bytes()
+    # An IDX file begins with two zeros, so what does not is taken for gzip and found damaged if it is neither.
+    if raw[:2] != b"\0\0":
+        try:
+            raw = gzip.decompress(raw)
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise ValueError(f"{path} is damaged or cut short.") from error
     if len(raw) < 4 or raw[:2] != b"\0\0" or raw[2] != _IDX_BYTES or len(raw) < 4 + 4 * raw[3]:
         raise ValueError(f"{path} is not an IDX file of bytes.")
     shape = tuple(np.frombuffer(raw, dtype=">i4", count=raw[3], offset=4).tolist())

@@ -1,0 +1,140 @@
+"""``hashlearn data``: the data sets, where they lie, and getting them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from hashlearn.cli.shell import BadUse, epilog, new_table, output, print_facts, print_json, progress
+from hashlearn.data.catalogue import DATA_SETS, DataSet
+from hashlearn.data.fetch import RemoteFile, data_folder
+from hashlearn.data.pool import Pool
+from hashlearn.data.protocols import PROTOCOLS
+from hashlearn.data.registry import here, home, prepare
+
+app = typer.Typer()
+data = typer.Typer(
+    help="Data sets: what there is, what it needs, and getting it.",
+    invoke_without_command=True,
+    epilog=epilog("hashlearn data list", "hashlearn data info cifar10", "hashlearn data prepare cifar10"),
+)
+app.add_typer(data, name="data")
+
+DataDir = Annotated[
+    str | None,
+    typer.Option("--data-dir", metavar="FOLDER", help="Folder of the data sets [setting: HASHLEARN_DATA]."),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON object instead of a table.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="A name from [bold]hashlearn data list[/bold].")]
+
+
+@data.callback()
+def _data(context: typer.Context) -> None:
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+@data.command("list", epilog=epilog("hashlearn data list", "hashlearn data list --data-dir /data --json"))
+def list_sets(data_dir: DataDir = None, as_json: AsJson = False) -> None:
+    """List the data sets and the named splits."""
+    sets: list[dict[str, Any]] = [
+        {
+            "name": spec.name,
+            "title": spec.title,
+            "rows": spec.rows,
+            "labels": spec.labels,
+            "here": here(spec, data_dir),
+        }
+        for spec in DATA_SETS.values()
+    ]
+    protocols: list[dict[str, Any]] = [{"name": name, "about": protocol.about} for name, protocol in PROTOCOLS.items()]
+    if as_json:
+        print_json({"folder": str(data_folder(data_dir)), "data_sets": sets, "protocols": protocols})
+        return
+    console = output()
+    table = new_table("data set", "title", "rows", "labels", "here", right=("rows",))
+    for row in sets:
+        table.add_row(row["name"], row["title"], f"{row['rows']:,}", row["labels"], "yes" if row["here"] else "no")
+    console.print(table)
+    table = new_table("protocol", "what it does")
+    for row in protocols:
+        table.add_row(row["name"], row["about"])
+    console.print()
+    console.print(table)
+    console.print(f"\nFolder: {data_folder(data_dir)}", markup=False, soft_wrap=True)
+
+
+@data.command(epilog=epilog("hashlearn data info cifar10"))
+def info(name: Name, data_dir: DataDir = None, as_json: AsJson = False) -> None:
+    """Say what a data set is made of, its licence, and which of its files are here."""
+    spec = _spec(name)
+    folder = home(spec, data_dir)
+    files = [_file_facts(file, spec, data_dir) for file in (*spec.files, *spec.instead)]
+    facts: dict[str, Any] = {
+        "name": spec.name,
+        "title": spec.title,
+        "rows": spec.rows,
+        "labels": spec.labels,
+        "licence": spec.licence,
+        "homepage": spec.homepage or "none",
+        "layout": spec.layout,
+        "folder": str(folder),
+    }
+    if as_json:
+        print_json({**facts, "files": files})
+        return
+    print_facts(facts)
+    for number, file in enumerate(files):
+        size = f"{file['size']:,} bytes" if file["size"] else "size not known"
+        role = "or" if number >= len(spec.files) else "file"
+        place = "here" if file["here"] else "not here"
+        source = file["url"] or file["note"]
+        print(f"{role:<8}  {file['name']}: {size}, {file['checksum'] or 'checksum not known'}, {place}; {source}")
+
+
+@data.command(
+    "prepare", epilog=epilog("hashlearn data prepare cifar10", "hashlearn data prepare mnist --data-dir data")
+)
+def prepare_set(
+    name: Name,
+    data_dir: DataDir = None,
+    features: Annotated[bool, typer.Option(help="Also compute GIST of the CIFAR images, once.")] = True,
+    as_json: AsJson = False,
+) -> None:
+    """Download, check and unpack a data set, and compute its features; what is here already is only checked."""
+    spec = _spec(name)
+    with progress(f"preparing {spec.name}"):
+        pool = prepare(spec.name, data_dir, features=features)
+    facts = _pool_facts(pool, str(home(spec, data_dir)))
+    if as_json:
+        print_json(facts)
+    else:
+        print_facts(facts)
+
+
+def _spec(name: str) -> DataSet:
+    if name not in DATA_SETS:
+        raise BadUse(f"There is no data set {name!r}; there are {', '.join(DATA_SETS)}.")
+    return DATA_SETS[name]
+
+
+def _file_facts(file: RemoteFile, spec: DataSet, data_dir: str | None) -> dict[str, Any]:
+    there = (home(spec, data_dir) / file.name).exists()
+    return {"name": file.name, "size": file.size, "checksum": file.checksum, "url": file.url, "note": file.note} | {
+        "here": there
+    }
+
+
+def _pool_facts(pool: Pool, folder: str) -> dict[str, Any]:
+    return {
+        "name": pool.name,
+        "rows": len(pool),
+        "features": int(pool.X.shape[1]),
+        "labels": f"label sets of {pool.y.shape[1]} labels"
+        if pool.multilabel
+        else f"{len(set(pool.y.tolist()))} classes",
+        "training rows": int((pool.part == 0).sum()) if pool.part is not None else None,
+        "test rows": int((pool.part == 1).sum()) if pool.part is not None else None,
+        "folder": folder,
+    }

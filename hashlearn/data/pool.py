@@ -1,0 +1,91 @@
+"""All rows of a data set, before a protocol says which are for training and which for asking."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+TRAIN, TEST = 0, 1
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Rows with their labels, read-only.
+
+    Parameters
+    ----------
+    name : str
+    X : (n, d) array or CSR matrix
+        Features, or the pixels of images (uint8, rows of height × width × channels).
+    y : (n,) int64 classes, or (n, c) uint8 label sets
+    label_names : names of the classes or of the label columns
+    part : (n,) uint8 or None
+        0 where the authors of the data set say training, 1 where they say test; None where they do not say.
+    ids : (n,) array or None
+        What the rows are called outside: file names, image numbers.
+    image_shape : (height, width, channels) or None
+        How to see a row as an image; rows are then bytes that ``features`` scales to 0..1.
+
+    >>> pool = Pool("two", np.array([[0.0], [1.0]]), np.array([0, 1]), ("no", "yes"))
+    >>> len(pool), pool.multilabel
+    (2, False)
+    """
+
+    name: str
+    X: Any
+    y: NDArray[Any]
+    label_names: tuple[str, ...] = ()
+    part: NDArray[np.uint8] | None = None
+    ids: NDArray[Any] | None = None
+    image_shape: tuple[int, int, int] | None = None
+
+    def __post_init__(self) -> None:
+        n_rows = self.X.shape[0]
+        for title, values in (("labels", self.y), ("parts", self.part), ("ids", self.ids)):
+            if values is not None and len(values) != n_rows:
+                raise ValueError(f"{self.name} has {n_rows} rows but {len(values)} {title}.")
+        if self.y.ndim == 2 and self.label_names and len(self.label_names) != self.y.shape[1]:
+            raise ValueError(f"{self.name} has {self.y.shape[1]} labels but {len(self.label_names)} names for them.")
+        # One pool serves many methods: a method that wrote into it would spoil the scores of the next.
+        for values in (self.X, self.y, self.part, self.ids):
+            if isinstance(values, np.ndarray):
+                values.setflags(write=False)
+
+    def __len__(self) -> int:
+        return int(self.X.shape[0])
+
+    @property
+    def multilabel(self) -> bool:
+        return self.y.ndim == 2
+
+    @property
+    def images(self) -> NDArray[np.uint8]:
+        """The rows as images (n, height, width, channels)."""
+        if self.image_shape is None:
+            raise ValueError(f"{self.name} holds features, not images.")
+        return np.asarray(self.X).reshape(len(self), *self.image_shape)
+
+    def features(self, rows: NDArray[np.intp]) -> NDArray[np.float32]:
+        """Dense float32 rows; the pixels of images go to 0..1."""
+        chosen = self.X[rows]
+        if sparse.issparse(chosen):
+            chosen = chosen.toarray()
+        dense = np.asarray(chosen, dtype=np.float32)
+        return dense / np.float32(255) if self.image_shape is not None else dense
+
+    def with_features(self, X: NDArray[Any], name: str) -> Pool:
+        """The same rows and labels under other features."""
+        return replace(self, X=X, name=name, image_shape=None)
+
+
+def joined_parts(name: str, parts: list[tuple[Any, NDArray[Any]]], label_names: tuple[str, ...], **more: Any) -> Pool:
+    """A pool of an official training part and, behind it, an official test part."""
+    (train_X, train_y), (test_X, test_y) = parts
+    part = np.repeat(np.array([TRAIN, TEST], dtype=np.uint8), [len(train_y), len(test_y)])
+    return Pool(
+        name, np.concatenate([train_X, test_X]), np.concatenate([train_y, test_y]), label_names, part=part, **more
+    )

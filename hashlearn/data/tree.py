@@ -1,0 +1,173 @@
+"""Files inside a folder, a zip or a tar archive, read in place; and unpacking that cannot leave its folder."""
+
+from __future__ import annotations
+
+import os
+import stat
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+
+from hashlearn.files.arrays import FileError, one_line
+from hashlearn.files.output import written_whole
+
+ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz")
+_DAMAGE = (OSError, EOFError, zlib.error, tarfile.TarError, zipfile.BadZipFile, RuntimeError, NotImplementedError)
+
+
+class Tree:
+    """Regular files by their path, with slashes, whatever holds them; nothing is written anywhere."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def names(self) -> list[str]:
+        """Paths of all regular files, sorted."""
+        raise NotImplementedError
+
+    def read(self, name: str) -> bytes:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Let go of the archive."""
+
+    def find(self, *ends: str) -> str | None:
+        """The first file, in the order of ``ends``, that has such a name or whose path ends so."""
+        names = self.names()
+        for end in ends:
+            for name in names:
+                if name == end or name.endswith("/" + end):
+                    return name
+        return None
+
+
+class _Folder(Tree):
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self._names = sorted(_walk(path))
+
+    def names(self) -> list[str]:
+        return self._names
+
+    def read(self, name: str) -> bytes:
+        return (self.path / name).read_bytes()
+
+
+def _walk(folder: Path) -> Iterator[str]:
+    for where, folders, files in os.walk(folder):
+        folders[:] = [name for name in folders if not name.startswith((".", "__MACOSX"))]
+        for name in files:
+            if not name.startswith("."):
+                yield (Path(where) / name).relative_to(folder).as_posix()
+
+
+class _Zip(Tree):
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self._archive = zipfile.ZipFile(path)
+        self._names = sorted(
+            info.filename
+            for info in self._archive.infolist()
+            if not info.is_dir() and not info.filename.startswith("__MACOSX/")
+        )
+
+    def names(self) -> list[str]:
+        return self._names
+
+    def read(self, name: str) -> bytes:
+        return self._archive.read(name)
+
+    def is_link(self, name: str) -> bool:
+        return stat.S_ISLNK(self._archive.getinfo(name).external_attr >> 16)
+
+    def close(self) -> None:
+        self._archive.close()
+
+
+class _Tar(Tree):
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self._archive = tarfile.open(path)  # noqa: SIM115 - closed by close()
+        self._members = {member.name: member for member in self._archive.getmembers() if not member.isdir()}
+
+    def names(self) -> list[str]:
+        # Links and devices are no files; only regular members can be read.
+        return sorted(name for name, member in self._members.items() if member.isreg())
+
+    def others(self) -> list[str]:
+        """Links, devices and the like."""
+        return sorted(name for name, member in self._members.items() if not member.isreg())
+
+    def read(self, name: str) -> bytes:
+        stream = self._archive.extractfile(self._members[name])
+        if stream is None:
+            raise FileError(f"{self.path}: {name} is not a regular file.")
+        return stream.read()
+
+    def close(self) -> None:
+        self._archive.close()
+
+
+def is_archive(path: Path) -> bool:
+    return path.name.lower().endswith(ARCHIVES)
+
+
+@contextmanager
+def open_tree(path: Path) -> Iterator[Tree]:
+    """A folder or an archive; damage inside it is one sentence."""
+    if not path.exists():
+        raise FileError(f"{path} does not exist.")
+    if not path.is_dir() and not is_archive(path):
+        raise FileError(f"{path} is neither a folder nor an archive ({', '.join(ARCHIVES)}).")
+    tree: Tree | None = None
+    try:
+        tree = _Folder(path) if path.is_dir() else _Zip(path) if path.suffix.lower() == ".zip" else _Tar(path)
+        yield tree
+    except FileError:
+        raise
+    except _DAMAGE as error:
+        # Folders fail with messages that name the file already.
+        if path.is_dir():
+            raise
+        raise FileError(f"{path} is damaged or cut short: {one_line(error)}") from error
+    finally:
+        if tree is not None:
+            tree.close()
+
+
+def unpack(archive: Path, folder: Path) -> list[Path]:
+    """Write an archive's files under ``folder``; FileError, and nothing written, if a member would go elsewhere.
+
+    Absolute paths, ``..``, drive letters, links and devices are refused rather than mended: no data set needs them.
+    """
+    with open_tree(archive) as tree:
+        targets = {name: _target(archive, name) for name in tree.names()}
+        odd = tree.others() if isinstance(tree, _Tar) else []
+        if isinstance(tree, _Zip):
+            odd = [name for name in targets if tree.is_link(name)]
+        if odd:
+            raise FileError(f"{archive} is not unpacked: {odd[0]} in it is a link or no regular file.")
+        written = []
+        for name in _reading_order(tree, targets):
+            path = folder / targets[name]
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with written_whole(path) as stream:
+                stream.write(tree.read(name))
+            written.append(path)
+    return sorted(written)
+
+
+def _reading_order(tree: Tree, targets: dict[str, PurePosixPath]) -> list[str]:
+    # A compressed tar read in another order than its own would be unpacked from the start for every member.
+    return sorted(targets, key=lambda name: tree._members[name].offset) if isinstance(tree, _Tar) else list(targets)
+
+
+def _target(archive: Path, name: str) -> PurePosixPath:
+    path = PurePosixPath(name)
+    unsafe = path.is_absolute() or ".." in path.parts or "\\" in name or ":" in name or "\0" in name
+    if unsafe or not path.parts:
+        raise FileError(f"{archive} is not unpacked: {name!r} in it would be written outside its folder.")
+    return path
