@@ -12,7 +12,7 @@ from hashlearn.hashers import METHODS
 app = typer.Typer()
 
 _FIELDS = ("title", "year", "kind", "supervision", "verified")
-_WIDE = 160
+_WIDE = 240
 
 
 @app.command(epilog=epilog("hashlearn methods", "hashlearn methods --json"))

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.validation import check_array
+from threadpoolctl import threadpool_limits
 
 from hashlearn import codes
 from hashlearn.functions.linear import LinearFunction
@@ -297,7 +298,8 @@ class PairwiseHasher(BaseHasher):
             sample = np.sort(rng.permutation(X.shape[0])[:CLUSTER_SAMPLE])
             n_clusters = min(self.structure, len(sample))
             means = MiniBatchKMeans(n_clusters, n_init=3, random_state=int(rng.randint(2**31)))
-            means.fit(features.map_block(X[sample]))
+            with threadpool_limits(1):  # several threads would add up rows in another order
+                means.fit(features.map_block(X[sample]))
             blocks = row_blocks(X.shape[0])
             parts = ordered_map(lambda block: means.predict(features.map_block(X[block])), blocks, self.n_jobs)
             return np.concatenate(list(parts)).astype(np.intp)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.cluster import KMeans
 from threadpoolctl import threadpool_limits
 
 
@@ -12,6 +11,9 @@ def cluster_centers(
     features: NDArray[np.float32], count: int, rng: np.random.RandomState, n_iter: int = 10, n_samples: int = 50000
 ) -> NDArray[np.float32]:
     """Centres of k-means on a sample of the rows; the different rows themselves where there are no more of them."""
+    # Imported here: it would be a large part of the package's import time, and few methods need it.
+    from sklearn.cluster import KMeans
+
     if len(features) > n_samples:
         features = features[rng.choice(len(features), n_samples, replace=False)]
     distinct = np.unique(features, axis=0)

@@ -1,1 +1,0 @@
-"""Makes this folder importable for what test modules share."""
