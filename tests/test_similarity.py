@@ -6,13 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
+from hashlearn.labels import encode_classes, group_rows, label_matrix
 from hashlearn.similarity import (
     LabelSimilarity,
-    encode_classes,
     from_labels,
     from_pairs,
-    group_rows,
-    label_matrix,
     neighbour_similarity,
 )
 

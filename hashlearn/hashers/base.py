@@ -16,8 +16,8 @@ from sklearn.utils.validation import check_array, check_consistent_length, check
 
 from hashlearn import codes, metrics
 from hashlearn.kernel import FeatureMap, Rows
+from hashlearn.labels import label_matrix
 from hashlearn.parallel import ordered_map, row_blocks
-from hashlearn.similarity import label_matrix
 
 
 class HashFunction(Protocol):

@@ -111,9 +111,7 @@ class COSDISH(LinearHasher):
         spread[spread == 0] = 1.0
         scaled = (features[rows] / spread).astype(np.float32)
         weights = RidgeSolver(scaled, self.ridge).solve(B) / spread[:, None]
-        codes = np.ones((len(features), self.n_bits_))
-        codes[rows] = B
-        return Learned(linear(weights), codes)
+        return Learned(linear(weights), B)
 
 
 def balanced_similarity(labels: sparse.csr_matrix, sample: NDArray[np.intp]) -> FloatArray:

@@ -12,8 +12,8 @@ from sklearn.utils._param_validation import Interval
 
 from hashlearn.codes import sign
 from hashlearn.hashers.linear import Learned, LinearHasher, linear
+from hashlearn.labels import group_rows
 from hashlearn.primitives import RidgeSolver, keep_sign, labelled_rows, rank_weights, steps, top_eigenvectors
-from hashlearn.similarity import group_rows
 
 FloatArray = NDArray[np.float64]
 

@@ -125,6 +125,4 @@ class FSDHGui(LinearHasher):
             P = regression.solve(B)
             hashed = X @ P.astype(np.float32)
             record()
-        codes = np.ones((len(features), self.n_bits_))
-        codes[rows] = B
-        return Learned(linear(P[:-1], P[-1]), codes, {"objective_": np.asarray(objective)})
+        return Learned(linear(P[:-1], P[-1]), B, {"objective_": np.asarray(objective)})

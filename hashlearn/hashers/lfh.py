@@ -118,9 +118,7 @@ class LFH(LinearHasher):
             before = score(U[others], U[sample], similar, prior)
             U[others] = ascend(U[others], U[sample], similar, prior)
             objective.append((before, score(U[others], U[sample], similar, prior)))
-        codes = np.ones((len(features), self.n_bits_))
-        codes[rows] = sign(U)
-        return Learned(linear(regression.solve(U) / spread[:, None]), codes, {"objective_": np.asarray(objective)})
+        return Learned(linear(regression.solve(U) / spread[:, None]), sign(U), {"objective_": np.asarray(objective)})
 
 
 def score(U: FloatArray, V: FloatArray, similar: NDArray[np.bool_], prior: float) -> float:

@@ -16,9 +16,9 @@ from hashlearn import codes
 from hashlearn.functions.linear import LinearFunction
 from hashlearn.hashers.base import BaseHasher, HashFunction
 from hashlearn.kernel import AnchorKernel, FeatureMap, PlainFeatures, Rows
+from hashlearn.labels import label_matrix
 from hashlearn.parallel import one_blas_thread, ordered_map, row_blocks
 from hashlearn.progress import verbose_listening
-from hashlearn.similarity import label_matrix
 from hashlearn.timing import PhaseTimer
 
 FloatArray = NDArray[np.float64]
@@ -29,8 +29,9 @@ FIXED_BANDWIDTH = 0.4**2
 class Learned:
     """What a method hands back: a hash function, codes if it learns them, and attributes to keep.
 
-    ``codes`` (n, m) in {-1, +1} are the learned codes of the training rows, or None to hash them. Each entry of
-    ``attributes`` becomes a fitted attribute (``objective_``, say).
+    ``codes`` in {-1, +1} are the learned codes of all training rows or of the labelled ones, or None to hash them;
+    rows without labels are hashed in any case. Each entry of ``attributes`` becomes a fitted attribute, ``objective_``
+    say.
     """
 
     function: HashFunction
@@ -81,13 +82,11 @@ class LinearHasher(BaseHasher):
         for name, value in learned.attributes.items():
             setattr(self, name, value)
         with timer("code"):
-            hashed = self._hash(features)
-            self.codes_ = hashed
+            self.codes_ = self._hash(features)
             if learned.codes is not None:
-                self.codes_ = codes.pack(learned.codes > 0)
-                if labels is not None:
-                    unknown = np.flatnonzero(np.diff(labels.indptr) == 0)
-                    self.codes_[unknown] = hashed[unknown]
+                known = np.arange(len(features)) if labels is None else np.flatnonzero(np.diff(labels.indptr))
+                own = learned.codes if len(learned.codes) == len(known) else learned.codes[known]
+                self.codes_[known] = codes.pack(own > 0)
         self.seconds_ = timer.seconds
         return self
 

@@ -11,15 +11,15 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.validation import check_array
-from threadpoolctl import threadpool_limits
 
 from hashlearn import codes
 from hashlearn.functions.linear import LinearFunction
 from hashlearn.functions.trees import BoostedTrees, EstimatorFunction
 from hashlearn.hashers import row_pass
 from hashlearn.hashers.base import BaseHasher
+from hashlearn.hashers.drawing import draw_evenly, feature_clusters
 from hashlearn.kernel import AnchorKernel, FeatureMap, PlainFeatures, Rows, dense_rows
-from hashlearn.parallel import one_blas_thread, ordered_map, row_blocks
+from hashlearn.parallel import one_blas_thread
 from hashlearn.primitives.itq import random_rotation
 from hashlearn.progress import report, verbose_listening
 from hashlearn.similarity import (
@@ -38,7 +38,6 @@ from hashlearn.timing import PhaseTimer
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.intp]
 ORDERS = ("anchors-first", "interleaved")
-CLUSTER_SAMPLE = 20_000
 # n_starts="auto" makes short codes from as many starts as cost no more than this many bits from one.
 BITS_OF_ONE_START = 64
 
@@ -101,7 +100,10 @@ class PairwiseHasher(BaseHasher):
         rng, timer = self._rng(), PhaseTimer()
         with verbose_listening(self.verbose):
             features = self._fit_features(X, rng, timer)
-            clusters = self._clusters(X, features, rng, timer) if self.structure else None
+            clusters = None
+            if self.structure:
+                with timer("clusters"):
+                    clusters = feature_clusters(X, features, self.structure, rng, self.n_jobs)
             with timer("similarity"):
                 similarity = from_labels(
                     y,
@@ -288,32 +290,6 @@ class PairwiseHasher(BaseHasher):
                 features = clone(self.kernel)
             features.fit_landmarks(X)
         return features
-
-    def _clusters(self, X: Rows, features: FeatureMap, rng: np.random.RandomState, timer: PhaseTimer) -> IntArray:
-        """Feature clusters of all rows, found on a sample of them."""
-        # Imported here: it costs a third of the package's import time and few fits need it.
-        from sklearn.cluster import MiniBatchKMeans
-
-        with timer("clusters"):
-            sample = np.sort(rng.permutation(X.shape[0])[:CLUSTER_SAMPLE])
-            n_clusters = min(self.structure, len(sample))
-            means = MiniBatchKMeans(n_clusters, n_init=3, random_state=int(rng.randint(2**31)))
-            with threadpool_limits(1):  # several threads would add up rows in another order
-                means.fit(features.map_block(X[sample]))
-            blocks = row_blocks(X.shape[0])
-            parts = ordered_map(lambda block: means.predict(features.map_block(X[block])), blocks, self.n_jobs)
-            return np.concatenate(list(parts)).astype(np.intp)
-
-
-def draw_evenly(group: IntArray, count: int, rng: np.random.RandomState) -> IntArray:
-    """``count`` supervised rows, or all: each group in proportion, at random inside it, in row order."""
-    rows = np.flatnonzero(group >= 0)
-    if count >= len(rows):
-        return rows
-    shuffled = rng.permutation(rows)
-    by_group = shuffled[np.argsort(group[shuffled], kind="stable")]
-    places = (np.arange(count) + rng.random_sample()) * (len(rows) / count)
-    return np.sort(by_group[places.astype(np.intp)])
 
 
 def _reported(batches: Batches, total: int) -> Batches:

@@ -11,8 +11,8 @@ from scipy import linalg, sparse
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from hashlearn.hashers.linear import Learned, LinearHasher, linear
+from hashlearn.labels import group_rows
 from hashlearn.primitives import labelled_rows, rank_weights, steps, top_eigenvectors
-from hashlearn.similarity import group_rows
 
 FloatArray = NDArray[np.float64]
 GROUP_BLOCK = 256

@@ -134,6 +134,4 @@ class SDH(LinearHasher):
             record()
             if np.linalg.norm(P - before) < 1e-5 * np.linalg.norm(before):
                 break
-        codes = np.ones((len(features), self.n_bits_))
-        codes[rows] = B
-        return Learned(linear(P[:-1], P[-1]), codes, {"objective_": np.asarray(objective)})
+        return Learned(linear(P[:-1], P[-1]), B, {"objective_": np.asarray(objective)})

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from hashlearn.similarity import LabelSimilarity, group_rows, label_matrix
+from hashlearn.labels import group_rows, label_matrix
+from hashlearn.similarity import LabelSimilarity
 
 FloatArray = NDArray[np.float64]
 GROUP_BLOCK = 2048

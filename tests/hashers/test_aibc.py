@@ -5,7 +5,7 @@ import pytest
 
 from hashlearn import AIBC, codes, metrics
 from hashlearn.hashers.aibc import CentredLabels, InnerProducts
-from hashlearn.similarity import label_matrix
+from hashlearn.labels import label_matrix
 
 
 def classes(n=200, d=12, c=4, spread=2.0, seed=0):

@@ -6,8 +6,8 @@ from scipy import optimize
 
 from hashlearn import CGH
 from hashlearn.hashers.cgh import best_function, repeats, solve_weights, triplet_form
+from hashlearn.labels import label_matrix
 from hashlearn.primitives import sample_triplets
-from hashlearn.similarity import label_matrix
 
 
 def classes(n=150, d=12, c=4, spread=1.0, seed=0):

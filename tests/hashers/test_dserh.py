@@ -5,8 +5,8 @@ import pytest
 
 from hashlearn import DSeRH, codes
 from hashlearn.hashers.dserh import RankOrder
+from hashlearn.labels import label_matrix
 from hashlearn.primitives import keep_sign
-from hashlearn.similarity import label_matrix
 
 
 def classes(n=200, d=20, c=4, spread=1.0, seed=0):

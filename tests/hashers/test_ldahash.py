@@ -6,7 +6,7 @@ from scipy import linalg
 
 from hashlearn import LDAHash
 from hashlearn.hashers.ldahash import best_threshold, pair_spreads
-from hashlearn.similarity import label_matrix
+from hashlearn.labels import label_matrix
 
 
 def blobs(n=200, d=8, c=4, seed=0, spread=2.0):

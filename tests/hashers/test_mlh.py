@@ -7,7 +7,7 @@ import pytest
 
 from hashlearn import MLH
 from hashlearn.hashers.mlh import adjusted_codes, loss_tables, random_radius
-from hashlearn.similarity import label_matrix
+from hashlearn.labels import label_matrix
 
 FAST = {"epoch_pairs": 2000, "n_epochs": 10, "random_state": 0}
 

@@ -6,7 +6,7 @@ from scipy import linalg
 
 from hashlearn import RSH
 from hashlearn.hashers.rsh import ranking_matrix
-from hashlearn.similarity import label_matrix
+from hashlearn.labels import label_matrix
 
 
 def classes(n=200, d=30, c=4, seed=0):

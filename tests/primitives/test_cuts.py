@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+from hashlearn.labels import label_matrix
 from hashlearn.primitives.cuts import BlockCuts, blocks_of_friends, minimum_cut
 from hashlearn.primitives.partners import draw_partners
-from hashlearn.similarity import label_matrix
 
 
 def label_sets(n=80, c=6, seed=0):

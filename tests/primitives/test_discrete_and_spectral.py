@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import linalg, sparse
 
+from hashlearn.labels import label_matrix
 from hashlearn.primitives import (
     column_sweep,
     fix_signs,
@@ -20,7 +21,6 @@ from hashlearn.primitives import (
     top_generalised,
 )
 from hashlearn.primitives.procrustes import inverse_root
-from hashlearn.similarity import label_matrix
 
 
 @pytest.fixture

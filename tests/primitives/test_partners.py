@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from hashlearn.labels import label_matrix
 from hashlearn.primitives.partners import draw_partners, loss_table
-from hashlearn.similarity import label_matrix
 
 
 def label_sets(n=80, c=6, seed=0):

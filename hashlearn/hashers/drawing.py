@@ -1,0 +1,39 @@
+"""What a fit draws from its rows: anchors in proportion to their groups, clusters of the features."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+from hashlearn.kernel import FeatureMap, Rows
+from hashlearn.parallel import ordered_map, row_blocks
+
+IntArray = NDArray[np.intp]
+CLUSTER_SAMPLE = 20_000
+
+
+def draw_evenly(group: IntArray, count: int, rng: np.random.RandomState) -> IntArray:
+    """``count`` supervised rows, or all: each group in proportion, at random inside it, in row order."""
+    rows = np.flatnonzero(group >= 0)
+    if count >= len(rows):
+        return rows
+    shuffled = rng.permutation(rows)
+    by_group = shuffled[np.argsort(group[shuffled], kind="stable")]
+    places = (np.arange(count) + rng.random_sample()) * (len(rows) / count)
+    return np.sort(by_group[places.astype(np.intp)])
+
+
+def feature_clusters(
+    X: Rows, features: FeatureMap, count: int, rng: np.random.RandomState, n_jobs: int | None
+) -> IntArray:
+    """Cluster of every row in feature space, found on a sample of the rows."""
+    # Imported here: it costs a third of the package's import time and few fits need it.
+    from sklearn.cluster import MiniBatchKMeans
+
+    sample = np.sort(rng.permutation(X.shape[0])[:CLUSTER_SAMPLE])
+    means = MiniBatchKMeans(min(count, len(sample)), n_init=3, random_state=int(rng.randint(2**31)))
+    with threadpool_limits(1):  # several threads would add up rows in another order
+        means.fit(features.map_block(X[sample]))
+    parts = ordered_map(lambda block: means.predict(features.map_block(X[block])), row_blocks(X.shape[0]), n_jobs)
+    return np.concatenate(list(parts)).astype(np.intp)
