@@ -38,8 +38,8 @@ from hashlearn.timing import PhaseTimer
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.intp]
 ORDERS = ("anchors-first", "interleaved")
-# n_starts="auto" makes short codes from as many starts as cost no more than this many bits from one.
-BITS_OF_ONE_START = 64
+# n_starts="auto": short codes are cheap to learn and depend most on their start, so they get more of them.
+BITS_OF_ALL_STARTS, MOST_STARTS = 128, 4
 
 
 class PairwiseHasher(BaseHasher):
@@ -232,7 +232,7 @@ class PairwiseHasher(BaseHasher):
         """The outcome with the least objective over ``n_starts`` starts, each but the first rotated at random."""
         n_starts = self.n_starts
         if isinstance(n_starts, str):
-            n_starts = 1 if graded else max(1, BITS_OF_ONE_START // self.n_bits_)
+            n_starts = 1 if graded else int(np.clip(BITS_OF_ALL_STARTS // self.n_bits_, 1, MOST_STARTS))
         best: tuple[Trace, FloatArray] | None = None
         for k in range(n_starts):
             turned = directions @ random_rotation(self.n_bits_, rng) if k else directions

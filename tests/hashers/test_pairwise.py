@@ -189,6 +189,13 @@ def test_grid_search(digits):
     assert search.best_score_ > 0.7
 
 
+def test_more_starts_never_end_higher(digits):
+    """The first start is the same, and the best by objective is kept."""
+    ends = [make(GSDHP, n_starts=count).fit(*digits[:2]).objective_[-1] for count in (1, 2, 5)]
+    assert ends[0] >= ends[1] >= ends[2]
+    assert ends[0] > ends[2]
+
+
 @BOTH
 def test_what_is_recorded(hasher, digits):
     fitted = make(hasher).fit(*digits[:2])
