@@ -32,8 +32,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "gsdhp-bre": ("gsdhp", {"loss": "bre-released"}),
     "gsdhp-hinge": ("gsdhp", {"loss": "hinge"}),
     "gsdhp+trees": ("gsdhp", {"function": "trees"}),
-    "fasth-bre": ("fasth", {"loss": "bre"}),
-    "fasth-hinge": ("fasth", {"loss": "hinge"}),
+    "fasth-ksh": ("fasth", {"loss": "ksh"}),
 }
 
 

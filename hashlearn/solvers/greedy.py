@@ -66,10 +66,23 @@ class _State:
         bits = np.ascontiguousarray(self.codes[batch].T)
         kinds = self.problem.row_kind[batch]
         columns = self.problem.column_kind[batch]
-        for j in range(len(bits)):
+        first = self._first_to_flip(bits, kinds, beta)
+        if first is None:
+            return
+        for j in range(first, len(bits)):
             rest = j if self.stagewise else len(bits)
             self._update_bit(bits, kinds, columns, j, rest, beta, inner_iter)
         self.codes[batch] = bits.T
+
+    def _first_to_flip(self, bits: FloatArray, kinds: NDArray[np.intp], beta: float) -> int | None:
+        """The first bit that some row would flip, found for all bits at once; None for a batch at rest.
+
+        Bits before it would be visited in vain, and near the end most batches are at rest.
+        """
+        others = np.tril(self.gram, -1) if self.stagewise else self.gram
+        gains = self.scale * self.pull[:, kinds] - others @ bits
+        flips = ((gains + beta * bits >= 0) != (bits > 0)).any(axis=1)
+        return int(flips.argmax()) if flips.any() else None
 
     def _update_bit(
         self,
