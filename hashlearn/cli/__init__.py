@@ -30,6 +30,7 @@ GROUPS = (
     "methods",
     "demo",
     "data",
+    "bench",
 )
 
 app = typer.Typer(

@@ -23,7 +23,7 @@ app.add_typer(data, name="data")
 
 DataDir = Annotated[
     str | None,
-    typer.Option("--data-dir", metavar="FOLDER", help="Folder of the data sets [setting: HASHLEARN_DATA]."),
+    typer.Option("--data-dir", metavar="FOLDER", help="Folder of the data sets (setting: HASHLEARN_DATA)."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object instead of a table.")]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A name from [bold]hashlearn data list[/bold].")]

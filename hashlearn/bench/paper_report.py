@@ -1,0 +1,133 @@
+"""Make the paper's tables and figures as far as the data allows, and the sections of the report on them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from hashlearn.bench import sections as parts
+from hashlearn.bench.paper import BITS, POSITIONS, TITLES, Item, Part, data_for, part_plan
+from hashlearn.bench.plots import LinePlot, need_matplotlib
+from hashlearn.bench.report import write_report
+from hashlearn.bench.runner import Finished, run_plan
+from hashlearn.bench.scoring import scores_of
+from hashlearn.bench.sections import Section
+from hashlearn.bench.store import Run, Store
+from hashlearn.bench.tables import grouped, mean_of
+
+TITLE = "Pairwise based discrete hashing: the paper's tables and figures, made again"
+
+
+@dataclass
+class PaperReport:
+    """What was written, what was left out and why, and which runs failed."""
+
+    paths: list[Path] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
+    failed: list[Run] = field(default_factory=list)
+
+
+def make_paper_report(
+    items: Sequence[Item],
+    folder: str | Path,
+    data_dir: str | None = None,
+    *,
+    seeds: int = 1,
+    methods: Sequence[str] | None = None,
+    bits: Sequence[int] | None = None,
+    jobs: int = 1,
+    threads: int | None = None,
+    on_finished: Finished | None = None,
+) -> PaperReport:
+    """Run what is not in ``folder``/runs yet, then write the report; both are written anew after every item."""
+    need_matplotlib()
+    report = PaperReport()
+    made: list[Section] = []
+    store = Store(Path(folder) / "runs")
+    store.make()
+    used: list[Run] = []
+    for item in items:
+        if item.left_out is not None:
+            report.left_out.append(f"{item.name.capitalize()} ({item.about}) is left out: {item.left_out}.")
+            made.append(deep_section(item))
+        for part in item.parts:
+            data, title = data_for(part, data_dir)
+            name = f"{item.name.capitalize()}, {part.protocol}"
+            plan = part_plan(part, data, seeds, methods, bits) if data is not None else None
+            if plan is None or data is None:
+                reason = title if data is None else "no method or bit length of it was asked for"
+                report.left_out.append(f"{name} is left out: {reason}.")
+                continue
+            try:
+                outcome = run_plan(plan, store.folder, data_dir, jobs=jobs, threads=threads, on_finished=on_finished)
+            except (ValueError, OSError) as error:  # some of its files are here, but not all, or too few rows
+                report.left_out.append(f"{name} is left out: {error}")
+                continue
+            report.failed += outcome.failed
+            runs = [*outcome.kept, *outcome.made]
+            used += runs
+            heading = f"{item.name.capitalize()}: {item.about}. {title}, {part.protocol}"
+            made.append(item_section(store, runs, item, part, heading, data))
+        report.paths = write_report(folder, TITLE, [*made, *_left_out(report)], used)
+    return report
+
+
+def item_section(store: Store, runs: Sequence[Run], item: Item, part: Part, title: str, data: str) -> Section:
+    """The section of one part of a table or figure."""
+    # Short names for plots: the heading above them says the rest.
+    short = f"{item.name.capitalize()}, {TITLES.get(data, data)} {part.protocol}"
+    section = parts.table_section(store, runs, title, item.measures, part.score, part.paper, BITS, short)
+    section.notes += item.notes
+    if data != part.data and part.paper:
+        section.notes.append("The paper's numbers are on its own data, not on this stand-in: compare order, not size.")
+    for name in item.drawn:
+        if name == "heat":
+            section.plots = parts.heat_maps(store, runs, short, item.measures, part.score)
+        elif name == "convergence":
+            section.plots = parts.convergence_lines(_longest_descents(runs), short)
+        elif name == "rounds":
+            section.plots.append(rounds_lines(store, runs, short, item, part))
+        elif name == "positions":
+            longest = [run for run in runs if run.definition.n_bits == 64]
+            section.plots.append(parts.position_lines(store, longest, short, item.measures, POSITIONS))
+        elif name == "curve":
+            section.plots.append(parts.precision_recall_lines(store, runs, short))
+        else:
+            section.plots.append(parts.score_lines(store, runs, short, item.measures, name))
+    return section
+
+
+def deep_section(item: Item) -> Section:
+    """The paper's numbers alone, where there are none of ours."""
+    section = Section(f"{item.name.capitalize()}: {item.about}. The paper's numbers only")
+    section.notes = [f"Ours are left out: {item.left_out}."]
+    ranked, within = (12, 24, 32, 48), (16, 32, 48, 64)
+    section.columns = ["method", "whose", *(f"MAP@5000, {b}" for b in ranked), *(f"MAP within 2, {b}" for b in within)]
+    for method, (first, second) in item.deep.items():
+        cells = ["–"] * len(ranked) if first is None else [f"{value:.3f}" for value in first]
+        section.rows.append([method, "the paper", *cells, *(f"{value:.4f}" for value in second)])
+    return section
+
+
+def rounds_lines(store: Store, runs: Sequence[Run], title: str, item: Item, part: Part) -> LinePlot:
+    """Score against the number of rounds after which learning was stopped."""
+    points: dict[str, list[tuple[float, float]]] = {}
+    for seeds in grouped(runs).values():
+        what = seeds[0].definition
+        mean = mean_of([(scores_of(store, run, item.measures)["learned"] or {}).get(part.score) for run in seeds])
+        if mean is not None:
+            line = points.setdefault(f"{what.method} batch {what.settings['batch_size']}", [])
+            line.append((what.settings["max_iter"], mean.mean))
+    lines = {name: tuple(zip(*sorted(values), strict=True)) for name, values in points.items()}
+    measure = item.measures.title(part.score)
+    return LinePlot(f"{title}: {measure}", "rounds", f"{measure}, learned database", lines)  # type: ignore[arg-type]
+
+
+def _longest_descents(runs: Sequence[Run]) -> list[Run]:
+    most = max((run.definition.settings.get("max_iter", 0) for run in runs), default=0)
+    return [run for run in runs if run.definition.settings.get("max_iter", 0) == most]
+
+
+def _left_out(report: PaperReport) -> list[Section]:
+    return [Section("What is left out, and why", notes=list(report.left_out))] if report.left_out else []

@@ -1,0 +1,187 @@
+"""What to run: methods with their settings, bit lengths, seeds and a protocol, from options or from a TOML file."""
+
+from __future__ import annotations
+
+import inspect
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hashlearn.codes import MAX_BITS
+from hashlearn.data.catalogue import DATA_SETS
+from hashlearn.data.protocols import PROTOCOLS
+from hashlearn.hashers import METHODS
+
+# The data set that a protocol was made for; the others take any and must be told which.
+USUAL_DATA = {
+    "cifar10-1k": "cifar10-gist",
+    "cifar10-full": "cifar10-gist",
+    "cifar10-fig1": "cifar10-gist",
+    "cifar10-deep": "cifar10-gist",
+    "nuswide-10k": "nuswide",
+    "nuswide-full": "nuswide",
+    "coco-10k": "coco",
+    "coco-full": "coco",
+}
+_FIELDS = ("data", "protocol", "methods", "variant", "bits", "seeds")
+# The plan itself sets these, so a variant that set them too would contradict it.
+_OF_THE_PLAN = {"n_bits": "bits", "random_state": "seeds", "n_jobs": "--threads", "verbose": "the progress bar"}
+
+
+class PlanError(ValueError):
+    """A plan that cannot be meant, in one sentence. The command line ends with ``exit_code``: bad use."""
+
+    exit_code = 2
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A method under a name of its own, with the settings that differ from its defaults."""
+
+    label: str
+    method: str
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.method not in METHODS:
+            raise PlanError(f"The method must be one of {', '.join(METHODS)}. Got {self.method!r} instead.")
+        known = list(inspect.signature(METHODS[self.method].__init__).parameters)[1:]
+        for name in self.settings:
+            if name in _OF_THE_PLAN:
+                raise PlanError(f"{name} of {self.label} is set by {_OF_THE_PLAN[name]} and cannot be set again.")
+            if name not in known:
+                allowed = ", ".join(name for name in known if name not in _OF_THE_PLAN)
+                raise PlanError(f"{self.method} has no parameter {name!r}; it has {allowed}.")
+        try:
+            METHODS[self.method](**self.settings)._validate_params()
+        except ValueError as error:
+            raise PlanError(f"{self.label}: {error}") from error
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Every variant at every bit length, for every seed of a protocol on a data set.
+
+    >>> plan = Plan("digits", "holdout", (Variant("itq", "itq"),), bits=(8, 16), seeds=(0, 1, 2))
+    >>> plan.size
+    6
+    """
+
+    data: str
+    protocol: str
+    variants: tuple[Variant, ...]
+    bits: tuple[int, ...] = (16, 32, 64)
+    seeds: tuple[int, ...] = (0,)
+
+    def __post_init__(self) -> None:
+        if self.protocol not in PROTOCOLS:
+            raise PlanError(f"The protocol must be one of {', '.join(PROTOCOLS)}. Got {self.protocol!r} instead.")
+        if self.data not in DATA_SETS:
+            raise PlanError(f"The data set must be one of {', '.join(DATA_SETS)}. Got {self.data!r} instead.")
+        if not self.variants:
+            raise PlanError("A plan needs at least one method.")
+        labels = [variant.label for variant in self.variants]
+        twice = sorted({label for label in labels if labels.count(label) > 1})
+        if twice:
+            raise PlanError(f"The name {twice[0]!r} stands for two methods of the plan; give one another name.")
+        for bits in self.bits:
+            if not 1 <= bits <= MAX_BITS:
+                raise PlanError(f"Bits must be between 1 and {MAX_BITS}. Got {bits} instead.")
+        if not self.bits or not self.seeds:
+            raise PlanError("A plan needs at least one bit length and one seed.")
+
+    @property
+    def size(self) -> int:
+        """Runs of a protocol that makes one split; folds multiply it."""
+        return len(self.variants) * len(self.bits) * len(self.seeds)
+
+
+def make_plan(
+    protocol: str,
+    methods: Sequence[str],
+    bits: Sequence[int],
+    seeds: int | Sequence[int] = 1,
+    data: str | None = None,
+    variants: Sequence[Variant] = (),
+) -> Plan:
+    """A plan of methods at their defaults, and variants; a number of seeds stands for 0, 1, 2 …"""
+    data = data or USUAL_DATA.get(protocol)
+    if protocol in PROTOCOLS and data is None:
+        raise PlanError(f"The protocol {protocol} takes any data set: name one, for example digits.")
+    plain = tuple(Variant(name, name) for name in dict.fromkeys(methods))
+    if isinstance(seeds, int) and seeds < 1:
+        raise PlanError(f"The number of seeds must be at least 1. Got {seeds} instead.")
+    chosen = range(seeds) if isinstance(seeds, int) else seeds
+    if any(seed < 0 for seed in chosen):
+        raise PlanError(f"Seeds must not be negative. Got {min(chosen)} instead.")
+    return Plan(data or "", protocol, (*plain, *variants), tuple(dict.fromkeys(bits)), tuple(dict.fromkeys(chosen)))
+
+
+def read_plan(path: str | Path) -> Plan:
+    """The plan in a TOML file.
+
+    ::
+
+        protocol = "cifar10-1k"
+        bits = [16, 64]
+        seeds = 3                       # 0, 1, 2; or a list
+        methods = ["gsdhp", "ksh"]      # at their defaults
+        [variant.gsdhp-hinge]           # under a name of its own, with settings
+        method = "gsdhp"
+        loss = "hinge"
+    """
+    path = Path(path)
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise PlanError(f"{path} cannot be read: {error.strerror}.") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise PlanError(f"{path} is not TOML: {error}.") from error
+    try:
+        return _plan_of(table)
+    except PlanError as error:
+        raise PlanError(f"{path}: {error}") from error
+
+
+def _plan_of(table: dict[str, Any]) -> Plan:
+    for name in table:
+        if name not in _FIELDS:
+            raise PlanError(f"A plan has no field {name!r}; it has {', '.join(_FIELDS)}.")
+    if not isinstance(table.get("protocol"), str):
+        raise PlanError(f"A plan needs protocol = one of {', '.join(PROTOCOLS)}.")
+    if not isinstance(table.get("data", ""), str):
+        raise PlanError(f"data must be the name of a data set. Got {table['data']!r} instead.")
+    methods = _list(table, "methods", str, [])
+    bits = _list(table, "bits", int, list(Plan.bits))
+    seeds = table.get("seeds", 1)
+    if not _is_a(seeds, int):
+        seeds = _list(table, "seeds", int, [])
+    variants = table.get("variant", {})
+    if not isinstance(variants, dict):
+        raise PlanError("Variants are tables, [variant.NAME], with method = and settings in them.")
+    return make_plan(
+        table["protocol"], methods, bits, seeds, table.get("data"), [_variant(*item) for item in variants.items()]
+    )
+
+
+def _variant(label: str, fields: Any) -> Variant:
+    if not isinstance(fields, dict) or not isinstance(fields.get("method"), str):
+        raise PlanError(f"The table [variant.{label}] needs method = one of {', '.join(METHODS)}.")
+    settings = {name: value for name, value in fields.items() if name != "method"}
+    return Variant(label, fields["method"], settings)
+
+
+def _list(table: dict[str, Any], name: str, kind: type, default: list[Any]) -> list[Any]:
+    values = table.get(name, default)
+    if not isinstance(values, list) or not all(_is_a(value, kind) for value in values):
+        raise PlanError(
+            f"{name} must be a list of {'names' if kind is str else 'whole numbers'}. Got {values!r} instead."
+        )
+    return values
+
+
+def _is_a(value: Any, kind: type) -> bool:
+    # true is a whole number to Python, and never meant as one here.
+    return isinstance(value, kind) and not isinstance(value, bool)

@@ -1,0 +1,141 @@
+"""Plots as SVG text that can stand inside a page. matplotlib is imported only when one is drawn."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from textwrap import wrap
+from typing import Any
+
+_COLOURS = (
+    "#1b6ca8",
+    "#d1495b",
+    "#2e8b57",
+    "#e09f3e",
+    "#6d4c9f",
+    "#3aa6a6",
+    "#8c564b",
+    "#7f7f7f",
+    "#b5578b",
+    "#4f5d2f",
+)
+_MARKERS = "osD^vPX*<>"
+_TITLE_WIDTH = 60
+
+
+@dataclass(frozen=True)
+class LinePlot:
+    """Named lines: name → (x, y)."""
+
+    title: str
+    x: str
+    y: str
+    lines: Mapping[str, tuple[Sequence[float], Sequence[float]]] = field(default_factory=dict)
+    log_x: bool = False
+    log_y: bool = False
+    ticks: Sequence[float] | None = None
+    markers: bool = True
+
+
+@dataclass(frozen=True)
+class HeatMap:
+    """A table of numbers as colours, each written in its cell; None is left blank."""
+
+    title: str
+    x: str
+    y: str
+    columns: Sequence[str]
+    rows: Sequence[str]
+    values: Sequence[Sequence[float | None]]
+
+
+Plot = LinePlot | HeatMap
+
+
+class PlotsMissing(ImportError, ValueError):
+    """matplotlib is not installed: one sentence with how to get it."""
+
+
+def need_matplotlib() -> None:
+    """Say that plots cannot be drawn before hours of runs, not after."""
+    try:
+        import matplotlib  # type: ignore[import-not-found,unused-ignore]  # noqa: F401
+    except ImportError as error:
+        raise PlotsMissing("Plots need matplotlib: pip install 'hashlearn[bench]'.") from error
+
+
+def svg(plot: Plot) -> str:
+    """The plot as an ``<svg>`` element that takes the width it is given."""
+    need_matplotlib()
+    from matplotlib import rc_context  # type: ignore[import-not-found,unused-ignore]
+    from matplotlib.figure import Figure  # type: ignore[import-not-found,unused-ignore]
+
+    # Text stays text: it can be searched, and the page is a tenth of the size. The salt keeps the ids of two plots of
+    # one page apart, and the same from run to run.
+    style: dict[Any, Any] = {
+        "svg.fonttype": "none",
+        "svg.hashsalt": plot.title,
+        "font.family": "sans-serif",
+        "font.size": 11,
+    }
+    with rc_context(style):
+        figure: Any = Figure(figsize=(6.4, 4.4), layout="constrained")
+        axes: Any = figure.subplots()
+        if isinstance(plot, HeatMap):
+            _draw_heat(axes, figure, plot)
+        else:
+            _draw_lines(axes, plot)
+        axes.set_title("\n".join(wrap(plot.title, _TITLE_WIDTH)), fontsize=12)
+        axes.set_xlabel(plot.x)
+        axes.set_ylabel(plot.y)
+        stream = io.StringIO()
+        figure.savefig(stream, format="svg", metadata={"Date": None, "Creator": None})
+    text = stream.getvalue()
+    # The XML head is for files; inside a page the element stands alone.
+    return text[text.index("<svg") :].strip()
+
+
+def _draw_lines(axes: Any, plot: LinePlot) -> None:
+    for number, (name, (x, y)) in enumerate(plot.lines.items()):
+        colour = _COLOURS[number % len(_COLOURS)]
+        style = "-" if number < len(_COLOURS) else "--"
+        marker = _MARKERS[number % len(_MARKERS)] if plot.markers else None
+        axes.plot(x, y, style, color=colour, marker=marker, markersize=5, linewidth=1.6, label=name)
+    if plot.log_x:
+        _log_axis(axes)
+    if plot.log_y:
+        axes.set_yscale("log")
+    if plot.ticks is not None:
+        axes.set_xticks(list(plot.ticks), [f"{tick:g}" for tick in plot.ticks])
+        axes.minorticks_off()
+    axes.grid(True, alpha=0.25)
+    axes.spines[["top", "right"]].set_visible(False)
+    if plot.lines:
+        axes.legend(fontsize=8.5, frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
+
+
+def _log_axis(axes: Any) -> None:
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter  # type: ignore[import-not-found,unused-ignore]
+
+    # Powers of ten alone leave a short axis without a number; all minor ticks write over each other.
+    axes.set_xscale("log")
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.xaxis.set_minor_formatter(NullFormatter())
+
+
+def _draw_heat(axes: Any, figure: Any, plot: HeatMap) -> None:
+    import numpy as np
+
+    values = np.array([[np.nan if value is None else value for value in row] for row in plot.values], dtype=float)
+    image = axes.imshow(values, cmap="viridis", aspect="auto")
+    axes.set_xticks(range(len(plot.columns)), plot.columns)
+    axes.set_yticks(range(len(plot.rows)), plot.rows)
+    known = values[~np.isnan(values)]
+    middle = (known.min() + known.max()) / 2 if known.size else 0.0
+    for row, column in zip(*np.nonzero(~np.isnan(values)), strict=True):
+        value = values[row, column]
+        colour = "black" if value > middle else "white"
+        axes.text(column, row, f"{value:.3f}", ha="center", va="center", fontsize=9, color=colour)
+    figure.colorbar(image, ax=axes, shrink=0.85)

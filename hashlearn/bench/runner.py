@@ -1,0 +1,251 @@
+"""Make the runs of a plan: those that are not kept yet, one after the other or over processes."""
+
+from __future__ import annotations
+
+import multiprocessing
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+import hashlearn
+from hashlearn.bench.machine import machine_facts, peak_memory, start_peak_memory
+from hashlearn.bench.plan import Plan
+from hashlearn.bench.scoring import scores_of
+from hashlearn.bench.store import Codes, Definition, Run, Store
+from hashlearn.data.embedded import Dataset
+from hashlearn.data.pool import Pool
+from hashlearn.data.protocols import Split, protocol
+from hashlearn.data.registry import load
+from hashlearn.hashers import METHODS
+from hashlearn.parallel import thread_count
+from hashlearn.progress import report
+from hashlearn.timing import PhaseTimer
+
+PHASE = "bench"
+Finished = Callable[[Run, int, int], None]
+
+
+@dataclass(frozen=True)
+class Task:
+    """A run to make and where its data and its result lie; small enough to send to another process."""
+
+    definition: Definition
+    folder: Path
+    data_dir: str | None
+    threads: int
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a plan: the runs that were kept before, those made now, and of the latter those that failed."""
+
+    kept: list[Run]
+    made: list[Run]
+
+    @property
+    def failed(self) -> list[Run]:
+        return [run for run in self.made if run.error is not None]
+
+
+def run_plan(
+    plan: Plan,
+    folder: str | Path,
+    data_dir: str | None = None,
+    *,
+    jobs: int = 1,
+    threads: int | None = None,
+    on_finished: Finished | None = None,
+) -> Outcome:
+    """Make every run of the plan that the folder does not hold; failed ones are tried again.
+
+    Parameters
+    ----------
+    jobs : processes at a time
+    threads : threads of each; None shares the cores among the jobs
+    on_finished : called with (run, runs finished, runs to make)
+    """
+    if jobs < 1 or (threads is not None and threads < 1):
+        raise ValueError("jobs and threads must be at least 1.")
+    store = Store(folder)
+    wanted = list(definitions(plan, data_dir))
+    store.make()
+    if jobs > 1:
+        forget_data()
+    threads = threads or max(1, thread_count(None) // jobs)
+    kept: list[Run] = []
+    tasks: list[Task] = []
+    for definition in wanted:
+        run = store.get(definition.key)
+        if run is not None and run.error is None:
+            kept.append(run)
+        else:
+            tasks.append(Task(definition, store.folder, data_dir, threads))
+    made: list[Run] = []
+    report(PHASE, 0, len(tasks))
+    for run in _results(tasks, jobs):
+        made.append(run)
+        report(PHASE, len(made), len(tasks))
+        if on_finished is not None:
+            on_finished(run, len(made), len(tasks))
+    return Outcome(kept, made)
+
+
+def definitions(plan: Plan, data_dir: str | None = None) -> Iterator[Definition]:
+    """The runs of a plan, seed by seed: a bench that is stopped early has all methods, over fewer seeds."""
+    for seed in plan.seeds:
+        for split in _splits(plan.data, plan.protocol, seed, data_dir):
+            for bits in plan.bits:
+                for variant in plan.variants:
+                    yield Definition(
+                        data=plan.data,
+                        protocol=plan.protocol,
+                        split=split.name,
+                        split_hash=split.hash,
+                        seed=seed,
+                        label=variant.label,
+                        method=variant.method,
+                        settings=variant.settings,
+                        n_bits=bits,
+                        hashlearn=hashlearn.__version__,
+                    )
+
+
+def _results(tasks: Sequence[Task], jobs: int) -> Iterator[Run]:
+    if jobs == 1:
+        yield from map(perform, tasks)
+        return
+    left = {task.definition.key: task for task in tasks}
+    try:
+        for run in _over_processes(list(left.values()), jobs):
+            del left[run.key]
+            yield run
+    except BrokenProcessPool:
+        # A process was killed, for want of memory say, and took the pool along. Nobody knows which run did it, so
+        # each of the others gets a process of its own: only the guilty one fails.
+        for task in left.values():
+            try:
+                yield from _over_processes([task], 1)
+            except BrokenProcessPool:
+                run = Run(task.definition, error="The process of this run was killed; it may have run out of memory.")
+                Store(task.folder).save(run, None)
+                yield run
+
+
+def _over_processes(tasks: list[Task], jobs: int) -> Iterator[Run]:
+    # Spawned, not forked: a fork of a process with BLAS threads may hang.
+    pool = ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn"))
+    try:
+        futures: list[Future[Run]] = [pool.submit(perform, task) for task in tasks]
+        for future in as_completed(futures):
+            yield future.result()
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def perform(task: Task) -> Run:
+    """Make one run and keep it; an error of the method is kept in its place."""
+    store = Store(task.folder)
+    try:
+        with threadpool_limits(task.threads):
+            run, codes = _made(task, store)
+        store.save(run, codes)
+        scores_of(store, run, n_jobs=task.threads)
+    except Exception as error:  # one method that fails must not stop the others
+        sentence = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        run = Run(
+            task.definition,
+            error=sentence,
+            machine=machine_facts(task.threads),
+            finished=_now(),
+            traceback=traceback.format_exc(),
+        )
+        store.save(run, None)
+    return run
+
+
+def _made(task: Task, store: Store) -> tuple[Run, Codes]:
+    definition = task.definition
+    dataset = _dataset(definition.data, definition.protocol, definition.split, definition.seed, task.data_dir)
+    hasher: Any = METHODS[definition.method](n_bits=definition.n_bits, **definition.settings)
+    common = {"random_state": definition.seed, "n_jobs": task.threads}
+    own = hasher.get_params(deep=False)
+    hasher.set_params(**{name: value for name, value in common.items() if name in own})
+    timer = PhaseTimer()
+    start_peak_memory()
+    with timer("fit"):
+        hasher.fit(dataset.train_X, dataset.train_y)
+    with timer("encode queries"):
+        query = hasher.encode(dataset.query_X)
+    with timer("encode database"):
+        hashed = hasher.encode(dataset.database_X)
+    memory = peak_memory()
+    codes = Codes(query, hashed, hasher.codes_ if dataset.database_is_train else None)
+    run = Run(
+        definition,
+        labels=store.save_labels(dataset.query_y, dataset.database_y),
+        parameters={name: _plain(value) for name, value in hasher.get_params(deep=False).items()},
+        seconds=timer.seconds,
+        phases={name: float(value) for name, value in getattr(hasher, "seconds_", {}).items()},
+        peak_memory_bytes=memory,
+        rows={
+            "train": len(dataset.train_X),
+            "query": len(query),
+            "database": len(hashed),
+            "features": int(dataset.train_X.shape[1]),
+        },
+        trace=_trace(hasher),
+        machine=machine_facts(task.threads),
+        finished=_now(),
+    )
+    return run, codes
+
+
+def _trace(hasher: Any) -> dict[str, list[float]]:
+    """Objective and changed bits after every round, of the methods that say so."""
+    trace = {}
+    for name in ("objective", "changes"):
+        values = np.asarray(getattr(hasher, f"{name}_", ()), dtype=np.float64)
+        if values.ndim == 1 and len(values) and np.isfinite(values).all():
+            trace[name] = values.tolist()
+    return trace
+
+
+def _plain(value: Any) -> Any:
+    return value if value is None or isinstance(value, (bool, int, float, str)) else repr(value)
+
+
+def _now() -> str:
+    return datetime.fromtimestamp(time.time(), UTC).isoformat(timespec="seconds")
+
+
+# A worker makes many runs on the same rows: the last pool and the last split stay in memory.
+@lru_cache(maxsize=1)
+def _pool(data: str, data_dir: str | None) -> Pool:
+    return load(data, data_dir)
+
+
+@lru_cache(maxsize=8)
+def _splits(data: str, protocol_name: str, seed: int, data_dir: str | None) -> list[Split]:
+    return protocol(protocol_name).splits(_pool(data, data_dir), seed)
+
+
+@lru_cache(maxsize=1)
+def _dataset(data: str, protocol_name: str, split_name: str, seed: int, data_dir: str | None) -> Dataset:
+    splits = {split.name: split for split in _splits(data, protocol_name, seed, data_dir)}
+    return splits[split_name].dataset(_pool(data, data_dir))
+
+
+def forget_data() -> None:
+    """Free the rows in memory: with processes at work, they are needed there and not here."""
+    for kept in (_pool, _splits, _dataset):
+        kept.cache_clear()

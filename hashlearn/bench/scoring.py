@@ -1,0 +1,96 @@
+"""Scores from kept codes: no training, and computed once for each choice of definitions."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from dataclasses import asdict, dataclass, replace
+from typing import Any, get_args
+
+from hashlearn import metrics
+from hashlearn.bench.store import Run, Store, write_json
+from hashlearn.metrics.engine import EmptyQueries, Ties
+from hashlearn.metrics.scores import Denominator, Gain
+
+NAMES = ("map", "ndcg", "precision", "recall", "acg", "radius_precision", "radius_recall", "empty_balls")
+DATABASES = ("learned", "hashed")
+CHOICES: dict[str, tuple[str, ...]] = {
+    "ties": get_args(Ties),
+    "denominator": get_args(Denominator),
+    "empty_queries": get_args(EmptyQueries),
+    "gain": get_args(Gain),
+}
+
+
+@dataclass(frozen=True)
+class Measures:
+    """Which definitions to score by; see ``hashlearn.metrics.evaluate``."""
+
+    at: int | None = 500
+    ndcg_at: int | None = 50
+    precision_at: int | None = 10
+    radius: int = 2
+    ties: Ties = "expected"
+    denominator: Denominator = "retrieved"
+    empty_queries: EmptyQueries = "zero"
+    gain: Gain = "exp"
+
+    def __post_init__(self) -> None:
+        for name, allowed in CHOICES.items():
+            if getattr(self, name) not in allowed:
+                raise ValueError(f"{name} must be one of {', '.join(allowed)}. Got {getattr(self, name)!r} instead.")
+
+    def paper(self) -> Measures:
+        """The same cut-offs under the definitions of the paper's evaluator."""
+        return replace(self, ties="stable", denominator="retrieved", empty_queries="zero", gain="exp")
+
+    def title(self, name: str) -> str:
+        """A score's name with its cut-off."""
+        at = "" if self.at is None else f"@{self.at}"
+        return {
+            "map": f"MAP{at}",
+            "ndcg": f"NDCG@{self.ndcg_at}",
+            "precision": f"precision@{self.precision_at}",
+            "recall": f"recall{at}",
+            "acg": f"ACG within {self.radius}",
+            "radius_precision": f"precision within {self.radius}",
+            "radius_recall": f"recall within {self.radius}",
+            "empty_balls": f"empty balls of {self.radius}",
+        }[name]
+
+
+Scores = dict[str, dict[str, float | None] | None]
+
+
+def scores_of(store: Store, run: Run, measures: Measures | None = None, n_jobs: int | None = None) -> Scores:
+    """Scores by database: ``learned`` codes (None where there are none) and ``hashed`` ones. Kept beside the run."""
+    measures = measures or Measures()
+    text = json.dumps(asdict(measures), sort_keys=True)
+    name = f"{run.key}.{hashlib.sha256(text.encode()).hexdigest()[:12]}.json"
+    path = store.folder / "scores" / name
+    if path.exists():
+        try:
+            kept: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            return kept["scores"]
+        except (ValueError, KeyError):
+            pass  # damaged: scored again, from codes that are whole
+    scores = _score(store, run, measures, n_jobs)
+    path.parent.mkdir(exist_ok=True)
+    write_json(path, {"measures": asdict(measures), "scores": scores})
+    return scores
+
+
+def _score(store: Store, run: Run, measures: Measures, n_jobs: int | None) -> Scores:
+    codes = store.codes(run)
+    query_y, database_y = store.labels(run)
+    scores: Scores = {}
+    for database, packed in (("learned", codes.learned), ("hashed", codes.hashed)):
+        if packed is None:
+            scores[database] = None
+            continue
+        found = metrics.evaluate(codes.query, packed, query_y, database_y, n_jobs=n_jobs, **asdict(measures))
+        # A mean over no query at all is NaN, which JSON does not have.
+        values = {name: getattr(found, name) for name in NAMES}
+        scores[database] = {name: None if math.isnan(value) else value for name, value in values.items()}
+    return scores

@@ -1,0 +1,209 @@
+"""Parts of a report, made from kept runs: a table with the paper's numbers beside ours, and plots."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from hashlearn import metrics
+from hashlearn.bench.paper_numbers import Numbers
+from hashlearn.bench.plots import HeatMap, LinePlot, Plot
+from hashlearn.bench.scoring import Measures, scores_of
+from hashlearn.bench.store import Run, Store
+from hashlearn.bench.tables import Mean, Row, grouped, mean_of, plain_row, table_rows, usual_score
+
+_PLOTTED_METHODS = 12
+
+
+@dataclass
+class Section:
+    """A heading, remarks, a table for people, the same as records for machines, and plots."""
+
+    title: str
+    notes: list[str] = field(default_factory=list)
+    columns: list[str] = field(default_factory=list)
+    rows: list[list[str]] = field(default_factory=list)
+    records: list[dict[str, Any]] = field(default_factory=list)
+    plots: list[Plot] = field(default_factory=list)
+
+
+def table_section(
+    store: Store,
+    runs: Sequence[Run],
+    title: str,
+    measures: Measures,
+    score: str | None = None,
+    paper: Mapping[str, Numbers] | None = None,
+    paper_bits: Sequence[int] = (8, 16, 32, 64),
+    plot_title: str | None = None,
+) -> Section:
+    """Methods by bit lengths; where the paper has a number it stands in the same cell."""
+    rows = table_rows(store, runs, measures, score)
+    section = Section(title)
+    section.notes += [f"{run.definition} failed: {run.error}" for run in runs if run.error is not None]
+    if not rows:
+        return section
+    numbers = {label: dict(zip(paper_bits, values, strict=True)) for label, (values, _) in (paper or {}).items()}
+    measure = rows[0].measure
+    beside = " In a cell: ours / the paper's; the paper's is on the learned database." if numbers else ""
+    most = max(row.seeds for row in rows)
+    seeds = "one seed" if most == 1 else f"mean ± deviation over {most} seeds"
+    section.notes.insert(0, f"{measure}, {measures.ties} ties, {seeds}.{beside}")
+    bits = sorted({row.bits for row in rows})
+    last = f"s at {bits[-1]} bits"
+    section.columns = ["method", "database", *(f"{count} bits" for count in bits), last]
+    for label in _by_rank(rows):
+        mine = {row.bits: row for row in rows if row.method == label}
+        seconds = f"{mine[bits[-1]].seconds.mean:.2f}" if bits[-1] in mine else "–"
+        if paper and label in paper and paper[label][1] is not None and bits[-1] == paper_bits[-1]:
+            seconds += f" / {paper[label][1]:g}"
+        for database in ("learned", "hashed"):
+            theirs = numbers.get(label, {}) if database == "learned" else {}
+            cells = [_cell(getattr(mine.get(count), database, None), theirs.get(count)) for count in bits]
+            if any(cell != "–" for cell in cells):
+                section.rows.append([label, database, *cells, seconds if database == "learned" else ""])
+    for row in rows:
+        record = {"section": title, **plain_row(row)}
+        section.records.append(record | {"paper": numbers.get(row.method, {}).get(row.bits)})
+    section.plots = row_plots(rows, plot_title or title)
+    return section
+
+
+def _by_rank(rows: Sequence[Row]) -> list[str]:
+    best: dict[str, float] = {}
+    for row in rows:
+        found = row.hashed or row.learned
+        best[row.method] = max(best.get(row.method, 0.0), found.mean if found else 0.0)
+    return sorted(best, key=lambda label: -best[label])
+
+
+def _cell(ours: Mean | None, theirs: float | None) -> str:
+    text = "–" if ours is None else str(ours)
+    return text if theirs is None else f"{text} / {theirs:.4f}"
+
+
+def row_plots(rows: Sequence[Row], title: str) -> list[Plot]:
+    """Accuracy of the hashed database against bits, training time and bytes."""
+    chosen = _by_rank(rows)[:_PLOTTED_METHODS]
+    measure = rows[0].measure
+    bits = sorted({row.bits for row in rows})
+
+    def lines(x: Callable[[Row], float]) -> dict[str, tuple[list[float], list[float]]]:
+        found = {}
+        for label in chosen:
+            points = [(x(row), row.hashed.mean) for row in rows if row.method == label and row.hashed is not None]
+            if points:
+                found[label] = ([point[0] for point in points], [point[1] for point in points])
+        return found
+
+    y = f"{measure}, hashed database"
+    widths = sorted({row.bytes for row in rows})
+    return [
+        LinePlot(f"{title}: against bits", "bits", y, lines(lambda row: row.bits), log_x=True, ticks=bits),
+        LinePlot(
+            f"{title}: against training time", "training seconds", y, lines(lambda row: row.seconds.mean), log_x=True
+        ),
+        LinePlot(f"{title}: against bytes", "bytes a code", y, lines(lambda row: row.bytes), log_x=True, ticks=widths),
+    ]
+
+
+def score_lines(
+    store: Store, runs: Sequence[Run], title: str, measures: Measures, score: str, database: str = "learned"
+) -> LinePlot:
+    """One score against bits."""
+    lines: dict[str, tuple[list[float], list[float]]] = {}
+    for (*_, label, bits), seeds in grouped(runs).items():
+        mean = mean_of([(scores_of(store, run, measures)[database] or {}).get(score) for run in seeds])
+        if mean is not None:
+            x, y = lines.setdefault(label, ([], []))
+            x.append(bits)
+            y.append(mean.mean)
+    ticks = sorted({bits for x, _ in lines.values() for bits in x})
+    name = measures.title(score)
+    return LinePlot(f"{title}: {name}", "bits", f"{name}, {database} database", lines, log_x=True, ticks=ticks)
+
+
+def position_lines(store: Store, runs: Sequence[Run], title: str, measures: Measures, at: Sequence[int]) -> LinePlot:
+    """NDCG against the number of retrieved rows."""
+    lines = {}
+    for (*_, label, bits), seeds in grouped(runs).items():
+        means = []
+        for count in at:
+            rules = replace(measures, ndcg_at=count)
+            means.append(mean_of([(scores_of(store, run, rules)["learned"] or {}).get("ndcg") for run in seeds]))
+        known = [(count, mean.mean) for count, mean in zip(at, means, strict=True) if mean is not None]
+        lines[f"{label}, {bits} bits"] = ([count for count, _ in known], [mean for _, mean in known])
+    return LinePlot(f"{title}: NDCG", "retrieved", "NDCG, learned database", lines, log_x=True, ticks=at)
+
+
+def precision_recall_lines(store: Store, runs: Sequence[Run], title: str) -> LinePlot:
+    """Precision against recall over all radii, at the longest codes, first seed, hashed database."""
+    lines: dict[str, tuple[list[float], list[float]]] = {}
+    groups = grouped(runs)
+    longest = max((group[-1] for group in groups), default=0)
+    for (*_, label, bits), seeds in groups.items():
+        if bits != longest or len(lines) == _PLOTTED_METHODS:
+            continue
+        codes, (query_y, database_y) = store.codes(seeds[0]), store.labels(seeds[0])
+        curve = metrics.precision_recall_curve(codes.query, codes.hashed, query_y, database_y, n_bits=bits)
+        # Radii in which nobody finds anything have no precision.
+        points = [(r, p) for r, p in zip(curve.recall, curve.precision, strict=True) if r > 0]
+        lines[label] = ([float(r) for r, _ in points], [float(p) for _, p in points])
+    return LinePlot(f"{title}: precision and recall, {longest} bits", "recall", "precision", lines, markers=False)
+
+
+def convergence_lines(runs: Sequence[Run], title: str) -> list[Plot]:
+    """Objective, as a share of the first round's, and changed bits after every round, of methods that keep them."""
+    plots: list[Plot] = []
+    for name, y in (("objective", "objective / that of round 1"), ("changes", "changed bits")):
+        lines = {}
+        groups = grouped(runs)
+        longest = max((group[-1] for group in groups), default=0)
+        for (*_, label, bits), seeds in groups.items():
+            values = seeds[0].trace.get(name, [])
+            if bits == longest and len(values) > 1 and values[0]:
+                first = values[0] if name == "objective" else 1.0
+                lines[label] = (list(range(1, len(values) + 1)), [value / first for value in values])
+        if lines:
+            plots.append(LinePlot(f"{title}: {y}", "round", y, lines))
+    return plots
+
+
+def heat_maps(store: Store, runs: Sequence[Run], title: str, measures: Measures, score: str) -> list[Plot]:
+    """Score over batch size and beta, one map a method; learned database."""
+    found: dict[str, dict[tuple[float, float], float]] = {}
+    for seeds in grouped(runs).values():
+        what = seeds[0].definition
+        mean = mean_of([(scores_of(store, run, measures)["learned"] or {}).get(score) for run in seeds])
+        if mean is not None and {"batch_size", "beta"} <= set(what.settings):
+            place = (what.settings["batch_size"], what.settings["beta"])
+            found.setdefault(what.method, {})[place] = mean.mean
+    plots: list[Plot] = []
+    for method, cells in found.items():
+        batches, betas = (sorted({place[axis] for place in cells}) for axis in (0, 1))
+        values = [[cells.get((batch, beta)) for beta in betas] for batch in batches]
+        heading = f"{title}: {method}, {measures.title(score)}"
+        plots.append(
+            HeatMap(heading, "β", "batch size", [f"{b:g}" for b in betas], [f"{b:g}" for b in batches], values)
+        )
+    return plots
+
+
+def folder_sections(store: Store, measures: Measures, score: str | None = None) -> list[Section]:
+    """A section for every split of a folder of runs."""
+    splits: dict[tuple[str, str, str], list[Run]] = {}
+    for run in store.runs():
+        what = run.definition
+        splits.setdefault((what.data, what.protocol, what.split), []).append(run)
+    sections = []
+    for (data, protocol, split), runs in splits.items():
+        title = f"{data}, {protocol}" + ("" if split == protocol else f", {split}")
+        section = table_section(store, runs, title, measures, score)
+        if section.rows:
+            section.plots.append(precision_recall_lines(store, runs, title))
+            section.plots += convergence_lines(runs, title)
+            done = [run for run in runs if run.error is None]
+            section.plots += heat_maps(store, runs, title, measures, score or usual_score(store, done))
+        sections.append(section)
+    return sections

@@ -1,0 +1,230 @@
+"""Means and deviations over seeds, as rows of a table, and two folders of runs side by side."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+
+from hashlearn.bench.scoring import DATABASES, Measures, scores_of
+from hashlearn.bench.store import Run, Store
+from hashlearn.codes import n_bytes
+
+Group = tuple[str, str, str, str, int]
+
+
+@dataclass(frozen=True)
+class Mean:
+    """Mean over seeds and sample deviation, which one seed does not have."""
+
+    mean: float
+    deviation: float | None
+
+    def __str__(self) -> str:
+        return f"{self.mean:.4f}" + ("" if self.deviation is None else f" ± {self.deviation:.4f}")
+
+
+@dataclass(frozen=True)
+class Row:
+    """A method at a bit length on a split, over its seeds. ``seconds`` is training alone."""
+
+    data: str
+    protocol: str
+    split: str
+    method: str
+    bits: int
+    bytes: int
+    seeds: int
+    measure: str
+    ties: str
+    learned: Mean | None
+    hashed: Mean | None
+    seconds: Mean
+    peak_memory_bytes: int | None
+    settings: dict[str, Any]
+
+    @property
+    def group(self) -> Group:
+        return self.data, self.protocol, self.split, self.method, self.bits
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One score of two folders. ``beyond_seeds`` is None where a side has one seed, so no deviation to go by."""
+
+    data: str
+    protocol: str
+    split: str
+    method: str
+    bits: int
+    measure: str
+    ties: str
+    database: str
+    first: Mean
+    second: Mean
+    difference: float
+    beyond_seeds: bool | None
+
+
+Line = TypeVar("Line", Row, Compared)
+
+
+def mean_of(values: Sequence[float | None]) -> Mean | None:
+    """Mean and deviation of what was measured; None if a seed lacks it."""
+    known = [value for value in values if value is not None]
+    if not known or len(known) < len(values):
+        return None
+    return Mean(float(np.mean(known)), float(np.std(known, ddof=1)) if len(known) > 1 else None)
+
+
+def grouped(runs: Sequence[Run]) -> dict[Group, list[Run]]:
+    """Runs that differ in nothing but the seed; failed ones are left out. The newest of a seed counts.
+
+    Where a folder holds one name with several settings, the settings join the name: their runs are never averaged.
+    """
+    done = sorted((run for run in runs if run.error is None), key=lambda run: run.finished)
+    spelled: dict[str, set[str]] = {}
+    for run in done:
+        spelled.setdefault(run.definition.label, set()).add(_settings_text(run))
+    newest: dict[tuple[Group, int], Run] = {}
+    for run in done:
+        what = run.definition
+        label = what.label if len(spelled[what.label]) == 1 else f"{what.label} ({_settings_text(run) or 'defaults'})"
+        newest[(what.data, what.protocol, what.split, label, what.n_bits), what.seed] = run
+    groups: dict[Group, list[Run]] = {}
+    for group, seed in sorted(newest):
+        groups.setdefault(group, []).append(newest[group, seed])
+    return groups
+
+
+def _settings_text(run: Run) -> str:
+    return " ".join(f"{name}={value}" for name, value in sorted(run.definition.settings.items()))
+
+
+def usual_score(store: Store, runs: Sequence[Run]) -> str:
+    """NDCG for label sets and MAP for classes, as the paper has it."""
+    return "ndcg" if store.labels(runs[0])[0].ndim == 2 else "map"
+
+
+def table_rows(
+    store: Store, runs: Sequence[Run], measures: Measures | None = None, score: str | None = None
+) -> list[Row]:
+    """A row for every method, bit length and split; ``score`` None is NDCG for label sets and MAP for classes."""
+    measures = measures or Measures()
+    rows = []
+    for (data, protocol, split, label, bits), seeds in grouped(runs).items():
+        name = score or usual_score(store, seeds)
+        found = [scores_of(store, run, measures) for run in seeds]
+        means = {database: mean_of([(one[database] or {}).get(name) for one in found]) for database in DATABASES}
+        seconds = mean_of([run.seconds["fit"] for run in seeds])
+        memory = [run.peak_memory_bytes for run in seeds if run.peak_memory_bytes is not None]
+        assert seconds is not None  # every run that did not fail was timed
+        rows.append(
+            Row(
+                data=data,
+                protocol=protocol,
+                split=split,
+                method=label,
+                bits=bits,
+                bytes=n_bytes(bits),
+                seeds=len(seeds),
+                measure=measures.title(name),
+                ties=measures.ties,
+                learned=means["learned"],
+                hashed=means["hashed"],
+                seconds=seconds,
+                peak_memory_bytes=max(memory, default=None),
+                settings=seeds[0].definition.settings,
+            )
+        )
+    return rows
+
+
+def compare(first: Sequence[Row], second: Sequence[Row]) -> tuple[list[Compared], list[Row], list[Row]]:
+    """What both have, side by side, then what only the first and only the second has.
+
+    A difference is beyond the seeds when it exceeds the deviation of a difference of two runs, √(a² + b²).
+    """
+    others = {row.group: row for row in second}
+    compared = []
+    for row in first:
+        other = others.get(row.group)
+        if other is None:
+            continue
+        for database in DATABASES:
+            a, b = getattr(row, database), getattr(other, database)
+            if a is None or b is None:
+                continue
+            difference = b.mean - a.mean
+            both = a.deviation is not None and b.deviation is not None
+            beyond = abs(difference) > math.hypot(a.deviation, b.deviation) if both else None
+            compared.append(Compared(*row.group, row.measure, row.ties, database, a, b, difference, beyond))
+    firsts = {row.group for row in first}
+    return compared, [row for row in first if row.group not in others], [r for r in second if r.group not in firsts]
+
+
+def plain_row(row: Row | Compared) -> dict[str, Any]:
+    """A flat row of numbers and strings, for JSON and CSV: a mean called ``x`` has its ``x_deviation`` beside it."""
+    flat: dict[str, Any] = {}
+    for name, value in asdict(row).items():
+        if name == "settings":
+            flat[name] = value
+        elif isinstance(getattr(row, name), Mean):
+            flat[name], flat[f"{name}_deviation"] = value["mean"], value["deviation"]
+        elif name in ("learned", "hashed"):
+            flat[name] = flat[f"{name}_deviation"] = None
+        else:
+            flat[name] = value
+    return flat
+
+
+def as_csv(rows: Sequence[dict[str, Any]]) -> str:
+    """CSV with a head line; what is not known is empty."""
+    stream = io.StringIO()
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    writer = csv.DictWriter(stream, columns, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return stream.getvalue()
+
+
+def as_markdown(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A Markdown table."""
+    lines = [list(columns), ["---"] * len(columns), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "/") for cell in line) + " |" for line in lines)
+
+
+TABLE_COLUMNS = ("data", "split", "measure", "method", "bits", "seeds", "learned", "hashed", "seconds", "memory")
+# The first columns, which a heading can say once for all rows.
+HEADING_COLUMNS = 3
+
+
+def shown(row: Row) -> list[str]:
+    """The cells of TABLE_COLUMNS, for people."""
+    memory = "–" if row.peak_memory_bytes is None else f"{row.peak_memory_bytes / 1e6:,.0f} MB"
+    means = ["–" if mean is None else str(mean) for mean in (row.learned, row.hashed)]
+    what = [row.data, row.split, f"{row.measure}, {row.ties} ties", row.method, str(row.bits), str(row.seeds)]
+    return [*what, *means, f"{row.seconds.mean:.2f}", memory]
+
+
+COMPARED_COLUMNS = ("method", "bits", "database", "A", "B", "B - A", "beyond seeds")
+
+
+def shown_compared(row: Compared) -> list[str]:
+    """The cells of COMPARED_COLUMNS, for people."""
+    beyond = {True: "yes", False: "no", None: "one seed"}[row.beyond_seeds]
+    sides = [str(row.first), str(row.second)]
+    return [row.method, str(row.bits), row.database, *sides, f"{row.difference:+.4f}", beyond]
+
+
+def by_split(rows: Sequence[Line]) -> dict[str, list[Line]]:
+    """Rows under a heading that says what they share."""
+    headings: dict[str, list[Line]] = {}
+    for row in rows:
+        headings.setdefault(f"{row.data}, {row.split}: {row.measure}, {row.ties} ties", []).append(row)
+    return headings

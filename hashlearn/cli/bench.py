@@ -1,0 +1,299 @@
+"""``hashlearn bench``: make runs, keep them, score them again, compare them."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+from typer.core import TyperCommand
+
+from hashlearn.bench import paper, runner, tables
+from hashlearn.bench.options import measures_of, plan_of, score_of, spread_lists
+from hashlearn.bench.paper_report import make_paper_report
+from hashlearn.bench.report import write_report
+from hashlearn.bench.scoring import CHOICES, NAMES, scores_of
+from hashlearn.bench.sections import folder_sections
+from hashlearn.bench.store import Run, Store
+from hashlearn.cli.data import AsJson, DataDir
+from hashlearn.cli.shell import BadUse, epilog, new_table, output, print_json, say
+from hashlearn.progress import listening
+
+app = typer.Typer()
+bench = typer.Typer(
+    help="Benchmarks: many methods on a named split, kept, tabled, compared.",
+    invoke_without_command=True,
+    epilog=epilog(
+        "hashlearn bench run --protocol holdout --data-set digits --methods gsdhp itq --bits 16 32 -o results",
+        "hashlearn bench table results --markdown",
+    ),
+)
+app.add_typer(bench, name="bench")
+
+_LISTS = ("--methods", "--bits", "--table", "--figure")
+
+
+class ListCommand(TyperCommand):
+    """A command whose list options take several values: ``--bits 16 64`` is ``--bits 16 --bits 64``."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, spread_lists(args, _LISTS))
+
+
+Folder = Annotated[str, typer.Argument(metavar="RESULTS", help="Folder of runs, as [bold]bench run[/bold] made it.")]
+ScoreName = Annotated[
+    str | None,
+    typer.Option("--score", help=f"One of {', '.join(NAMES)} (default: ndcg for label sets, map for classes)."),
+]
+Tie = Annotated[str, typer.Option("--ties", help=f"Order of equal distances: {', '.join(CHOICES['ties'])}.")]
+At = Annotated[int, typer.Option("--at", min=0, help="Cut-off of MAP and recall; 0 is the whole database.")]
+NdcgAt = Annotated[int, typer.Option("--ndcg-at", min=1, help="Cut-off of NDCG.")]
+Radius = Annotated[int, typer.Option("--radius", min=0, help="Hamming radius of the scores within a ball.")]
+Denominator = Annotated[str, typer.Option("--denominator", help=f"Of AP: {', '.join(CHOICES['denominator'])}.")]
+ReportFolder = Annotated[str, typer.Option("--output", "-o", metavar="FOLDER", help="Where the report goes.")]
+Jobs = Annotated[int, typer.Option("--jobs", min=1, help="Runs at a time, each in a process of its own.")]
+Threads = Annotated[int | None, typer.Option("--threads", min=1, help="Threads of a run (default: cores / jobs).")]
+
+
+@bench.callback()
+def _bench(context: typer.Context) -> None:
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+@bench.command(
+    "run",
+    cls=ListCommand,
+    epilog=epilog(
+        "hashlearn bench run --protocol cifar10-1k --methods gsdhp ksh --bits 16 64 --seeds 3 -o results",
+        "hashlearn bench run plan.toml --jobs 2 -o results",
+    ),
+)
+def run_bench(
+    plan_file: Annotated[str | None, typer.Argument(metavar="PLAN.toml", help="A plan, instead of options.")] = None,
+    protocol: Annotated[str | None, typer.Option(help="A named split; see [bold]hashlearn data list[/bold].")] = None,
+    methods: Annotated[list[str] | None, typer.Option(help="Methods, several at once.")] = None,
+    bits: Annotated[list[int] | None, typer.Option(help="Bit lengths, several at once (default: 16 32 64).")] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, help="Number of seeds: 0, 1, 2 … (default: 1).")] = None,
+    data_set: Annotated[str | None, typer.Option(help="Data set (default: the protocol's own).")] = None,
+    data_dir: DataDir = None,
+    out: Annotated[str, typer.Option("--output", "-o", metavar="FOLDER", help="Where runs are kept.")] = "results",
+    jobs: Jobs = 1,
+    threads: Threads = None,
+    as_json: AsJson = False,
+) -> int:
+    """Make the runs of a plan; those that the folder holds already are not made again.
+
+    Ends with exit code 1 if a run failed; what it said is kept with it.
+    """
+    options = {"--protocol": protocol, "--methods": methods, "--bits": bits, "--seeds": seeds, "--data-set": data_set}
+    plan = plan_of(plan_file, options)
+    with bench_progress():
+        outcome = runner.run_plan(plan, out, data_dir, jobs=jobs, threads=threads, on_finished=SayFinished())
+    say(f"{len(outcome.made)} runs made, {len(outcome.kept)} were there already, {len(outcome.failed)} failed.")
+    runs = [run for run in (*outcome.kept, *outcome.made) if run.error is None]
+    _print_rows(tables.table_rows(Store(out), runs), "json" if as_json else "text", failed=outcome.failed)
+    return 1 if outcome.failed else 0
+
+
+@bench.command(epilog=epilog("hashlearn bench score results --ties stable --at 1000 --json"))
+def score(
+    folder: Folder,
+    ties: Tie = "expected",
+    at: At = 500,
+    ndcg_at: NdcgAt = 50,
+    radius: Radius = 2,
+    denominator: Denominator = "retrieved",
+    as_json: AsJson = False,
+) -> None:
+    """Score every run anew from its codes, without training."""
+    store = Store(folder)
+    measures = measures_of(ties=ties, at=at, ndcg_at=ndcg_at, radius=radius, denominator=denominator)
+    runs = [run for run in store.runs() if run.error is None]
+    found = [(run, scores_of(store, run, measures)) for run in runs]
+    if as_json:
+        facts = [
+            {"run": run.key, "method": run.definition.label, "bits": run.definition.n_bits, "scores": scores}
+            for run, scores in found
+        ]
+        print_json({"ties": ties, "at": at or None, "ndcg_at": ndcg_at, "radius": radius, "runs": facts})
+        return
+    names = ("map", "ndcg", "precision", "radius_precision", "radius_recall", "acg")
+    table = new_table("run", "database", *(measures.title(name) for name in names))
+    for run, scores in found:
+        for database, values in scores.items():
+            if values is not None:
+                cells = ["–" if values[name] is None else f"{values[name]:.4f}" for name in names]
+                table.add_row(str(run.definition), database, *cells)
+    output().print(table)
+
+
+@bench.command("table", epilog=epilog("hashlearn bench table results", "hashlearn bench table results --csv"))
+def print_table(
+    folder: Folder,
+    score: ScoreName = None,
+    ties: Tie = "expected",
+    at: At = 500,
+    ndcg_at: NdcgAt = 50,
+    radius: Radius = 2,
+    as_json: AsJson = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="A Markdown table.")] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Comma-separated values.")] = False,
+) -> None:
+    """Mean and deviation over seeds: learned and hashed database, training seconds."""
+    if as_json + markdown + as_csv > 1:
+        raise BadUse("Choose one of --json, --markdown and --csv.")
+    store = Store(folder)
+    runs = store.runs()
+    measures = measures_of(ties=ties, at=at, ndcg_at=ndcg_at, radius=radius)
+    rows = tables.table_rows(store, runs, measures, score_of(score))
+    form = "json" if as_json else "markdown" if markdown else "csv" if as_csv else "text"
+    failed = [run for run in runs if run.error is not None]
+    _print_rows(rows, form, failed)
+    for run in failed:
+        say(f"{run.definition} failed: {run.error}")
+
+
+@bench.command("compare", epilog=epilog("hashlearn bench compare results-old results-new"))
+def compare_folders(
+    first: Annotated[str, typer.Argument(metavar="A", help="Folder of runs.")],
+    second: Annotated[str, typer.Argument(metavar="B", help="Folder of runs.")],
+    score: ScoreName = None,
+    ties: Tie = "expected",
+    at: At = 500,
+    ndcg_at: NdcgAt = 50,
+    radius: Radius = 2,
+    as_json: AsJson = False,
+) -> None:
+    """Two folders side by side: differences B - A, and which of them are more than seeds explain."""
+    measures, name = measures_of(ties=ties, at=at, ndcg_at=ndcg_at, radius=radius), score_of(score)
+    both = [tables.table_rows(Store(folder), Store(folder).runs(), measures, name) for folder in (first, second)]
+    compared, only_first, only_second = tables.compare(*both)
+    if as_json:
+        parts: dict[str, Any] = {"compared": compared, "only_a": only_first, "only_b": only_second}
+        print_json({name: [tables.plain_row(row) for row in part] for name, part in parts.items()})
+        return
+    for heading, compared_here in tables.by_split(compared).items():
+        _print_table(heading, tables.COMPARED_COLUMNS, map(tables.shown_compared, compared_here))
+    for side, rows in (("A", only_first), ("B", only_second)):
+        if rows:
+            say(f"only in {side}: {', '.join(f'{row.method} {row.bits} bits on {row.split}' for row in rows)}.")
+
+
+@bench.command("report", epilog=epilog("hashlearn bench report results -o report"))
+def report_folder(
+    folder: Folder,
+    out: ReportFolder = "report",
+    title: Annotated[str, typer.Option(help="Heading of the page.")] = "Benchmark",
+    score: ScoreName = None,
+    ties: Tie = "expected",
+    at: At = 500,
+    ndcg_at: NdcgAt = 50,
+    radius: Radius = 2,
+) -> None:
+    """Write kept runs as Markdown, CSV, JSON and one HTML page with plots."""
+    store = Store(folder)
+    measures = measures_of(ties=ties, at=at, ndcg_at=ndcg_at, radius=radius)
+    for path in write_report(out, title, folder_sections(store, measures, score_of(score)), store.runs()):
+        print(path)
+
+
+@bench.command(
+    "paper",
+    cls=ListCommand,
+    epilog=epilog(
+        "hashlearn bench paper --table 1 2 --figure 5 --data-dir data -o report",
+        "hashlearn bench paper --all --seeds 10 --data-dir data -o report",
+    ),
+)
+def paper_report(
+    table: Annotated[list[int] | None, typer.Option(help="Tables, 1 to 6, several at once.")] = None,
+    figure: Annotated[list[int] | None, typer.Option(help="Figures, 1 to 5, several at once.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="All tables and figures.")] = False,
+    data_dir: DataDir = None,
+    out: ReportFolder = "report",
+    seeds: Annotated[int, typer.Option(min=1, help="Number of seeds.")] = 1,
+    methods: Annotated[list[str] | None, typer.Option(help="Only these methods.")] = None,
+    bits: Annotated[list[int] | None, typer.Option(help="Only these bit lengths.")] = None,
+    jobs: Jobs = 1,
+    threads: Threads = None,
+) -> int:
+    """Make the paper's tables and figures again, as far as the data allows, with its numbers beside ours.
+
+    Runs are kept in FOLDER/runs, so that it can be stopped and started again.
+    """
+    items = paper.chosen(table or [], figure or [], everything)
+    with bench_progress():
+        made = make_paper_report(
+            items,
+            out,
+            data_dir,
+            seeds=seeds,
+            methods=methods,
+            bits=bits,
+            jobs=jobs,
+            threads=threads,
+            on_finished=SayFinished(),
+        )
+    for sentence in made.left_out:
+        say(sentence)
+    for path in made.paths:
+        print(path)
+    return 1 if made.failed else 0
+
+
+class SayFinished:
+    """A line on standard error for every finished run, with the time that the rest will take at this pace."""
+
+    def __init__(self) -> None:
+        self.started = time.monotonic()
+
+    def __call__(self, run: Run, done: int, total: int) -> None:
+        if run.error is not None:
+            say(f"{run.definition} failed: {run.error}")
+        elif not sys.stderr.isatty():
+            left = (time.monotonic() - self.started) / done * (total - done)
+            say(f"{done}/{total} {run.definition}: {run.seconds['fit']:.2f} s to train, about {left:.0f} s left.")
+
+
+@contextmanager
+def bench_progress() -> Iterator[None]:
+    """One bar of runs with the time left; the phases inside a run would only flicker."""
+    console = Console(stderr=True)
+    columns = (SpinnerColumn(), TextColumn("runs"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
+        task = bars.add_task("runs", total=None)
+
+        def listener(phase: str, done: int, total: int) -> None:
+            if phase == runner.PHASE:
+                bars.update(task, completed=done, total=total)
+
+        with listening(listener):
+            yield
+
+
+def _print_rows(rows: list[tables.Row], form: str, failed: list[Run]) -> None:
+    if form == "json":
+        errors = [{"run": str(run.definition), "error": run.error} for run in failed]
+        print_json({"rows": [tables.plain_row(row) for row in rows], "failed": errors})
+    elif form == "csv":
+        print(tables.as_csv([tables.plain_row(row) for row in rows]), end="")
+    elif form == "markdown":
+        print(tables.as_markdown(tables.TABLE_COLUMNS, [tables.shown(row) for row in rows]))
+    else:
+        first = tables.HEADING_COLUMNS
+        for heading, group in tables.by_split(rows).items():
+            _print_table(heading, tables.TABLE_COLUMNS[first:], (tables.shown(row)[first:] for row in group))
+
+
+def _print_table(heading: str, columns: Iterable[str], rows: Iterable[list[str]]) -> None:
+    table = new_table(*columns)
+    for row in rows:
+        table.add_row(*row)
+    print(heading)
+    output().print(table)

@@ -1,0 +1,160 @@
+"""Reports: every number is in every form, and the page needs nothing but itself."""
+
+import csv
+import json
+import re
+import sys
+from html.parser import HTMLParser
+
+import pytest
+
+from hashlearn.bench import Measures, Plan, Store, Variant, paper, run_plan
+from hashlearn.bench.paper_report import make_paper_report
+from hashlearn.bench.report import write_report
+from hashlearn.bench.sections import folder_sections
+
+pytest.importorskip("matplotlib")
+
+EMPTY = {"meta", "br", "img", "link", "hr", "input"}
+SMALL = {"n_landmarks": 60, "n_anchors": 100, "max_iter": 3, "n_starts": 1}
+
+
+class Page(HTMLParser):
+    """The text of a page, its tags, and whether they close in order."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.tags, self.attributes, self.text = [], [], [], []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append(tag)
+        self.attributes += [(tag, *pair) for pair in attributes]
+        if tag not in EMPTY:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attributes):
+        self.attributes += [(tag, *pair) for pair in attributes]
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+
+def check_page(path):
+    text = path.read_text()
+    page = Page(text)
+    assert not page.open
+    assert "script" not in page.tags
+    for tag, name, value in page.attributes:
+        if name in ("src", "href", "xlink:href"):
+            assert value.startswith(("#", "data:")), (tag, name, value)
+    assert "@import" not in text
+    assert not re.search(r"url\((?!#)", text)
+    return page, " ".join(page.text)
+
+
+def test_a_report_of_a_folder(call, results):
+    code, out, _ = call("bench", "report", results, "-o", "report", "--title", "Digits <here>")
+    assert code == 0
+    md, csv_path, json_path, html = (results.parent / line for line in out.split())
+    rows = json.loads(json_path.read_text())["sections"][0]["rows"]
+    assert len(rows) == 6
+    page, text = check_page(html)
+    assert "Digits <here>" in text
+    assert page.tags.count("svg") == 4
+    for row in rows:
+        for database in ("learned", "hashed"):
+            shown = f"{row[database]:.4f} ± {row[database + '_deviation']:.4f}"
+            assert shown in text
+            assert shown in md.read_text()
+    with csv_path.open() as stream:
+        assert [float(row["hashed"]) for row in csv.DictReader(stream)] == [row["hashed"] for row in rows]
+
+
+def test_a_report_says_what_failed(call, tmp_path, broken):
+    plan = Plan("digits", "holdout", (Variant("broken", "broken"),), bits=(8,))
+    run_plan(plan, tmp_path / "results")
+    store = Store(tmp_path / "results")
+    paths = write_report(tmp_path / "report", "Failed", folder_sections(store, Measures()), store.runs())
+    assert "the moon is in the wrong house" in check_page(paths[3])[1]
+
+
+def test_without_matplotlib_it_is_one_sentence(call, results, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    code, _, err = call("bench", "report", results)
+    assert code == 1
+    assert err == "hashlearn: Plots need matplotlib: pip install 'hashlearn[bench]'.\n"
+
+
+def small_item(drawn, variants, bits=(8, 64), numbers=None):
+    part = paper.Part("holdout", "digits", tuple(variants), bits, "map", numbers or {})
+    return paper.Item("figure 1", "small", Measures().paper(), (part,), drawn)
+
+
+def test_the_papers_numbers_stand_beside_ours(tmp_path):
+    item = small_item((), [Variant("lsh", "lsh")], (8, 16), {"lsh": ((0.1234, 0.2345, 0.3456, 0.4567), 77)})
+    made = make_paper_report([item], tmp_path)
+    _, text = check_page(made.paths[3])
+    row = json.loads(made.paths[2].read_text())["sections"][0]["rows"][0]
+    assert row["paper"] == 0.1234
+    assert f"{row['learned']:.4f} / 0.1234" in text
+    assert "0.3456" not in text
+
+
+def test_every_kind_of_figure_is_drawn(tmp_path):
+    settings = [
+        SMALL | {"batch_size": batch, "beta": beta, "max_iter": rounds}
+        for batch in (10, 50)
+        for beta, rounds in ((0.0, 2), (1.0, 3))
+    ]
+    variants = [Variant(f"gsdhp {n}", "gsdhp", values) for n, values in enumerate(settings)]
+    drawn = ("heat", "rounds", "positions", "curve", "acg", "radius_precision", "radius_recall")
+    made = make_paper_report([small_item(drawn, variants)], tmp_path)
+    page, text = check_page(made.paths[3])
+    assert page.tags.count("svg") == len(drawn)
+    assert "batch size" in text
+    made = make_paper_report([small_item(("convergence",), variants)], tmp_path)
+    assert check_page(made.paths[3])[0].tags.count("svg") == 2
+    assert not made.failed
+
+
+def test_what_the_data_does_not_allow_is_said(call, tmp_path):
+    code, _, err = call("bench", "paper", "--all", "--data-dir", tmp_path / "none", "-o", "report")
+    assert code == 0
+    _, text = check_page(tmp_path / "report" / "report.html")
+    assert "Table 1, cifar10-1k is left out: the data of CIFAR-10 GIST is not here" in " ".join(text.split())
+    assert "Table 3" in text
+    assert "0.8480" in text
+    assert err.count(" is left out: ") == 16
+
+
+@pytest.mark.parametrize("arguments", [["--table", "7"], ["--figure", "1", "6"], []])
+def test_what_the_paper_does_not_have(call, arguments):
+    code, _, err = call("bench", "paper", *arguments, "-o", "report")
+    assert code == 2
+    assert err.count("\n") == 1
+
+
+def test_a_stand_in_is_named(tmp_path):
+    part = paper.items()["table 6"].parts[0]
+    (tmp_path / "coco18_efflite0.npz").touch()
+    assert paper.data_for(part, str(tmp_path)) == ("coco18", "COCO-18 (stand-in for COCO)")
+
+
+def test_definitions_of_the_paper_can_be_run():
+    known = paper.items()
+    assert list(known) == [*(f"table {n}" for n in range(1, 7)), *(f"figure {n}" for n in range(1, 6))]
+    for item in known.values():
+        assert item.parts or item.left_out
+        for part in item.parts:
+            plan = paper.part_plan(part, part.data, 2)
+            assert plan.size == len(part.variants) * len(part.bits) * 2
+            assert set(part.paper) <= {variant.label for variant in part.variants}
+            assert all(len(values) == 4 for values, _ in part.paper.values())
+    part = known["table 1"].parts[0]
+    assert paper.part_plan(part, part.data, 1, ["gsdhp"], [8, 9]).size == 1
+    assert paper.part_plan(part, part.data, 1, ["itq"]) is None

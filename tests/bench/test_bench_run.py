@@ -1,0 +1,150 @@
+"""Making runs: end to end, resumed, over processes, with a method that fails."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import hashlearn
+from bench.conftest import SMALL
+from hashlearn import metrics
+from hashlearn.bench import Measures, Store, Variant, run_plan, runner, scores_of
+from hashlearn.bench.plan import make_plan
+from hashlearn.data import load, protocol
+from hashlearn.hashers import ITQ
+
+ROOT = Path(hashlearn.__file__).parents[1]
+
+
+def test_a_bench_end_to_end(call, tmp_path):
+    code, out, err = call("bench", "run", *SMALL, "--seeds", 2, "-o", "results", "--json")
+    assert code == 0
+    rows = json.loads(out)["rows"]
+    assert {(row["method"], row["bits"]) for row in rows} == {(m, b) for m in ("lsh", "itq", "pca-rr") for b in (8, 16)}
+    assert all(row["seeds"] == 2 and row["hashed_deviation"] is not None for row in rows)
+    assert "12 runs made, 0 were there already, 0 failed" in err
+    assert " s left." in err
+    runs = Store(tmp_path / "results").runs()
+    assert len(runs) == 12
+    assert not list((tmp_path / "results").glob("*.tmp"))
+    one = runs[0]
+    assert one.machine["versions"]["numpy"] == np.__version__
+    assert one.machine["cpu"]
+    assert one.machine["blas"]
+    assert one.peak_memory_bytes > 10e6
+    assert one.seconds["fit"] > 0
+    assert len(one.definition.split_hash) == 64
+
+
+def test_what_is_there_is_not_made_again(call, results):
+    stamps = {path: path.stat().st_mtime_ns for path in results.glob("*.npz")}
+    code, _, err = call("bench", "run", *SMALL, "--seeds", 3, "-o", "results")
+    assert code == 0
+    assert "6 runs made, 12 were there already" in err
+    assert all(path.stat().st_mtime_ns == stamp for path, stamp in stamps.items())
+
+
+def test_an_interrupted_bench_goes_on(call, tmp_path):
+    command = [sys.executable, "-m", "hashlearn", "bench", "run", *SMALL, "--seeds", "50", "-o", "results"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    process = subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 30
+    while len(list(tmp_path.glob("results/*.json"))) < 2 and time.monotonic() < deadline:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    kept = {path.name: path.stat().st_mtime_ns for path in tmp_path.glob("results/*b-s0-*.json")}
+    assert kept
+    code, _, err = call("bench", "run", *SMALL, "-o", "results")
+    assert code == 0
+    assert f"{6 - len(kept)} runs made, {len(kept)} were there already" in err
+    assert all((tmp_path / "results" / name).stat().st_mtime_ns == stamp for name, stamp in kept.items())
+
+
+def test_a_failing_method_does_not_stop_the_rest(call, tmp_path, broken):
+    arguments = ["bench", "run", "--protocol", "holdout", "--data-set", "digits", "--methods", "broken", "lsh"]
+    code, out, err = call(*arguments, "--bits", 8, "-o", "results", "--json")
+    assert code == 1
+    assert "broken, 8 bits, holdout, seed 0 failed: RuntimeError: the moon is in the wrong house" in err
+    assert [row["method"] for row in json.loads(out)["rows"]] == ["lsh"]
+    failed = [run for run in Store(tmp_path / "results").runs() if run.error]
+    assert len(failed) == 1
+    assert "wrong house" in failed[0].traceback
+    code, _, err = call(*arguments, "--bits", 8, "-o", "results")
+    assert code == 1
+    assert "1 runs made, 1 were there already, 1 failed" in err
+    code, out, err = call("bench", "table", "results")
+    assert code == 0
+    assert "wrong house" in err
+
+
+def test_processes_give_the_same_codes(tmp_path):
+    plan = make_plan("holdout", ["itq", "lsh"], [8], 1, "digits")
+    outcome = run_plan(plan, tmp_path / "two", jobs=2, threads=1)
+    assert not outcome.failed
+    assert {run.machine["threads"] for run in outcome.made} == {1}
+    run_plan(plan, tmp_path / "one")
+    for run in Store(tmp_path / "one").runs():
+        ours, theirs = (Store(tmp_path / name).codes(run) for name in ("one", "two"))
+        assert np.array_equal(ours.query, theirs.query)
+        assert np.array_equal(ours.hashed, theirs.hashed)
+
+
+def test_a_killed_process_fails_alone(tmp_path, monkeypatch):
+    """The pool breaks under the first attempt; of the single attempts only one breaks."""
+    plan = make_plan("holdout", ["itq", "lsh"], [8], 1, "digits")
+
+    def pool(tasks, jobs):
+        if len(tasks) > 1 or tasks[0].definition.method == "itq":
+            raise runner.BrokenProcessPool
+        yield runner.perform(tasks[0])
+
+    monkeypatch.setattr(runner, "_over_processes", pool)
+    outcome = run_plan(plan, tmp_path / "results", jobs=2)
+    assert [run.definition.method for run in outcome.failed] == ["itq"]
+    assert "out of memory" in outcome.failed[0].error
+    assert len(outcome.made) == 2
+
+
+def test_scores_from_kept_codes_equal_the_direct_ones(tmp_path):
+    plan = make_plan("holdout", [], [16], [3], "digits", [Variant("itq-short", "itq", {"n_iter": 5})])
+    run_plan(plan, tmp_path)
+    store = Store(tmp_path)
+    (run,) = store.runs()
+    dataset = protocol("holdout").split(load("digits"), 3).dataset(load("digits"))
+    hasher = ITQ(16, n_iter=5, random_state=3).fit(dataset.train_X)
+    arguments = (hasher.encode(dataset.query_X), hasher.encode(dataset.train_X), dataset.query_y, dataset.train_y)
+    for ties in ("expected", "stable", "optimistic"):
+        expected = metrics.evaluate(*arguments, at=100, ties=ties)
+        for _ in range(2):  # computed, then kept
+            found = scores_of(store, run, Measures(at=100, ties=ties))["hashed"]
+            assert found["map"] == expected.map
+            assert found["ndcg"] == expected.ndcg
+            assert found["radius_recall"] == expected.radius_recall
+
+
+def test_folds_have_no_learned_database_where_it_is_not_the_training_rows(tmp_path):
+    run_plan(make_plan("unseen", ["itq"], [8], 1, "digits"), tmp_path)
+    store = Store(tmp_path)
+    runs = {run.definition.split: run for run in store.runs()}
+    assert len(runs) == 6
+    assert scores_of(store, runs["fold0-unseen"])["learned"] is None
+    assert scores_of(store, runs["fold0-seen"])["learned"] is not None
+
+
+@pytest.mark.parametrize("damage", ["missing", "cut"])
+def test_a_damaged_file_is_one_sentence(call, results, damage):
+    path = next(results.glob("holdout-itq*.npz"))
+    for scores in results.glob("scores/*"):
+        scores.unlink()
+    path.unlink() if damage == "missing" else path.write_bytes(path.read_bytes()[:50])
+    code, _, err = call("bench", "table", "results")
+    assert code == 1
+    assert path.name in err
+    assert err.count("\n") == 1
