@@ -2,6 +2,7 @@
 
 from hashlearn import codes, functions, hashers, metrics
 from hashlearn.hashers import *  # noqa: F403 - every method in the table, under its class name
+from hashlearn.index import Index
 from hashlearn.kernel import AnchorKernel
 from hashlearn.models import ModelFileError, load, save
 
@@ -9,6 +10,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AnchorKernel",
+    "Index",
     "ModelFileError",
     "__version__",
     "codes",

@@ -35,8 +35,8 @@ class GSDHP(PairwiseHasher):
         code). "auto" is full for classes and stagewise for label sets, where each ranks best.
     n_anchors : int, default=1000
         Rows in the second factor (p in the paper), drawn from every group in proportion.
-    batch_size : int, default=100
-        Anchors that are updated together.
+    batch_size : int, default=200
+        Anchors that are updated together (the paper: 100 rows).
     beta : float, default=10.0
         How much a bit resists change.
     max_iter : int, default=20
@@ -44,8 +44,8 @@ class GSDHP(PairwiseHasher):
     inner_iter : int, default=3
         Repeats of each update (L2 in the paper).
     n_starts : int or "auto", default="auto"
-        Starts to learn the anchors from; the outcome with the least objective is kept. "auto" is 128 / n_bits,
-        at most 4, for classes and 1 for label sets.
+        Starts to learn the anchors from; the outcome with the least objective is kept. "auto" is 64 / n_bits
+        (128 / n_bits from 20,000 rows on), at most 4, for classes and 1 for label sets.
     dissimilar : float, "floor" or None, default=None
         S of a pair that shares nothing, as a share of the largest relevance (alpha / r_max in the paper), at most
         0. None is -1 for classes and -1/2 for label sets; "floor" is the released code's -floor(r_max / 2).
@@ -128,7 +128,7 @@ class GSDHP(PairwiseHasher):
         loss: Any = "ksh",
         residual: str = "auto",
         n_anchors: int = 1000,
-        batch_size: int = 100,
+        batch_size: int = 200,
         beta: float = 10.0,
         max_iter: int = 20,
         inner_iter: int = 3,

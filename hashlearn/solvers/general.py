@@ -93,11 +93,11 @@ class Slopes:
             part.place = self.place[kinds[:, None], columns]
         return part
 
-    def at(self, rest: FloatArray) -> FloatArray:
+    def at(self, rest: IntArray) -> FloatArray:
         """Slopes at the inner products without one bit."""
         if self.slopes is None:
-            return self.loss.slope(self.s, rest, self.n_bits)
-        return self.slopes.take(self.place + rest.astype(np.intp))
+            return self.loss.slope(self.s, rest.astype(np.float64), self.n_bits)
+        return self.slopes.take(self.place + rest)
 
 
 def _update_batch(
@@ -114,37 +114,48 @@ def _update_batch(
     outside[batch] = False
     states = States.of(problem.column_kind[outside], codes[outside])
     inside = np.flatnonzero(problem.is_anchor[batch])
-    new = codes[batch]
-    kinds = problem.row_kind[batch]
-    slopes_states = slopes.rows(kinds, states.column)
-    slopes_inside = slopes.rows(kinds, problem.column_kind[batch[inside]])
+    place = np.full(len(batch), -1, dtype=np.intp)
+    place[inside] = np.arange(len(inside))
+    bits = codes[batch].T.astype(np.intp)
+    # Columns are the states, then the batch's own anchors.
+    others = np.concatenate([states.codes, codes[batch[inside]]]).T.astype(np.intp)
+    fixed, own = slice(len(states.weight)), slice(len(states.weight), None)
+    columns = np.concatenate([states.column, problem.column_kind[batch[inside]]])
+    local = slopes.rows(problem.row_kind[batch], columns)
     stagewise = residual == "stagewise"
-    u_states = np.zeros((len(batch), len(states.weight))) if stagewise else new @ states.codes.T
-    u_inside = np.zeros((len(batch), len(inside))) if stagewise else new @ new[inside].T
-    for j in range(new.shape[1]):
-        others = states.codes[:, j]
-        if not stagewise:
-            u_states -= np.outer(new[:, j], others)
-            u_inside -= np.outer(new[:, j], new[inside, j])
-        fixed = -(slopes_states.at(u_states) @ (states.weight * others))
-        between = -slopes_inside.at(u_inside)
-        new[:, j] = _update_bit(new[:, j].copy(), fixed, between, inside, beta, inner_iter)
-        u_states += np.outer(new[:, j], others)
-        u_inside += np.outer(new[:, j], new[inside, j])
-    return new
+    u = np.zeros((len(batch), len(columns)), dtype=np.intp) if stagewise else _inner(bits.T, others)
+    for j in range(len(bits)):
+        products = bits[j][:, None] * others[j]
+        slope = local.at(u if stagewise else u - products)
+        pull = -(slope[:, fixed] @ (states.weight * others[j, fixed]))
+        new = _update_bit(bits[j].astype(np.float64), pull, -slope[:, own], place, beta, inner_iter).astype(np.intp)
+        if not np.array_equal(new, bits[j]):
+            bits[j], others[j, own] = new, new[inside]
+            moved = new[:, None] * others[j]
+            u += moved if stagewise else moved - products
+        elif stagewise:
+            u += products
+    return bits.T.astype(np.float64)
+
+
+def _inner(left: IntArray, right: IntArray) -> IntArray:
+    """Inner products of codes, as whole numbers; the product itself runs in floats, where BLAS is."""
+    return (left.astype(np.float64) @ right.astype(np.float64)).astype(np.intp)
 
 
 def _update_bit(
-    bit: FloatArray, fixed: FloatArray, between: FloatArray, inside: IntArray, beta: float, inner_iter: int
+    bit: FloatArray, fixed: FloatArray, between: FloatArray, place: IntArray, beta: float, inner_iter: int
 ) -> FloatArray:
-    """Up to ``inner_iter`` steps of one bit; anchors of the batch flip only if that loses nothing."""
-    position = np.full(len(bit), -1, dtype=np.intp)
-    position[inside] = np.arange(len(inside))
+    """Up to ``inner_iter`` steps of one bit; anchors of the batch flip only if that loses nothing.
+
+    ``place`` is a row's place among the batch's anchors, the columns of ``between``, or -1.
+    """
+    inside = np.flatnonzero(place >= 0)
     gain = fixed + between @ bit[inside]
     for _ in range(inner_iter):
         flips = np.flatnonzero((gain + beta * bit >= 0) != (bit > 0))
-        anchors = flips[position[flips] >= 0]
-        bit[flips[position[flips] < 0]] *= -1
+        anchors = flips[place[flips] >= 0]
+        bit[flips[place[flips] < 0]] *= -1
         while len(anchors):
             trial = bit.copy()
             trial[anchors] *= -1
@@ -171,22 +182,25 @@ def code_rows(
 ) -> NDArray[np.float32]:
     """Codes of rows that are no anchors. ``slopes`` spans their groups and the states' columns."""
     codes = np.array(start, dtype=np.float32)
+    others = states.codes.T.astype(np.intp)
     stagewise = residual == "stagewise"
     active = np.arange(len(codes))
     for _ in range(max_iter):
-        bits = codes[active].astype(np.float64)
+        bits = codes[active].T.astype(np.intp)
         old = bits.copy()
         local = slopes.rows(group[active], states.column)
-        u = np.zeros((len(bits), len(states.weight))) if stagewise else bits @ states.codes.T
-        for j in range(bits.shape[1]):
-            others = states.codes[:, j]
-            if not stagewise:
-                u -= np.outer(bits[:, j], others)
-            gain = -(local.at(u) @ (states.weight * others))
-            bits[:, j] = np.where(gain + beta * bits[:, j] >= 0, 1.0, -1.0)
-            u += np.outer(bits[:, j], others)
-        codes[active] = bits
-        active = active[(bits != old).any(axis=1)]
+        u = np.zeros((len(active), len(others[0])), dtype=np.intp) if stagewise else _inner(bits.T, others)
+        for j in range(len(bits)):
+            products = bits[j][:, None] * others[j]
+            gain = -(local.at(u if stagewise else u - products) @ (states.weight * others[j]))
+            bits[j] = np.where(gain + beta * bits[j] >= 0, 1, -1)
+            changed = np.flatnonzero(bits[j] != old[j])
+            if stagewise:
+                u += bits[j][:, None] * others[j]
+            elif len(changed):
+                u[changed] -= 2 * products[changed]
+        codes[active] = bits.T
+        active = active[(bits != old).any(axis=0)]
         if not len(active):
             break
     return codes
@@ -195,11 +209,11 @@ def code_rows(
 def gains(states: States, slopes: Slopes, group: IntArray, codes: NDArray[np.float32]) -> NDArray[np.float32]:
     """-L h_A for every row and bit, at the rows' present codes."""
     local = slopes.rows(group, states.column)
-    u = codes @ states.codes.T
+    bits, others = codes.T.astype(np.intp), states.codes.T.astype(np.intp)
+    u = _inner(bits.T, others)
     result = np.empty_like(codes)
-    for j in range(codes.shape[1]):
-        others = states.codes[:, j]
-        result[:, j] = -(local.at(u - np.outer(codes[:, j], others)) @ (states.weight * others))
+    for j in range(len(bits)):
+        result[:, j] = -(local.at(u - bits[j][:, None] * others[j]) @ (states.weight * others[j]))
     return result
 
 

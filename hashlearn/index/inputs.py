@@ -1,0 +1,91 @@
+"""Checks of what callers give an index, and the shapes of what it gives back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hashlearn.index.results import Ball, Codes, Hits, Ids
+
+if TYPE_CHECKING:
+    from hashlearn.index.index import Index
+
+_LARGEST_ID = np.iinfo(np.int64).max
+
+
+def checked_ids(ids: ArrayLike) -> Ids:
+    """Ids as int64; -1 marks an empty place in results, so they are not negative."""
+    array = np.asarray(ids)
+    if array.size == 0 and array.ndim <= 1:
+        return np.empty(0, dtype=np.int64)
+    if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer):
+        raise ValueError(f"ids must be a 1-D array of whole numbers. Got {array.ndim}-D {array.dtype} instead.")
+    if array.min() < 0 or array.max() > _LARGEST_ID:
+        bad = array.min() if array.min() < 0 else array.max()
+        raise ValueError(f"ids must be between 0 and 2**63 - 1. Got {bad} instead.")
+    return array.astype(np.int64)
+
+
+def new_ids(ids: ArrayLike | None, n_rows: int, next_id: int) -> Ids:
+    """The ids of ``n_rows`` new rows."""
+    if ids is None:
+        if next_id + n_rows - 1 > _LARGEST_ID:
+            raise ValueError(f"There are no {n_rows} ids after {next_id - 1}: give ids.")
+        return next_id + np.arange(n_rows, dtype=np.int64)
+    numbers = checked_ids(ids)
+    if len(numbers) != n_rows:
+        raise ValueError(f"There must be one id a code. Got {len(numbers)} ids and {n_rows} codes.")
+    return numbers
+
+
+def refuse_twice(ids: Ids) -> None:
+    """ValueError when sorted ids hold one twice: which of its codes to keep is not ours to guess."""
+    twice = np.flatnonzero(ids[1:] == ids[:-1])
+    if len(twice):
+        raise ValueError(f"Each id may stand only once in a batch. Got {ids[twice[0]]} twice.")
+
+
+def without_padding(codes: Codes, index: Index, name: str) -> Codes:
+    """The codes, once it is clear that the bits after the last are zero: others would count as differences."""
+    spare = -index.n_bits % 8
+    if spare and len(codes):
+        mask = (1 << spare) - 1 if index.bitorder == "big" else 0xFF ^ ((1 << (8 - spare)) - 1)
+        if (codes[:, -1] & np.uint8(mask)).any():
+            raise ValueError(
+                f"{name} of {index.n_bits} bits must end in {spare} zero bits a row (bitorder {index.bitorder!r})."
+            )
+    return codes
+
+
+def projections(queries: NDArray[Any], n_bits: int) -> NDArray[np.float32]:
+    """Real-valued queries, one column a bit."""
+    if queries.ndim != 2 or queries.shape[1] != n_bits:
+        raise ValueError(f"Projections must have the shape (queries, {n_bits}). Got {queries.shape} instead.")
+    queries = np.ascontiguousarray(queries, dtype=np.float32)
+    if not np.isfinite(queries).all():
+        raise ValueError("Projections must be finite numbers. Got NaN or infinity instead.")
+    return queries
+
+
+def checked_count(value: Any, name: str, least: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+        raise ValueError(f"{name} must be a whole number from {least}. Got {value!r} instead.")
+    return int(value)
+
+
+def no_hits(n_queries: int, k: int, dtype: type[np.generic]) -> Hits:
+    """Hits with all places empty."""
+    empty = np.inf if np.issubdtype(dtype, np.floating) else -1
+    return Hits(np.full((n_queries, k), -1, dtype=np.int64), np.full((n_queries, k), empty, dtype=dtype))
+
+
+def sorted_ball(parts: list[tuple[Ids, NDArray[np.int32], Ids]]) -> Ball:
+    """One ball from consecutive parts of the queries, every query sorted by (distance, id)."""
+    counts = np.concatenate([np.diff(lims) for lims, _, _ in parts])
+    lims = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts)])
+    distances = np.concatenate([part for _, part, _ in parts])
+    ids = np.concatenate([part for _, _, part in parts])
+    order = np.lexsort((ids, distances, np.repeat(np.arange(len(counts)), counts)))
+    return Ball(lims, ids[order], distances[order])

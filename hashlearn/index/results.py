@@ -1,0 +1,50 @@
+"""What searches return, and the two ways in which an index says no."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ids = NDArray[np.int64]
+Codes = NDArray[np.uint8]
+
+
+class Hits(NamedTuple):
+    """The k nearest rows of every query, nearest first; ``ids, distances = index.search(...)`` works too.
+
+    ids : int64 (queries, k). -1 where there are fewer than k rows.
+    distances : (queries, k). Hamming distances are int32 with -1 in empty places; asymmetric ones are float32
+        with infinity there, because -1 is a distance like any other.
+    """
+
+    ids: Ids
+    distances: NDArray[Any]
+
+
+class Ball(NamedTuple):
+    """All rows within a radius, sorted by (distance, id). Query i has the places ``lims[i]:lims[i + 1]``."""
+
+    lims: Ids
+    ids: Ids
+    distances: NDArray[np.int32]
+
+
+class Info(NamedTuple):
+    """What ``Index.info`` tells: ``bytes`` is memory for codes, ids and (for approximate kinds) the structure."""
+
+    kind: str
+    n_bits: int
+    bitorder: str
+    rows: int
+    bytes: int
+    settings: dict[str, int | None]
+
+
+class UnsupportedByKindError(NotImplementedError):
+    """This kind of index cannot do what was asked; another kind can, and the message says which."""
+
+
+class IndexFileError(ValueError):
+    """A file is no index that this hashlearn can read, or is damaged."""

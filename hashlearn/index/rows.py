@@ -1,0 +1,119 @@
+"""Codes by id, sorted by id. Sorted rows are what makes ties come out by id whatever the insertion order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from hashlearn.index.results import Codes, Ids
+
+
+@dataclass
+class _Run:
+    """Rows sorted by id, no id twice."""
+
+    ids: Ids
+    codes: Codes
+
+
+class Rows:
+    """A table id -> code made of few sorted runs.
+
+    A new batch becomes a run of its own and is merged with its neighbour once they are of similar size, so that
+    adding n rows in any order and in batches of any size moves every row only O(log n) times.
+    """
+
+    def __init__(self, width: int) -> None:
+        self._width = width
+        self._runs: list[_Run] = []
+
+    @classmethod
+    def of(cls, ids: Ids, codes: Codes) -> Rows:
+        """Rows over arrays that are sorted already, not copied until something changes (a file, mapped)."""
+        rows = cls(codes.shape[1])
+        if len(ids):
+            rows._runs = [_Run(ids, codes)]
+        return rows
+
+    def __len__(self) -> int:
+        return sum(len(run.ids) for run in self._runs)
+
+    def known(self, ids: Ids) -> np.ndarray:
+        """Which of the ids exist."""
+        known = np.zeros(len(ids), dtype=bool)
+        for run in self._runs:
+            known |= _places(run, ids)[0]
+        return known
+
+    def same(self, ids: Ids, codes: Codes) -> np.ndarray:
+        """Which of the rows exist with exactly this code."""
+        same = np.zeros(len(ids), dtype=bool)
+        for run in self._runs:
+            hit, places = _places(run, ids)
+            same[hit] = (run.codes[places] == codes[hit]).all(axis=1)
+        return same
+
+    def put(self, ids: Ids, codes: Codes) -> None:
+        """Insert or overwrite; ``ids`` sorted, no id twice, both arrays owned by the table from now on."""
+        new = np.ones(len(ids), dtype=bool)
+        for run in self._runs:
+            hit, places = _places(run, ids)
+            if not len(places):
+                continue
+            if not run.codes.flags.writeable:  # mapped from a file, which must not change
+                run.codes = np.array(run.codes)
+            run.codes[places] = codes[hit]
+            new &= ~hit
+        if not new.all():
+            ids, codes = ids[new], codes[new]
+        if len(ids):
+            self._runs.append(_Run(ids, codes))
+        while len(self._runs) > 1 and 2 * len(self._runs[-1].ids) > len(self._runs[-2].ids):
+            self._merge_last()
+
+    def remove(self, ids: Ids) -> int:
+        """Forget the sorted ids; how many there were."""
+        before = len(self)
+        for number, run in enumerate(self._runs):
+            places = _places(run, ids)[1]
+            if len(places):
+                keep = np.ones(len(run.ids), dtype=bool)
+                keep[places] = False
+                self._runs[number] = _Run(run.ids[keep], run.codes[keep])
+        self._runs = [run for run in self._runs if len(run.ids)]
+        return before - len(self)
+
+    def whole(self) -> tuple[Ids, Codes]:
+        """All rows in the order of their ids."""
+        while len(self._runs) > 1:
+            self._merge_last()
+        if not self._runs:
+            return np.empty(0, dtype=np.int64), np.empty((0, self._width), dtype=np.uint8)
+        return self._runs[0].ids, self._runs[0].codes
+
+    def chosen(self, ids: Ids) -> tuple[Ids, Codes]:
+        """The rows whose ids are among the sorted ``ids``."""
+        all_ids, codes = self.whole()
+        if not len(all_ids):
+            return all_ids, codes
+        places = _places(self._runs[0], ids)[1]
+        return all_ids[places], codes[places]
+
+    def _merge_last(self) -> None:
+        second, first = self._runs.pop(), self._runs.pop()
+        ids = np.concatenate([first.ids, second.ids])
+        codes = np.concatenate([first.codes, second.codes])
+        if first.ids[-1] > second.ids[0]:
+            order = np.argsort(ids, kind="stable")  # timsort: one pass over two sorted halves
+            ids, codes = ids[order], codes[order]
+        self._runs.append(_Run(ids, codes))
+
+
+def _places(run: _Run, ids: Ids) -> tuple[np.ndarray, np.ndarray]:
+    """Which sorted ids are in the run, and where those that are stand."""
+    if not len(ids) or ids[0] > run.ids[-1] or ids[-1] < run.ids[0]:  # the usual case: ids that only grow
+        return np.zeros(len(ids), dtype=bool), np.empty(0, dtype=np.intp)
+    places = np.searchsorted(run.ids, ids)
+    hit = run.ids[np.minimum(places, len(run.ids) - 1)] == ids
+    return hit, places[hit]

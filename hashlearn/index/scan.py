@@ -1,0 +1,70 @@
+"""Exact Hamming search by scanning packed codes with faiss, queries split over Python threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import numpy as np
+
+from hashlearn.index.results import Codes, Ids
+from hashlearn.parallel import ordered_map, thread_count
+
+Part = TypeVar("Part")
+
+_MOST_QUERIES = 1024  # in one task; results of a task are copied once more
+
+
+@contextmanager
+def one_openmp_thread() -> Iterator[None]:
+    """Hold faiss to this thread: its OpenMP teams collapse on a busy machine (measured: 50x slower)."""
+    import faiss
+
+    before = faiss.omp_get_max_threads()
+    faiss.omp_set_num_threads(1)  # for the calling thread only
+    try:
+        yield
+    finally:
+        faiss.omp_set_num_threads(before)
+
+
+def over_queries(work: Callable[[Any], Part], queries: np.ndarray, n_jobs: int | None) -> list[Part]:
+    """``work`` on consecutive parts of the queries, over threads; the results in order."""
+    size = max(1, min(_MOST_QUERIES, -(-len(queries) // thread_count(n_jobs))))
+    parts = [queries[start : start + size] for start in range(0, len(queries), size)]
+
+    def alone(part: np.ndarray) -> Part:
+        with one_openmp_thread():
+            return work(part)
+
+    if len(parts) == 1:
+        return [alone(parts[0])]
+    return list(ordered_map(alone, parts, n_jobs))
+
+
+def nearest(queries: Codes, codes: Codes, k: int) -> tuple[np.ndarray, Ids]:
+    """Distances (int32) and row numbers of the k nearest rows; among equals the smaller row number."""
+    import faiss
+
+    # The heap variant breaks ties by row number, also at the cut-off (tests/index compares with brute force);
+    # it reads any contiguous memory, so a mapped file needs no copy.
+    distances, places = faiss.knn_hamming(queries, codes, k, variant="hc")
+    return distances, places
+
+
+def ball(queries: Codes, codes: Codes, radius: int) -> tuple[Ids, np.ndarray, Ids]:
+    """Lims, distances and row numbers of all rows at most ``radius`` away, in no order."""
+    import faiss
+
+    found = faiss.RangeSearchResult(len(queries))
+    # faiss looks for distances strictly below its radius.
+    faiss.hamming_range_search(  # type: ignore[attr-defined]
+        faiss.swig_ptr(queries), faiss.swig_ptr(codes), len(queries), len(codes), radius + 1, codes.shape[1], found
+    )
+    lims = faiss.rev_swig_ptr(found.lims, len(queries) + 1).astype(np.int64)
+    total = int(lims[-1])
+    if not total:
+        return lims, np.empty(0, dtype=np.int32), np.empty(0, dtype=np.int64)
+    distances = faiss.rev_swig_ptr(found.distances, total).astype(np.int32)  # floats in faiss
+    return lims, distances, faiss.rev_swig_ptr(found.labels, total).astype(np.int64)
