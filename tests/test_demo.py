@@ -90,10 +90,11 @@ def test_fashion_mnist_from_debian_files(tmp_path):
     ("raw", "sentence"),
     [
         (b"not gzip", "damaged or cut short"),
-        (gzip.compress(struct.pack(">HBBi", 0, 8, 1, 9) + b"123"), "3 bytes where its header promises 9"),
-        (gzip.compress(struct.pack(">HBBi", 0, 13, 1, 0)), "not an IDX file of bytes"),
-        (gzip.compress(bytes(1000))[:-9], "damaged or cut short"),
+        (gzip.compress(struct.pack(">HBBi", 0, 8, 1, 9) + b"123", mtime=0), "3 bytes where its header promises 9"),
+        (gzip.compress(struct.pack(">HBBi", 0, 13, 1, 0), mtime=0), "not an IDX file of bytes"),
+        (gzip.compress(bytes(1000), mtime=0)[:-9], "damaged or cut short"),
     ],
+    ids=["no gzip", "too few bytes", "other type", "cut short"],
 )
 def test_damaged_idx(raw, sentence, tmp_path):
     (tmp_path / "a.gz").write_bytes(raw)
