@@ -44,8 +44,8 @@ class GSDHP(PairwiseHasher):
     inner_iter : int, default=3
         Repeats of each update (L2 in the paper).
     n_starts : int or "auto", default="auto"
-        Starts to learn the anchors from; the outcome with the least objective is kept. "auto" is 64 / n_bits
-        (128 / n_bits from 20,000 rows on), at most 4, for classes and 1 for label sets.
+        Starts to learn the anchors from; the outcome with the least objective is kept. "auto" is 64 / n_bits,
+        at most 4, for classes and 1 for label sets.
     dissimilar : float, "floor" or None, default=None
         S of a pair that shares nothing, as a share of the largest relevance (alpha / r_max in the paper), at most
         0. None is -1 for classes and -1/2 for label sets; "floor" is the released code's -floor(r_max / 2).

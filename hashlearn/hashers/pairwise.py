@@ -38,9 +38,8 @@ from hashlearn.timing import PhaseTimer
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.intp]
 ORDERS = ("anchors-first", "interleaved")
-# n_starts="auto": short codes are cheap to learn and depend most on their start, so they get more of them; beside
-# many rows a further start costs little.
-BITS_OF_ALL_STARTS, MOST_STARTS, MANY_ROWS = 64, 4, 20_000
+# n_starts="auto": short codes are cheap to learn and depend most on their start, so they get more of them.
+BITS_OF_ALL_STARTS, MOST_STARTS = 64, 4
 
 
 class PairwiseHasher(BaseHasher):
@@ -202,7 +201,7 @@ class PairwiseHasher(BaseHasher):
                 rows = np.flatnonzero(similarity.group >= 0)
                 sample = features.map_block(X[rows]) - center
                 problem = AnchorProblem.of_rows(similarity, rows, anchors, self.n_bits_)
-            trace, directions = self._best_start(problem, sample, directions, similarity.graded, X.shape[0], rng)
+            trace, directions = self._best_start(problem, sample, directions, similarity.graded, rng)
             coder = self._coder(similarity, anchors, trace.codes[problem.is_anchor])
         with timer("rows"):
             place = np.full(X.shape[0], -1, dtype=np.intp)
@@ -228,14 +227,12 @@ class PairwiseHasher(BaseHasher):
         sample: NDArray[np.float32],
         directions: FloatArray,
         graded: bool,
-        n_rows: int,
         rng: np.random.RandomState,
     ) -> tuple[Trace, FloatArray]:
         """The outcome with the least objective over ``n_starts`` starts, each but the first rotated at random."""
         n_starts = self.n_starts
         if isinstance(n_starts, str):
-            budget = BITS_OF_ALL_STARTS * (2 if n_rows >= MANY_ROWS else 1)
-            n_starts = 1 if graded else int(np.clip(budget // self.n_bits_, 1, MOST_STARTS))
+            n_starts = 1 if graded else int(np.clip(BITS_OF_ALL_STARTS // self.n_bits_, 1, MOST_STARTS))
         best: tuple[Trace, FloatArray] | None = None
         for k in range(n_starts):
             turned = directions @ random_rotation(self.n_bits_, rng) if k else directions
