@@ -8,6 +8,7 @@ from pathlib import Path
 
 from hashlearn.bench import sections as parts
 from hashlearn.bench.paper import BITS, POSITIONS, TITLES, Item, Part, data_for, part_plan
+from hashlearn.bench.paper_numbers import REMARKS
 from hashlearn.bench.plots import LinePlot, need_matplotlib
 from hashlearn.bench.report import write_report
 from hashlearn.bench.runner import Finished, run_plan
@@ -15,6 +16,7 @@ from hashlearn.bench.scoring import scores_of
 from hashlearn.bench.sections import Section
 from hashlearn.bench.store import Run, Store
 from hashlearn.bench.tables import grouped, mean_of
+from hashlearn.bench.yardsticks import float_cosine
 
 TITLE = "Pairwise based discrete hashing: the paper's tables and figures, made again"
 
@@ -36,6 +38,7 @@ def make_paper_report(
     seeds: int = 1,
     methods: Sequence[str] | None = None,
     bits: Sequence[int] | None = None,
+    others: bool = False,
     jobs: int = 1,
     threads: int | None = None,
     on_finished: Finished | None = None,
@@ -54,7 +57,7 @@ def make_paper_report(
         for part in item.parts:
             data, title = data_for(part, data_dir)
             name = f"{item.name.capitalize()}, {part.protocol}"
-            plan = part_plan(part, data, seeds, methods, bits) if data is not None else None
+            plan = part_plan(part, data, seeds, methods, bits, others) if data is not None else None
             if plan is None or data is None:
                 reason = title if data is None else "no method or bit length of it was asked for"
                 report.left_out.append(f"{name} is left out: {reason}.")
@@ -68,7 +71,11 @@ def make_paper_report(
             runs = [*outcome.kept, *outcome.made]
             used += runs
             heading = f"{item.name.capitalize()}: {item.about}. {title}, {part.protocol}"
-            made.append(item_section(store, runs, item, part, heading, data))
+            section = item_section(store, runs, item, part, heading, data)
+            if section.rows and item.name.startswith("table"):
+                floats = float_cosine(store, data, part.protocol, data_dir, item.measures)
+                section.notes.append(f"Cosine on the features themselves, as floats: {floats:.4f}.")
+            made.append(section)
         report.paths = write_report(folder, TITLE, [*made, *_left_out(report)], used)
     return report
 
@@ -79,6 +86,12 @@ def item_section(store: Store, runs: Sequence[Run], item: Item, part: Part, titl
     short = f"{item.name.capitalize()}, {TITLES.get(data, data)} {part.protocol}"
     section = parts.table_section(store, runs, title, item.measures, part.score, part.paper, BITS, short)
     section.notes += item.notes
+    if not item.tabled:
+        section.columns, section.rows = [], []
+    elif item.name.startswith("table"):
+        section.columns.append("remark")
+        for row in section.rows:
+            row.append(REMARKS.get(row[0], "") if row[1] == "learned" else "")
     if data != part.data and part.paper:
         section.notes.append("The paper's numbers are on its own data, not on this stand-in: compare order, not size.")
     for name in item.drawn:

@@ -26,7 +26,7 @@ _TITLE_WIDTH = 60
 
 @dataclass(frozen=True)
 class LinePlot:
-    """Named lines: name → (x, y)."""
+    """Named lines: name → (x, y). ``tabled`` is whether a table beside the plot has the same numbers."""
 
     title: str
     x: str
@@ -36,6 +36,7 @@ class LinePlot:
     log_y: bool = False
     ticks: Sequence[float] | None = None
     markers: bool = True
+    tabled: bool = True
 
 
 @dataclass(frozen=True)
@@ -48,9 +49,33 @@ class HeatMap:
     columns: Sequence[str]
     rows: Sequence[str]
     values: Sequence[Sequence[float | None]]
+    tabled: bool = False
 
 
 Plot = LinePlot | HeatMap
+
+
+MOST_TABLE_ROWS = 20
+
+
+def plot_table(plot: Plot) -> tuple[list[str], list[list[str]]]:
+    """The numbers of a plot as the columns and rows of a table; of a long line, evenly chosen points.
+
+    >>> plot_table(HeatMap("t", "β", "batch", ["0", "10"], ["1"], [[0.5, None]]))
+    (['batch \\\\ β', '0', '10'], [['1', '0.5', '–']])
+    """
+    if isinstance(plot, HeatMap):
+        rows = [[name, *map(_number, values)] for name, values in zip(plot.rows, plot.values, strict=True)]
+        return [f"{plot.y} \\ {plot.x}", *plot.columns], rows
+    points = {name: dict(zip(x, y, strict=True)) for name, (x, y) in plot.lines.items()}
+    places = sorted({x for line in points.values() for x in line})
+    step = -(-len(places) // MOST_TABLE_ROWS)
+    rows = [[f"{x:g}", *(_number(line.get(x)) for line in points.values())] for x in places[::step]]
+    return [plot.x, *points], rows
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.4g}"
 
 
 class PlotsMissing(ImportError, ValueError):

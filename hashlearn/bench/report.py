@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from hashlearn.bench.plots import need_matplotlib, svg
+from hashlearn.bench.plots import need_matplotlib, plot_table, svg
 from hashlearn.bench.sections import Section
 from hashlearn.bench.store import Run, Store, write_json
 from hashlearn.bench.tables import as_csv, as_markdown
@@ -68,13 +68,16 @@ def machine_lines(runs: Sequence[Run]) -> list[str]:
 
 
 def markdown(title: str, sections: Sequence[Section], facts: Sequence[str]) -> str:
-    """The tables and remarks; plots are in the page only."""
+    """The tables and remarks, and as tables the plots that show what no table has."""
     parts = [f"# {title}"]
     for section in sections:
         parts.append(f"## {section.title}")
         parts += section.notes
         if section.rows:
             parts.append(as_markdown(section.columns, section.rows))
+        for plot in section.plots:
+            if not section.rows or not plot.tabled:
+                parts += [f"**{plot.title}**", as_markdown(*plot_table(plot))]
     parts += [f"Made on: {line}." for line in facts]
     return "\n\n".join(parts) + "\n"
 

@@ -121,7 +121,9 @@ def score_lines(
             y.append(mean.mean)
     ticks = sorted({bits for x, _ in lines.values() for bits in x})
     name = measures.title(score)
-    return LinePlot(f"{title}: {name}", "bits", f"{name}, {database} database", lines, log_x=True, ticks=ticks)
+    return LinePlot(
+        f"{title}: {name}", "bits", f"{name}, {database} database", lines, log_x=True, ticks=ticks, tabled=False
+    )
 
 
 def position_lines(store: Store, runs: Sequence[Run], title: str, measures: Measures, at: Sequence[int]) -> LinePlot:
@@ -134,7 +136,7 @@ def position_lines(store: Store, runs: Sequence[Run], title: str, measures: Meas
             means.append(mean_of([(scores_of(store, run, rules)["learned"] or {}).get("ndcg") for run in seeds]))
         known = [(count, mean.mean) for count, mean in zip(at, means, strict=True) if mean is not None]
         lines[f"{label}, {bits} bits"] = ([count for count, _ in known], [mean for _, mean in known])
-    return LinePlot(f"{title}: NDCG", "retrieved", "NDCG, learned database", lines, log_x=True, ticks=at)
+    return LinePlot(f"{title}: NDCG", "retrieved", "NDCG, learned database", lines, log_x=True, ticks=at, tabled=False)
 
 
 def precision_recall_lines(store: Store, runs: Sequence[Run], title: str) -> LinePlot:

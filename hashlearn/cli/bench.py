@@ -208,7 +208,7 @@ def report_folder(
     cls=ListCommand,
     epilog=epilog(
         "hashlearn bench paper --table 1 2 --figure 5 --data-dir data -o report",
-        "hashlearn bench paper --all --seeds 10 --data-dir data -o report",
+        "hashlearn bench paper --all --others --seeds 10 --data-dir data -o report",
     ),
 )
 def paper_report(
@@ -220,6 +220,9 @@ def paper_report(
     seeds: Annotated[int, typer.Option(min=1, help="Number of seeds.")] = 1,
     methods: Annotated[list[str] | None, typer.Option(help="Only these methods.")] = None,
     bits: Annotated[list[int] | None, typer.Option(help="Only these bit lengths.")] = None,
+    others: Annotated[
+        bool, typer.Option("--others", help="In tables, also run the methods that the paper has no row for.")
+    ] = False,
     jobs: Jobs = 1,
     threads: Threads = None,
 ) -> int:
@@ -236,6 +239,7 @@ def paper_report(
             seeds=seeds,
             methods=methods,
             bits=bits,
+            others=others,
             jobs=jobs,
             threads=threads,
             on_finished=SayFinished(),

@@ -31,6 +31,10 @@ class Tree:
     def read(self, name: str) -> bytes:
         raise NotImplementedError
 
+    def stamp(self, name: str) -> tuple[int, int]:
+        """Size in bytes, unpacked, and a number that changes when the content does."""
+        raise NotImplementedError
+
     def close(self) -> None:
         """Let go of the archive."""
 
@@ -54,6 +58,10 @@ class _Folder(Tree):
 
     def read(self, name: str) -> bytes:
         return (self.path / name).read_bytes()
+
+    def stamp(self, name: str) -> tuple[int, int]:
+        there = (self.path / name).stat()
+        return there.st_size, there.st_mtime_ns
 
 
 def _walk(folder: Path) -> Iterator[str]:
@@ -79,6 +87,10 @@ class _Zip(Tree):
 
     def read(self, name: str) -> bytes:
         return self._archive.read(name)
+
+    def stamp(self, name: str) -> tuple[int, int]:
+        info = self._archive.getinfo(name)
+        return info.file_size, info.CRC
 
     def is_link(self, name: str) -> bool:
         return stat.S_ISLNK(self._archive.getinfo(name).external_attr >> 16)
@@ -106,6 +118,10 @@ class _Tar(Tree):
         if stream is None:
             raise FileError(f"{self.path}: {name} is not a regular file.")
         return stream.read()
+
+    def stamp(self, name: str) -> tuple[int, int]:
+        member = self._members[name]
+        return member.size, int(member.mtime)
 
     def close(self) -> None:
         self._archive.close()

@@ -4,10 +4,12 @@ import csv
 import json
 import re
 import sys
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
 
+from hashlearn import data, metrics
 from hashlearn.bench import Measures, Plan, Store, Variant, paper, run_plan
 from hashlearn.bench.paper_report import make_paper_report
 from hashlearn.bench.report import write_report
@@ -158,3 +160,39 @@ def test_definitions_of_the_paper_can_be_run():
     part = known["table 1"].parts[0]
     assert paper.part_plan(part, part.data, 1, ["gsdhp"], [8, 9]).size == 1
     assert paper.part_plan(part, part.data, 1, ["itq"]) is None
+
+
+def test_others_are_methods_without_a_row_in_the_paper():
+    classes, many = paper.items()["table 1"].parts
+    names = {variant.label for variant in classes.others}
+    assert {"itq", "fasth", "ksh-large"} <= names
+    assert not names & set(classes.paper)
+    assert paper.part_plan(classes, classes.data, 1, ["itq"], [8], others=True).size == 1
+    assert "fasth" not in {variant.label for variant in many.others}  # minutes on 10,000 rows
+    sets = {variant.label for variant in paper.items()["table 6"].parts[0].others}
+    assert "itq" in sets
+    assert not sets & {"adgh", "fsdh", "class-code"}  # one class a row
+
+
+def test_a_table_has_remarks_and_the_floats_beside_it(tmp_path):
+    item = small_item((), [Variant("lsh", "lsh")], (8,))
+    made = make_paper_report([replace(item, name="table 1")], tmp_path)
+    text = made.paths[0].read_text()
+    assert "| unsupervised, untrained |" in text
+    pool = data.load("digits")
+    rows = data.protocols.protocol("holdout").split(pool).dataset(pool)
+    floats = rows.query_X, rows.database_X, rows.query_y, rows.database_y
+    cosine = metrics.evaluate_floats(*floats, at=500, ties="stable").map
+    assert f"Cosine on the features themselves, as floats: {cosine:.4f}." in text
+    again = make_paper_report([replace(item, name="table 1")], tmp_path)  # from the kept score
+    assert again.paths[0].read_text() == text
+
+
+def test_figures_of_many_settings_are_grids_in_markdown(tmp_path):
+    settings = [SMALL | {"batch_size": batch, "beta": beta} for batch in (10, 50) for beta in (0.0, 1.0)]
+    variants = [Variant(f"gsdhp {n}", "gsdhp", values) for n, values in enumerate(settings)]
+    made = make_paper_report([replace(small_item(("heat",), variants), tabled=False)], tmp_path)
+    lines = made.paths[0].read_text().splitlines()
+    start = lines.index("| batch size \\ β | 0 | 1 |")
+    assert [line.split(" | ")[0] for line in lines[start + 2 : start + 4]] == ["| 10", "| 50"]
+    assert not any(line.startswith("| method") for line in lines)

@@ -248,6 +248,10 @@ def test_stand_ins(tmp_path):
         label_names=np.array(["person", "car"]),
     )
     np.testing.assert_allclose(data.load("coco18", tmp_path).X, [[0, 3], [0.08, 0]], rtol=1e-6)
+    others = data.load("coco18-without-person", tmp_path)
+    np.testing.assert_allclose(others.X, [[0.08, 0]], rtol=1e-6)
+    assert others.y.tolist() == [[1]]
+    assert others.label_names == ("car",)
     with pytest.raises(DatasetMissing, match=r"put corel16k001.npz there"):
         data.load("corel16k", tmp_path)
     X = np.ones((2, 512), dtype=np.float16)

@@ -1,0 +1,36 @@
+"""The yardstick beside every table of codes: the features themselves, ranked as floats."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+from hashlearn import metrics
+from hashlearn.bench.scoring import Measures
+from hashlearn.bench.store import Store, write_json
+from hashlearn.data.protocols import protocol
+from hashlearn.data.registry import load
+
+
+def float_cosine(store: Store, data: str, protocol_name: str, data_dir: str | None, measures: Measures) -> float:
+    """Cosine on the features of seed 0: NDCG for label sets, MAP for classes. Kept with the scores, once computed."""
+    text = json.dumps([data, protocol_name, measures.at, measures.ndcg_at, measures.ties, measures.gain])
+    path = store.folder / "scores" / f"cosine.{hashlib.sha256(text.encode()).hexdigest()[:12]}.json"
+    if path.exists():
+        return float(json.loads(path.read_text(encoding="utf-8"))["score"])
+    pool = load(data, data_dir)
+    rows = protocol(protocol_name).split(pool).dataset(pool)
+    found = metrics.evaluate_floats(
+        rows.query_X,
+        rows.database_X,
+        rows.query_y,
+        rows.database_y,
+        at=measures.at,
+        ndcg_at=measures.ndcg_at,
+        ties=measures.ties,
+        gain=measures.gain,
+    )
+    score = found.ndcg if pool.multilabel else found.map
+    path.parent.mkdir(exist_ok=True)
+    write_json(path, {"data": data, "protocol": protocol_name, "score": score})
+    return score
