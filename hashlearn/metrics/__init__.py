@@ -1,5 +1,6 @@
 """Retrieval scores with every definition named: ``evaluate`` for all of them, one function for each."""
 
+from hashlearn.metrics.ball import BallScores, map_within_radius
 from hashlearn.metrics.evaluate import Scores, evaluate, evaluate_floats
 from hashlearn.metrics.relevance import Relevance
 from hashlearn.metrics.single import (
@@ -14,6 +15,7 @@ from hashlearn.metrics.single import (
 )
 
 __all__ = [
+    "BallScores",
     "Curve",
     "RadiusScores",
     "Relevance",
@@ -21,6 +23,7 @@ __all__ = [
     "acg",
     "evaluate",
     "evaluate_floats",
+    "map_within_radius",
     "mean_average_precision",
     "ndcg",
     "precision_at",
