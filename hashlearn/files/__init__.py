@@ -7,6 +7,7 @@ A name may pick a part of a file after a colon: ``data.npz:train``, ``data.h5:gr
 from hashlearn.files.arrays import FileError, open_part
 from hashlearn.files.codes import CodeFile, CodeInfo, CodeWriter, read_codes, sidecar
 from hashlearn.files.output import check_output, written_whole
+from hashlearn.files.payloads import count_payload_rows, payload_rows, read_ids
 from hashlearn.files.read import (
     checked_chunks,
     open_features,
@@ -22,10 +23,13 @@ __all__ = [
     "FileError",
     "check_output",
     "checked_chunks",
+    "count_payload_rows",
     "open_features",
     "open_part",
+    "payload_rows",
     "read_codes",
     "read_features",
+    "read_ids",
     "read_labels",
     "read_pairs",
     "sidecar",

@@ -39,7 +39,7 @@ def is_number(text: str) -> bool:
 
 
 @contextmanager
-def _text_rows(path: Path) -> Iterator[Iterator[list[str]]]:
+def text_rows(path: Path) -> Iterator[Iterator[list[str]]]:
     """Rows of a delimited file as strings, all of one length; blank lines do not count."""
     try:
         with path.open(newline="", encoding="utf-8-sig") as stream:
@@ -67,7 +67,7 @@ def _even_rows(path: Path, reader: Any) -> Iterator[list[str]]:
 
 
 def _text_features(path: Path, part: str | None) -> NDArray[np.float64]:
-    with _text_rows(path) as rows:
+    with text_rows(path) as rows:
         first = next(rows, None)
         if first is None:
             raise FileError(f"{path} has no rows.")
@@ -141,7 +141,7 @@ def _text_labels(path: Path, part: str | None) -> list[list[Any]]:
         except UnicodeDecodeError as error:
             raise FileError(f"{path} is not text in UTF-8.") from error
         return [[line.strip() or None for line in lines]]
-    with _text_rows(path) as rows:
+    with text_rows(path) as rows:
         table = list(rows)
     if not table:
         raise FileError(f"{path} has no rows.")
@@ -156,7 +156,7 @@ def _text_labels(path: Path, part: str | None) -> list[list[Any]]:
     return [[value.strip() or None for value in column] for column in zip(*table[header:], strict=True)]
 
 
-def _parquet(path: Path) -> Any:
+def open_parquet(path: Path) -> Any:
     try:
         import pyarrow.parquet as parquet
     except ImportError as error:
@@ -168,9 +168,13 @@ def _parquet(path: Path) -> Any:
 
 
 def _parquet_features(path: Path, part: str | None) -> NDArray[Any]:
-    import pyarrow as pa
+    file = open_parquet(path)
+    names = _feature_columns(path, file, part)
+    return _feature_rows(path, file.read(columns=names), 0)
 
-    file = _parquet(path)
+
+def _feature_columns(path: Path, file: Any, part: str | None) -> list[str]:
+    """The columns that are features: those that ``part`` picks, the only list column, or all numbers."""
     fields = {field.name: field.type for field in file.schema_arrow}
     if part is not None and not part.startswith("-"):
         names = [list(fields)[place] for place in _places(path, list(fields), part)]
@@ -187,31 +191,38 @@ def _parquet_features(path: Path, part: str | None) -> NDArray[Any]:
             _warn_left_out(path, text)
     if not names:
         raise FileError(f"{path} has no column of numbers.")
-    table = file.read(columns=names)
     for name in names:
+        if not (_is_numeric(fields[name]) or (_is_list(fields[name]) and len(names) == 1)):
+            raise FileError(f"{path}: column '{name}' does not hold numbers but {fields[name]}.")
+    return names
+
+
+def _feature_rows(path: Path, table: Any, first_row: int) -> NDArray[Any]:
+    """Rows of feature columns; ``first_row`` is the number of the table's first row in the file."""
+    import pyarrow as pa
+
+    for name in table.column_names:
         column = table[name]
         if column.null_count:
-            row = int(np.flatnonzero(column.is_null().to_numpy())[0])
+            row = first_row + int(np.flatnonzero(column.is_null().to_numpy())[0])
             raise FileError(f"{path}: a value is missing in row {row}, column '{name}'.")
-        if not (_is_numeric(column.type) or (_is_list(column.type) and len(names) == 1)):
-            raise FileError(f"{path}: column '{name}' does not hold numbers but {column.type}.")
-    if _is_list(table[names[0]].type):
-        return _list_column(path, table[names[0]].combine_chunks())
-    kind = np.float32 if all(fields[name] == pa.float32() for name in names) else np.float64
-    return np.column_stack([np.asarray(table[name].to_numpy(), dtype=kind) for name in names])
+    if _is_list(table.schema.types[0]):
+        return _list_column(path, table.column(0).combine_chunks(), first_row)
+    kind = np.float32 if all(kind == pa.float32() for kind in table.schema.types) else np.float64
+    return np.column_stack([np.asarray(column.to_numpy(), dtype=kind) for column in table.columns])
 
 
-def _list_column(path: Path, column: Any) -> NDArray[Any]:
+def _list_column(path: Path, column: Any, first_row: int) -> NDArray[Any]:
     import pyarrow.compute as compute
 
     lengths = compute.list_value_length(column).to_numpy(zero_copy_only=False)
     width = int(lengths[0]) if len(lengths) else 0
     if np.any(lengths != width):
         row = int(np.flatnonzero(lengths != width)[0])
-        raise FileError(f"{path}: row {row} has {lengths[row]} values, the first has {width}.")
+        raise FileError(f"{path}: row {first_row + row} has {lengths[row]} values, the first has {width}.")
     flat = column.flatten()
     if flat.null_count:
-        row = int(np.flatnonzero(flat.is_null().to_numpy(zero_copy_only=False))[0]) // width
+        row = first_row + int(np.flatnonzero(flat.is_null().to_numpy(zero_copy_only=False))[0]) // width
         raise FileError(f"{path}: a value is missing in row {row}.")
     return np.asarray(flat.to_numpy(zero_copy_only=False)).reshape(len(lengths), width)
 
@@ -234,9 +245,52 @@ def _is_index(name: str) -> bool:
 
 
 def _parquet_labels(path: Path, part: str | None) -> list[list[Any]]:
-    file = _parquet(path)
+    file = open_parquet(path)
+    table = file.read(columns=_label_columns(path, file, part))
+    return [column.to_pylist() for column in table.columns]
+
+
+def _label_columns(path: Path, file: Any, part: str | None) -> list[str]:
     names = [name for name in file.schema_arrow.names if not _is_index(name)]
-    if part is not None:
-        names = [names[place] for place in _places(path, names, part)]
-    table = file.read(columns=names)
-    return [table[name].to_pylist() for name in names]
+    return names if part is None else [names[place] for place in _places(path, names, part)]
+
+
+class ParquetRows:
+    """Rows of a Parquet file's feature or label columns, decoded a batch at a time.
+
+    Slices read in order go on where the last one ended; another one starts again at its row group.
+    """
+
+    def __init__(self, path: Path, part: str | None, labels: bool) -> None:
+        self._path, self._labels, self._file = path, labels, open_parquet(path)
+        self._names = (_label_columns if labels else _feature_columns)(path, self._file, part)
+        sizes = [self._file.metadata.row_group(k).num_rows for k in range(self._file.metadata.num_row_groups)]
+        self._begins = np.concatenate([[0], np.cumsum(sizes)]).astype(int)
+        self.n_rows = int(self._begins[-1])
+        self._batches: Iterator[Any] = iter(())
+        self._held: list[Any] = []
+        self._start = self._end = -1
+
+    def __getitem__(self, rows: slice) -> NDArray[Any]:
+        import pyarrow as pa
+
+        first, last = rows.start, min(rows.stop, self.n_rows)
+        if not self._start <= first <= self._end:
+            group = int(np.searchsorted(self._begins, first, side="right")) - 1
+            groups = list(range(group, len(self._begins) - 1))
+            self._batches = self._file.iter_batches(_CHUNK, row_groups=groups, columns=self._names, use_threads=False)
+            self._held, self._start, self._end = [], int(self._begins[group]), int(self._begins[group])
+        while self._end < last:
+            self._held.append(next(self._batches))
+            self._end += len(self._held[-1])
+            self._forget(first)
+        self._forget(first)
+        table = pa.Table.from_batches(self._held).slice(first - self._start, last - first)
+        if not self._labels:
+            return _feature_rows(self._path, table.select(self._names), first)
+        columns = [column.to_numpy() for column in table.columns]
+        return columns[0] if len(columns) == 1 else np.column_stack(columns)
+
+    def _forget(self, first: int) -> None:
+        while self._held and self._start + len(self._held[0]) <= first:
+            self._start += len(self._held.pop(0))

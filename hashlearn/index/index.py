@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from hashlearn.codes import MAX_BITS, BitOrder, check_packed, n_bytes
 from hashlearn.index import file, inputs, scan
@@ -118,6 +118,20 @@ class Index:
             self._forget(gone, "remove rows")
             self._lookup = None
             return self._rows.remove(gone)
+
+    def known(self, ids: ArrayLike) -> NDArray[np.bool_]:
+        """Which of these ids exist."""
+        numbers = inputs.checked_ids(ids)
+        order = np.argsort(numbers, kind="stable")
+        known = np.empty(len(numbers), dtype=bool)
+        with self._lock:
+            known[order] = self._rows.known(numbers[order])
+        return known
+
+    def rows(self, ids: ArrayLike | None = None) -> tuple[Ids, Codes]:
+        """Ids and codes of those of these rows that exist, or of all, ordered by id. Read-only for the caller."""
+        with self._lock:
+            return self._chosen(ids)
 
     def search(self, codes: ArrayLike, k: int, ids: ArrayLike | None = None, n_jobs: int | None = None) -> Hits:
         """The k nearest rows of every query, ordered by (distance, id).

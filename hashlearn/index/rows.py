@@ -94,11 +94,14 @@ class Rows:
 
     def chosen(self, ids: Ids) -> tuple[Ids, Codes]:
         """The rows whose ids are among the sorted ``ids``."""
-        all_ids, codes = self.whole()
-        if not len(all_ids):
-            return all_ids, codes
-        places = _places(self._runs[0], ids)[1]
-        return all_ids[places], codes[places]
+        parts = [(run.ids[places], run.codes[places]) for run in self._runs if len(places := _places(run, ids)[1])]
+        if not parts:
+            return np.empty(0, dtype=np.int64), np.empty((0, self._width), dtype=np.uint8)
+        if len(parts) == 1:
+            return parts[0]
+        found = np.concatenate([part[0] for part in parts])
+        order = np.argsort(found, kind="stable")
+        return found[order], np.concatenate([part[1] for part in parts])[order]
 
     def _merge_last(self) -> None:
         second, first = self._runs.pop(), self._runs.pop()

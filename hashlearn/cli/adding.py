@@ -1,0 +1,123 @@
+"""The rows of several files (features or codes, ids, payloads, vectors) on their way into a collection."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hashlearn import codes, files
+from hashlearn.collection import Collection
+from hashlearn.collection.payloads import checked_payloads
+from hashlearn.files.read import check_rows, row_chunks
+from hashlearn.parallel import BLOCK_ROWS, row_blocks
+
+_MOST_ROWS = 64 * BLOCK_ROWS
+
+
+def open_features(collection: Collection, name: str) -> Any:
+    """Feature rows that the collection's model can encode."""
+    hasher = collection.hasher
+    if hasher is None:
+        raise files.FileError(f"{collection.uri} has no model to encode {name}: give --codes.")
+    rows = files.open_features(name)
+    if rows.shape[1] != hasher.n_features_in_:
+        raise files.FileError(
+            f"{name} has {rows.shape[1]} features, the model of {collection.uri} was fitted on {hasher.n_features_in_}."
+        )
+    return rows
+
+
+def open_codes(collection: Collection, name: str, bit_order: codes.BitOrder) -> NDArray[np.uint8]:
+    """Packed codes of the collection's length."""
+    found = files.read_codes(name, collection.n_bits, bit_order)
+    if found.info.format == "projections" or found.info.bits != collection.n_bits:
+        what = "projections" if found.info.format == "projections" else f"codes of {found.info.bits} bits"
+        raise files.FileError(f"{name} holds {what}, {collection.uri} holds codes of {collection.n_bits} bits.")
+    return found.codes
+
+
+class Batches:
+    """The rows of one ``add``: opened, and found to fit together, before the first is added."""
+
+    def __init__(
+        self,
+        collection: Collection,
+        name: str,
+        rows: Any,
+        coded: bool,
+        ids: str | None,
+        payload: str | None,
+        vectors: str | None,
+    ) -> None:
+        self._collection, self._name, self._rows, self._coded = collection, name, rows, coded
+        self._payload, self._vector_name = payload, vectors
+        self.n_rows = int(rows.shape[0])
+        self._ids = self._vectors = None
+        if ids is not None:
+            self._ids = files.read_ids(ids)
+            self._check_count(ids, len(self._ids))
+            if len(np.unique(self._ids)) != self.n_rows:
+                raise files.FileError(f"{ids} holds an id more than once.")
+        if vectors is not None:
+            self._vectors = files.open_features(vectors)
+            self._check_count(vectors, self._vectors.shape[0])
+        if payload is not None:
+            self._check_count(payload, files.count_payload_rows(payload))
+
+    def _check_count(self, name: str, count: int) -> None:
+        if count != self.n_rows:
+            raise files.FileError(f"{name} has {count} rows, {self._name} has {self.n_rows}.")
+
+    def go_on(self, done: int, first_id: int | None) -> bool:
+        """Whether the rows that a journal counts as done are really there: the collection may be another one."""
+        if not 0 <= done <= self.n_rows or (self._ids is None) != (first_id is not None):
+            return False
+        if not done:  # some rows may be there all the same, and must keep their ids
+            return True
+        return self._collection.get(self._numbers(slice(done - 1, done), first_id), vectors=False)[0] is not None
+
+    def added(self, done: int, first_id: int | None) -> Iterator[int]:
+        """Add the rows after the first ``done``, batch by batch; yields how many are in."""
+        payloads = None if self._payload is None else files.payload_rows(self._payload)
+        if payloads is not None:
+            next(islice(payloads, done, done), None)  # read over what was added before
+        for chunk in self._chunks():
+            if chunk.stop <= done:
+                continue
+            chunk = slice(max(chunk.start, done), chunk.stop)
+            block = self._rows[chunk]
+            kept = None if self._vectors is None else self._vectors[chunk]
+            objects = None if payloads is None else list(islice(payloads, chunk.stop - chunk.start))
+            if not self._coded:
+                check_rows(block, self._name, chunk.start)
+            if kept is not None:
+                check_rows(kept, str(self._vector_name), chunk.start)
+            numbers = self._numbers(chunk, first_id)
+            given = {"codes": block} if self._coded else {"X": block}
+            try:
+                self._collection.add(ids=numbers, payload=objects, vectors=kept, **given)
+            except ValueError:
+                self._check_payloads(objects, chunk)
+                raise
+            yield chunk.stop
+
+    def _chunks(self) -> list[slice]:
+        """No more rows at once than fit into memory, nor so many that much would be done twice after a kill."""
+        chunks = row_chunks(self._rows)
+        return row_blocks(self.n_rows, min(chunks[0].stop, _MOST_ROWS)) if chunks else []
+
+    def _check_payloads(self, objects: list[Any] | None, chunk: slice) -> None:
+        """A payload that was refused, by the name of its file and the number of its row there."""
+        try:
+            checked_payloads(objects, chunk.stop - chunk.start, chunk.start)
+        except ValueError as error:
+            raise files.FileError(f"{self._payload}: {error}") from error
+
+    def _numbers(self, chunk: slice, first_id: int | None) -> NDArray[np.int64]:
+        if self._ids is not None:
+            return self._ids[chunk]
+        return np.arange(chunk.start, chunk.stop, dtype=np.int64) + np.int64(first_id or 0)

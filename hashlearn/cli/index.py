@@ -1,0 +1,205 @@
+"""``hashlearn index``: collections of codes with ids and payloads, in a folder or on a server."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated, Any
+
+import typer
+
+from hashlearn import codes, files
+from hashlearn.cli.adding import Batches, open_codes, open_features
+from hashlearn.cli.journal import Journal
+from hashlearn.cli.shell import BadUse, epilog, print_facts, print_json, progress, say
+from hashlearn.cli.where import Where, read_where
+from hashlearn.collection import Collection
+
+app = typer.Typer()
+index = typer.Typer(
+    help="Collections: codes with ids and payloads, in a folder, on Milvus or on PostgreSQL.",
+    invoke_without_command=True,
+    epilog=epilog(
+        "hashlearn index create shop/ --model model.hl",
+        "hashlearn index add shop/ X.npy --ids ids.txt --payload meta.parquet",
+        "hashlearn index info shop/",
+    ),
+)
+app.add_typer(index, name="index")
+
+Uri = Annotated[
+    str, typer.Argument(metavar="WHERE", help="A folder, milvus://host:port/name or postgresql://user@host/database.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")]
+BitOrder = Annotated[
+    codes.BitOrder, typer.Option("--bit-order", "--bitorder", help="Bit order of codes made elsewhere (faiss: little).")
+]
+File = "FILE"
+
+
+@index.callback()
+def _index(context: typer.Context) -> None:
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+@index.command(
+    epilog=epilog(
+        "hashlearn index create shop/ --model model.hl",
+        "hashlearn index create shop/ --model model.hl --vectors --kind ivf --set n_probes=32",
+        "hashlearn index create postgresql://me@localhost/db?collection=shop --bits 64",
+    )
+)
+def create(
+    uri: Uri,
+    model: Annotated[str | None, typer.Option(metavar=File, help="The model that encodes rows and queries.")] = None,
+    bits: Annotated[int | None, typer.Option(help="Bits of codes made elsewhere, without a model.")] = None,
+    kind: Annotated[str, typer.Option(help="Kind of index: flat (exact), ivf, multihash or hnsw.")] = "flat",
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=NUMBER", help="A setting of the kind; repeatable.")
+    ] = None,
+    vectors: Annotated[bool, typer.Option("--vectors", help="Keep the float rows too, to rescore by.")] = False,
+    vector_size: Annotated[int | None, typer.Option(help="Their length, when it is not the model's.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make a new, empty collection."""
+    from hashlearn.models import load
+
+    if (model is None) == (bits is None):
+        raise BadUse("Give --model, or --bits for codes made elsewhere.")
+    with Collection.create(
+        uri,
+        None if model is None else load(model),
+        n_bits=bits,
+        store_vectors=vectors,
+        vector_size=vector_size,
+        kind=kind,
+        **dict(map(_setting, settings or [])),
+    ) as collection:
+        _print(collection.info(), as_json)
+
+
+def _setting(text: str) -> tuple[str, int]:
+    name, equals, value = text.partition("=")
+    if not equals or not value.lstrip("-").isdigit():
+        raise BadUse(f"--set needs name=number. Got '{text}'.")
+    return name, int(value)
+
+
+@index.command(
+    epilog=epilog(
+        "hashlearn index add shop/ X.npy --ids ids.txt --payload meta.parquet",
+        "hashlearn index add shop/ --codes codes.npy --bit-order little --payload meta.jsonl",
+        "hashlearn index add milvus://localhost:19530/shop X.npy --payload meta.csv",
+    )
+)
+def add(
+    uri: Uri,
+    features: Annotated[str | None, typer.Argument(metavar="[X]", help="Features: .npy .csv .parquet .h5 …")] = None,
+    code_file: Annotated[str | None, typer.Option("--codes", metavar=File, help="Codes instead of features.")] = None,
+    ids: Annotated[
+        str | None, typer.Option(metavar=File, help="Whole numbers: .txt .npy, or a column t.csv:id.")
+    ] = None,
+    payload: Annotated[
+        str | None, typer.Option(metavar=File, help="One object a row: .parquet .jsonl .csv .tsv.")
+    ] = None,
+    vectors: Annotated[str | None, typer.Option(metavar=File, help="Floats to keep instead of the features.")] = None,
+    bit_order: BitOrder = "big",
+    restart: Annotated[bool, typer.Option("--restart", help="Begin anew although a run was interrupted.")] = False,
+    jobs: Annotated[int | None, typer.Option(help="Threads; all cores by default.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Add rows, or replace those whose id exists. Files stream through, so they may be bigger than memory.
+
+    A run that was interrupted goes on where it was when the same command is given again.
+    """
+    if (features is None) == (code_file is None):
+        raise BadUse("Give features X or --codes, not both and not neither.")
+    with Collection.open(uri) as collection:
+        source = str(code_file if features is None else features)
+        if jobs is not None and collection.hasher is not None:
+            collection.hasher.n_jobs = jobs
+        rows = open_features(collection, source) if code_file is None else open_codes(collection, source, bit_order)
+        batches = Batches(collection, source, rows, code_file is not None, ids, payload, vectors)
+        journal = Journal(uri, [name for name in (source, ids, payload, vectors) if name])
+        going_on = not restart and journal.read() and batches.go_on(journal.done, journal.first_id)
+        if going_on:
+            say(f"going on after {journal.done} of {batches.n_rows} rows.")
+        else:
+            journal.done, journal.first_id = 0, None
+            if ids is None:
+                journal.first_id = collection.take_ids(batches.n_rows)
+            journal.write()
+        started, begun = time.perf_counter(), journal.done
+        with progress(f"adding {source}") as listener:
+            for done in batches.added(journal.done, journal.first_id):
+                journal.done = done
+                journal.write()
+                listener(f"adding {source}", done, batches.n_rows)
+        journal.remove()
+        facts = {
+            "collection": collection.uri,
+            "rows_added": batches.n_rows - begun,
+            "rows": len(collection),
+            "seconds": round(time.perf_counter() - started, 3),
+        }
+    _print(facts, as_json)
+
+
+@index.command(
+    epilog=epilog(
+        "hashlearn index delete shop/ --ids old.txt",
+        """hashlearn index delete shop/ --where '{"year": {"<": 2000}}'""",
+    )
+)
+def delete(
+    uri: Uri,
+    ids: Annotated[str | None, typer.Option(metavar="FILE|1,2,3", help="Ids: a file, or numbers with commas.")] = None,
+    where: Where = None,
+    as_json: AsJson = False,
+) -> None:
+    """Remove rows by their ids, or those whose payload matches."""
+    condition = read_where(where)
+    if (ids is None) == (condition is None):
+        raise BadUse("Give --ids or --where, not both and not neither.")
+    numbers = None if ids is None else _listed(ids)
+    with Collection.open(uri) as collection, progress("deleting"):
+        gone = collection.delete(numbers, where=condition)
+        facts = {"collection": collection.uri, "rows_deleted": gone, "rows": len(collection)}
+    _print(facts, as_json)
+
+
+def _listed(text: str) -> Any:
+    parts = [part.strip() for part in text.split(",")]
+    return [int(part) for part in parts] if all(part.isdigit() for part in parts) else files.read_ids(text)
+
+
+@index.command(epilog=epilog("hashlearn index info shop/", "hashlearn index info shop/ --json"))
+def info(uri: Uri, as_json: AsJson = False) -> None:
+    """What a collection holds and how it is kept."""
+    with Collection.open(uri, read_only=True) as collection:
+        _print(collection.info(), as_json)
+
+
+@index.command(
+    epilog=epilog("hashlearn index export shop/ -o codes.npy", "hashlearn index export shop/ -o everything.parquet")
+)
+def export(
+    uri: Uri,
+    out: Annotated[str, typer.Option("--output", "-o", metavar=File, help="codes.npy, rows.parquet or index.faiss.")],
+    bit_order: Annotated[
+        codes.BitOrder, typer.Option("--bit-order", "--bitorder", help="Bit order of .npy and .faiss.")
+    ] = "big",
+    as_json: AsJson = False,
+) -> None:
+    """Write all rows to a file: codes and ids (.npy), everything (.parquet), or an index of faiss (.faiss)."""
+    with Collection.open(uri, read_only=True) as collection, progress("exporting"):
+        rows = collection.export(out, bitorder=bit_order)
+        facts = {"collection": collection.uri, "rows": rows, "file": out}
+    _print(facts, as_json)
+
+
+def _print(facts: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        print_json(facts)
+    else:
+        print_facts({name.replace("_", " "): value for name, value in facts.items() if value not in (None, {})})

@@ -1,0 +1,69 @@
+"""How far the adding of a file has come, so that a run that was killed can go on.
+
+A journal is a small JSON file: in the folder of an embedded collection, else in the user's state folder. It need not be
+exact: rows keep their ids in a second run, so adding some of them twice changes nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from hashlearn.collection.uri import is_folder
+from hashlearn.files import written_whole
+from hashlearn.files.arrays import split_part
+
+
+class ChangedSourceError(ValueError):
+    """A file is not the one that an earlier run began to add."""
+
+
+class Journal:
+    """Rows done of some files into a collection; ``first_id`` is that of the first row when they came without ids."""
+
+    def __init__(self, uri: str, sources: Iterable[str]) -> None:
+        names = list(sources)
+        place = str(Path(uri).resolve()) if is_folder(uri) else uri
+        key = hashlib.sha256("\n".join([place, *(str(split_part(n)[0].resolve()) + n for n in names)]).encode())
+        folder = Path(uri) if is_folder(uri) else _state_folder()
+        self.path = folder / f"adding-{key.hexdigest()[:16]}.json"
+        self.done = 0
+        self.first_id: int | None = None
+        self._stamps = {name: _stamp(split_part(name)[0]) for name in names}
+
+    def read(self) -> bool:
+        """Take up what an earlier run left; whether there was one. ChangedSourceError when a file is another one."""
+        try:
+            found: dict[str, Any] = json.loads(self.path.read_text())
+            done, first_id, stamps = int(found["done"]), found["first_id"], found["stamps"]
+        except (FileNotFoundError, ValueError, KeyError, TypeError):
+            return False  # none, or not worth more than none: rows keep their ids
+        for name, stamp in self._stamps.items():
+            if stamps.get(name) != stamp:
+                raise ChangedSourceError(
+                    f"{name} has changed since a run was interrupted after {done} of its rows: --restart begins anew."
+                )
+        self.done, self.first_id = done, first_id
+        return True
+
+    def write(self) -> None:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        facts = {"done": self.done, "first_id": self.first_id, "stamps": self._stamps}
+        with written_whole(self.path) as stream:
+            stream.write(json.dumps(facts).encode())
+
+    def remove(self) -> None:
+        self.path.unlink(missing_ok=True)
+
+
+def _stamp(path: Path) -> list[int]:
+    facts = path.stat()
+    return [facts.st_size, facts.st_mtime_ns]
+
+
+def _state_folder() -> Path:
+    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "hashlearn"

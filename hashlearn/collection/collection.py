@@ -1,0 +1,397 @@
+"""Collection: a hasher, codes, ids and payloads behind one interface, whatever keeps them."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from hashlearn import models
+from hashlearn.codes import MAX_BITS, BitOrder, n_bytes
+from hashlearn.collection import given
+from hashlearn.collection.payloads import checked_payloads
+from hashlearn.collection.rescore import Metric, checked_factor, checked_metric, rescored
+from hashlearn.collection.store import Codes, CollectionError, Ids, Payload, Rows, Spec, Store, Vectors
+from hashlearn.collection.uri import as_uri, shown, store_class
+from hashlearn.collection.where import Condition, parse
+from hashlearn.index import Ball, Hits
+from hashlearn.index.inputs import checked_count, checked_ids, new_ids, refuse_twice
+from hashlearn.parallel import BLOCK_ROWS, row_blocks
+from hashlearn.progress import report
+
+Where = Mapping[str, Any]
+
+_ENCODED_ROWS = 32 * BLOCK_ROWS
+
+
+class Item(NamedTuple):
+    """One row of a collection. ``vector`` is None when the collection keeps none or none was asked for."""
+
+    id: int
+    code: Codes
+    payload: Payload
+    vector: Vectors | None
+
+
+class Collection:
+    """A hasher, codes, ids and payloads that last; make one with ``create`` or ``open``.
+
+    The URI chooses where it is kept: a folder (embedded, nothing to install), ``milvus://host:port/name`` or
+    ``postgresql://user:password@host/database?collection=name``. Everything else is the same.
+
+    When ``add`` or ``delete`` returns, the change is durable and every other process sees it in its next call.
+    Any number of threads may use one collection.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> from hashlearn import Collection, ITQ
+    >>> X = np.random.default_rng(0).normal(size=(100, 16))
+    >>> hasher = ITQ(n_bits=8, random_state=0).fit(X)
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> shop = Collection.create(folder.name, hasher)
+    >>> ids = shop.add(X, payload={"colour": ["red", "blue"] * 50, "year": list(range(1950, 2050))})
+    >>> hits = shop.search(X[:1], k=3, where={"colour": "red", "year": {">=": 1960}})
+    >>> [shop.get(number).payload["colour"] for number in hits.ids[0].tolist()]
+    ['red', 'red', 'red']
+    >>> shop.delete(where={"year": {"<": 1960}}), len(shop)
+    (10, 90)
+    >>> shop.close()
+    >>> folder.cleanup()
+    """
+
+    def __init__(self, uri: str, store: Store, hasher: Any = None) -> None:
+        self.uri = shown(uri)
+        self._store = store
+        self._hasher = hasher
+        self._lock = threading.Lock()
+
+    @classmethod
+    def create(
+        cls,
+        uri: str | os.PathLike[str],
+        hasher: Any = None,
+        *,
+        n_bits: int | None = None,
+        store_vectors: bool = False,
+        vector_size: int | None = None,
+        kind: str = "flat",
+        **settings: int | None,
+    ) -> Collection:
+        """Make a new, empty collection.
+
+        hasher : a fitted hasher, kept with the collection. Without one, give ``n_bits`` and add codes made elsewhere.
+        store_vectors : keep the float rows too, for ``search(rescore=...)``. ``vector_size`` is their length; it is
+            the hasher's number of features unless vectors of another length are given to ``add``.
+        kind, settings : the kind of index, as in ``Index``. "flat" is exact.
+        """
+        text = as_uri(uri)
+        if hasher is not None:
+            if n_bits not in (None, getattr(hasher, "n_bits_", n_bits)):
+                raise ValueError(f"The hasher makes codes of {hasher.n_bits_} bits. Got n_bits={n_bits} instead.")
+            model, fingerprint = models.dumps(hasher), models.fingerprint(hasher)
+            n_bits = hasher.n_bits_
+        else:
+            model, fingerprint = b"", ""
+            whole = isinstance(n_bits, (int, np.integer)) and not isinstance(n_bits, bool)
+            if not whole or not 1 <= n_bits <= MAX_BITS:  # type: ignore[operator]
+                raise ValueError(f"A collection needs a hasher, or n_bits between 1 and {MAX_BITS}. Got {n_bits!r}.")
+        if vector_size is not None:
+            vector_size = checked_count(vector_size, "vector_size", 1)
+        elif store_vectors:
+            if hasher is None:
+                raise ValueError("Without a hasher, give vector_size= to keep vectors.")
+            vector_size = int(hasher.n_features_in_)
+        spec = Spec(int(n_bits), model, fingerprint, vector_size, kind, dict(settings))  # type: ignore[arg-type]
+        return cls(text, store_class(text).create(text, spec), hasher)
+
+    @classmethod
+    def open(cls, uri: str | os.PathLike[str], hasher: Any = None, read_only: bool = False) -> Collection:
+        """Open what ``create`` made. A hasher is checked against the stored one, which is used without it."""
+        text = as_uri(uri)
+        store = store_class(text).open(text, read_only)
+        try:
+            result = cls(text, store)
+            if hasher is not None:
+                result._accept(hasher)
+        except BaseException:
+            store.close()
+            raise
+        return result
+
+    @classmethod
+    def drop(cls, uri: str | os.PathLike[str]) -> None:
+        """Remove a collection and all its rows for good."""
+        text = as_uri(uri)
+        store_class(text).drop(text)
+
+    def __repr__(self) -> str:
+        return f"Collection({self.uri!r}, n_bits={self.n_bits})"
+
+    def __len__(self) -> int:
+        return self.count()
+
+    def __bool__(self) -> bool:
+        return True  # an empty collection is one too
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of files and connections; twice is fine."""
+        self._store.close()
+
+    @property
+    def n_bits(self) -> int:
+        return self._store.spec.n_bits
+
+    @property
+    def vector_size(self) -> int | None:
+        """Floats a row kept for rescoring, or None."""
+        return self._store.spec.vector_size
+
+    @property
+    def hasher(self) -> Any:
+        """The hasher that encodes rows and queries; None in a collection of codes made elsewhere."""
+        with self._lock:
+            if self._hasher is None and self._store.spec.model:
+                self._hasher = models.loads(self._store.spec.model, f"The model in {self.uri}")
+            return self._hasher
+
+    def info(self) -> dict[str, Any]:
+        """Facts: uri, rows, n_bits, the hasher, vectors, kind of index, and what the storage tells about itself."""
+        spec = self._store.spec
+        return {
+            "uri": self.uri,
+            "n_bits": spec.n_bits,
+            "hasher": type(self.hasher).__name__ if spec.model else None,
+            "vector_size": spec.vector_size,
+            "kind": spec.kind,
+            "settings": dict(spec.settings),
+            **self._store.info(),
+        }
+
+    def add(
+        self,
+        X: Any = None,
+        ids: ArrayLike | None = None,
+        payload: Any = None,
+        *,
+        codes: ArrayLike | None = None,
+        vectors: ArrayLike | None = None,
+        bitorder: BitOrder = "big",
+        progress: Callable[[int, int], None] | None = None,
+    ) -> Ids:
+        """Add rows, or replace those whose id exists (code, payload and vector together); their ids.
+
+        X : rows that the hasher encodes; or codes= with packed codes made elsewhere, in ``bitorder``.
+        ids : whole numbers from 0, each once. Without them they count on from the largest one so far.
+        payload : one JSON object a row: a list of dicts (None for nothing), a dict of columns, a pyarrow Table or a
+            pandas DataFrame.
+        vectors : floats to keep instead of X, in a collection that keeps vectors.
+        progress : called with (rows done, all rows).
+
+        Large batches are added in transactions; an error says how many rows are in.
+        """
+        rows = given.rows(X, codes)
+        n_rows = given.n_rows(rows)
+        numbers = None if ids is None else new_ids(ids, n_rows, 0)
+        if numbers is not None:
+            refuse_twice(np.sort(numbers))
+        payloads = checked_payloads(payload, n_rows)
+        kept = self._kept(X, vectors, n_rows)
+        packed = self._queries(rows, codes, bitorder)
+        if not n_rows:
+            return np.empty(0, dtype=np.int64)
+        if numbers is None:
+            numbers = new_ids(None, n_rows, self._store.take_ids(n_rows))
+        step, done = self._store.batch_rows, 0
+        try:
+            for done in range(0, n_rows, step):
+                block = slice(done, min(done + step, n_rows))
+                self._store.add(
+                    numbers[block],
+                    packed[block],
+                    None if payloads is None else payloads[block],
+                    None if kept is None else kept[block],
+                )
+                report("adding", block.stop, n_rows)
+                if progress is not None:
+                    progress(block.stop, n_rows)
+        except CollectionError as error:
+            if not done:
+                raise
+            raise type(error)(f"{error} The first {done} of these {n_rows} rows were added.") from error
+        return numbers
+
+    def take_ids(self, count: int) -> int:
+        """The first of ``count`` ids in a row that ``add`` will not give to other rows that come without."""
+        return self._store.take_ids(checked_count(count, "count", 0))
+
+    def search(
+        self,
+        X: Any = None,
+        k: int = 10,
+        *,
+        codes: ArrayLike | None = None,
+        where: Where | None = None,
+        asymmetric: bool = False,
+        rescore: bool | float | None = None,
+        metric: Metric = "cosine",
+        bitorder: BitOrder = "big",
+        n_jobs: int | None = None,
+    ) -> Hits:
+        """The k nearest rows of every query, ordered by (distance, id); ids -1 in empty places.
+
+        X : query rows that the hasher encodes; or codes= with packed codes.
+        where : only rows whose payload matches, such as ``{"colour": "red", "year": {">=": 2020}}``.
+        asymmetric : rank by -q.h with the real-valued projections q of X; distances are float32.
+        rescore : look at this many times k rows (True: 10) by Hamming distance, or asymmetric, and rank those by the
+            kept float vectors: ``metric`` "cosine" (1 - cosine), "euclidean" or "dot" (minus the product).
+        """
+        k = checked_count(k, "k", 1)
+        factor = None if rescore is None or rescore is False else checked_factor(rescore)
+        condition = _condition(where)
+        if codes is not None and (asymmetric or factor is not None):
+            raise ValueError(f"{'asymmetric' if asymmetric else 'rescore'} needs X: codes do not say it.")
+        if factor is not None:
+            checked_metric(metric)
+            if self.vector_size is None:
+                raise CollectionError(f"{self.uri} keeps no vectors to rescore by: create it with store_vectors=True.")
+        rows = given.rows(X, codes)
+        count = k if factor is None else max(k, int(np.ceil(k * factor)))
+        if asymmetric:
+            projections = self._encoded(rows, "decision_function", np.float32, self.n_bits)
+            hits = self._store.search_projections(projections, count, condition, n_jobs)
+        else:
+            hits = self._store.search(self._queries(rows, codes, bitorder), count, condition, n_jobs)
+        if factor is None:
+            return hits
+        floats = given.vectors(rows, self.vector_size or 0, "X, to rescore by,")
+        wanted = np.unique(hits.ids[hits.ids >= 0])
+        there = self._store.get(wanted, vectors=True)
+        kept = np.empty((0, floats.shape[1]), dtype=np.float32) if there.vectors is None else there.vectors
+        return rescored(floats, hits.ids, there.ids, kept, k, metric)
+
+    def within(
+        self,
+        X: Any = None,
+        radius: int = 2,
+        *,
+        codes: ArrayLike | None = None,
+        where: Where | None = None,
+        bitorder: BitOrder = "big",
+        n_jobs: int | None = None,
+    ) -> Ball:
+        """All rows at most ``radius`` bits away from each query, ordered by (distance, id)."""
+        radius = min(checked_count(radius, "radius", 0), self.n_bits)
+        condition = _condition(where)
+        return self._store.within(self._queries(given.rows(X, codes), codes, bitorder), radius, condition, n_jobs)
+
+    def get(self, ids: Any, vectors: bool = True) -> Any:
+        """The row with this id, or None; for a list of ids a list of rows and None in their order."""
+        single = isinstance(ids, (int, np.integer)) and not isinstance(ids, bool)
+        numbers = checked_ids([ids] if single else ids)
+        rows = self._store.get(np.unique(numbers), vectors and self.vector_size is not None)
+        places = {number: place for place, number in enumerate(rows.ids.tolist())}
+        items = [_item(rows, places[number]) if number in places else None for number in numbers.tolist()]
+        return items[0] if single else items
+
+    def delete(self, ids: ArrayLike | None = None, *, where: Where | None = None) -> int:
+        """Remove rows by their ids, or those whose payload matches; how many there were."""
+        if (ids is None) == (where is None):
+            raise ValueError("Give ids or where= to delete, not both and not neither.")
+        if where is not None:
+            condition = _condition(where)
+            if condition is None:
+                raise ValueError("An empty filter would delete every row: use Collection.drop for that.")
+            return self._store.delete_where(condition)
+        single = isinstance(ids, (int, np.integer)) and not isinstance(ids, bool)
+        numbers = np.unique(checked_ids([ids] if single else ids))  # type: ignore[arg-type]
+        step = self._store.batch_rows
+        return sum(self._store.delete(numbers[start : start + step]) for start in range(0, len(numbers), step))
+
+    def count(self, where: Where | None = None) -> int:
+        """How many rows there are, or how many match."""
+        return self._store.count(_condition(where))
+
+    def scan(self, batch_rows: int = 10_000, where: Where | None = None, vectors: bool = False) -> Iterator[Rows]:
+        """All rows by id, a batch (ids, codes, payloads, vectors) at a time."""
+        wanted = vectors and self.vector_size is not None
+        return self._store.scan(checked_count(batch_rows, "batch_rows", 1), _condition(where), wanted)
+
+    def export(self, path: str | os.PathLike[str], *, bitorder: BitOrder = "big") -> int:
+        """Write all rows to a file, whole or not at all; how many there were.
+
+        .npy : codes, with their facts in .npy.json and the ids in .ids.npy. .parquet : id, code, payload (JSON text)
+        and vector. .faiss : a flat binary index of faiss with the ids. ``bitorder`` is for .npy and .faiss.
+        """
+        from hashlearn.collection.export import export
+
+        return export(self, path, bitorder)
+
+    def _accept(self, hasher: Any) -> None:
+        """Use a hasher that computes the same as the stored one; CollectionError for another."""
+        spec = self._store.spec
+        if not spec.model:
+            raise CollectionError(f"{self.uri} holds codes made elsewhere and no hasher: open it without one.")
+        found = models.fingerprint(hasher)
+        # Another version of hashlearn may have taken the fingerprint in another way.
+        if found != spec.fingerprint and found != models.fingerprint(self.hasher):
+            own = self.hasher
+            raise CollectionError(
+                f"{self.uri} was made with another hasher ({type(own).__name__}, {own.n_bits_} bits, "
+                f"{own.n_features_in_} features) than this {type(hasher).__name__}: open it without a hasher to use "
+                "its own, or create a new collection."
+            )
+        with self._lock:
+            self._hasher = hasher
+
+    def _encoded(self, rows: Any, method: str, dtype: Any, width: int) -> Any:
+        if (hasher := self.hasher) is None:
+            raise CollectionError(f"{self.uri} has no hasher to encode X: give codes= instead.")
+        # Blocks that do not depend on the number of rows, so neither do the codes; projections are not all held.
+        parts = [getattr(hasher, method)(rows[block]) for block in row_blocks(given.n_rows(rows), _ENCODED_ROWS)]
+        return np.concatenate(parts) if parts else np.empty((0, width), dtype=dtype)
+
+    def _queries(self, rows: Any, codes: ArrayLike | None, bitorder: BitOrder) -> Codes:
+        if codes is not None:
+            return given.packed(codes, self.n_bits, bitorder)
+        return self._encoded(rows, "encode", np.uint8, n_bytes(self.n_bits))
+
+    def _kept(self, X: Any, vectors: ArrayLike | None, n_rows: int) -> Vectors | None:
+        """The vectors to keep."""
+        if self.vector_size is None:
+            if vectors is not None:
+                raise CollectionError(f"{self.uri} keeps no vectors: create it with store_vectors=True.")
+            return None
+        if vectors is None and X is None:
+            raise ValueError(f"{self.uri} keeps vectors of {self.vector_size} floats: give vectors= beside codes=.")
+        kept = given.vectors(X if vectors is None else vectors, self.vector_size, "vectors")
+        if len(kept) != n_rows:
+            raise ValueError(f"There must be one vector a row. Got {len(kept)} vectors and {n_rows} rows.")
+        return kept
+
+
+def _condition(where: Where | None) -> Condition | None:
+    """The checked filter; None when every row matches."""
+    if where is None:
+        return None
+    condition = parse(where)
+    return condition if where else None
+
+
+def _item(rows: Rows, place: int) -> Item:
+    vector = None if rows.vectors is None else rows.vectors[place]
+    return Item(int(rows.ids[place]), rows.codes[place], rows.payloads[place], vector)

@@ -1,0 +1,97 @@
+"""All rows of a collection to a file: .npy (codes and ids), .parquet (everything) or .faiss."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hashlearn.codes import BitOrder, n_bytes, swap_bit_order
+from hashlearn.files import CodeInfo, CodeWriter, FileError, check_output, written_whole
+from hashlearn.files.arrays import EXTRA
+from hashlearn.progress import report
+
+if TYPE_CHECKING:
+    from hashlearn.collection.collection import Collection
+
+SUFFIXES = (".npy", ".parquet", ".faiss")
+_BATCH_ROWS = 50_000
+
+
+def ids_beside(path: Path) -> Path:
+    """Where the ids of exported codes lie: codes.npy has codes.ids.npy."""
+    return path.with_suffix(".ids.npy")
+
+
+def export(collection: Collection, name: str | os.PathLike[str], bitorder: BitOrder) -> int:
+    """Write the file; how many rows there were."""
+    if bitorder not in ("big", "little"):
+        raise ValueError(f"bitorder must be 'big' or 'little'. Got {bitorder!r} instead.")
+    path = check_output(os.fspath(name), SUFFIXES)
+    if path.suffix.lower() == ".parquet":
+        return _parquet(collection, path)
+    ids, codes = _codes(collection)
+    if path.suffix.lower() == ".faiss":
+        _faiss(ids, codes if bitorder == "big" else swap_bit_order(codes), path)
+        return len(ids)
+    hasher = collection.hasher
+    info = CodeInfo.of(collection.n_bits, "packed", bitorder, len(ids), source=None if hasher is None else "hashed")
+    with CodeWriter.to(path, info) as writer, written_whole(ids_beside(path)) as stream:
+        writer.append(codes)
+        np.lib.format.write_array(stream, ids, allow_pickle=False)
+    return len(ids)
+
+
+def _codes(collection: Collection) -> tuple[np.ndarray, np.ndarray]:
+    """All ids and codes; both together are far smaller than what they were made from."""
+    ids, codes, total, done = [], [], len(collection), 0
+    for rows in collection.scan(_BATCH_ROWS):
+        ids.append(rows.ids)
+        codes.append(rows.codes)
+        done += len(rows.ids)
+        report("exporting", done, max(done, total))
+    return (
+        np.concatenate([np.empty(0, dtype=np.int64), *ids]),
+        np.concatenate([np.empty((0, n_bytes(collection.n_bits)), dtype=np.uint8), *codes]),
+    )
+
+
+def _faiss(ids: np.ndarray, codes: np.ndarray, path: Path) -> None:
+    import faiss
+
+    flat = faiss.IndexBinaryFlat(8 * codes.shape[1])
+    index = faiss.IndexBinaryIDMap2(flat)
+    index.add_with_ids(np.ascontiguousarray(codes), ids)
+    with written_whole(path) as stream:
+        stream.write(faiss.serialize_index_binary(index).data)
+
+
+def _parquet(collection: Collection, path: Path) -> int:
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as parquet
+    except ImportError as error:
+        raise FileError(f"Writing {path} needs pyarrow: {EXTRA}.") from error
+    fields = [("id", pa.int64()), ("code", pa.binary(n_bytes(collection.n_bits))), ("payload", pa.string())]
+    size = collection.vector_size
+    if size is not None:
+        fields.append(("vector", pa.list_(pa.float32(), size)))
+    facts = {"hashlearn": json.dumps({"bits": collection.n_bits, "bit_order": "big"})}
+    schema = pa.schema(fields, metadata=facts)
+    total, done = len(collection), 0
+    with written_whole(path) as stream, parquet.ParquetWriter(stream, schema) as writer:
+        for rows in collection.scan(_BATCH_ROWS, vectors=True):
+            columns = [
+                pa.array(rows.ids),
+                pa.array([code.tobytes() for code in rows.codes], schema.field("code").type),
+                pa.array([json.dumps(row, ensure_ascii=False) if row else None for row in rows.payloads], pa.string()),
+            ]
+            if rows.vectors is not None and size is not None:
+                columns.append(pa.FixedSizeListArray.from_arrays(pa.array(rows.vectors.ravel()), size))
+            writer.write_table(pa.Table.from_arrays(columns, schema=schema))
+            done += len(rows.ids)
+            report("exporting", done, max(done, total))
+    return done

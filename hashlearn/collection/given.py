@@ -1,0 +1,53 @@
+"""Rows, codes and vectors as callers give them, checked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import sparse
+
+from hashlearn.codes import BitOrder, check_packed, swap_bit_order
+from hashlearn.collection.store import Codes, Vectors
+
+
+def rows(X: Any, codes: ArrayLike | None) -> Any:
+    """X or codes, whichever was given, as something with a shape that can be sliced by rows."""
+    if (X is None) == (codes is None):
+        raise ValueError("Give X or codes=, not both and not neither.")
+    chosen = codes if X is None else X
+    return chosen if hasattr(chosen, "shape") else np.asarray(chosen)
+
+
+def n_rows(array: Any) -> int:
+    if not array.shape:
+        raise ValueError("Rows must be a 2-D array (rows, features). Got a single number instead.")
+    return int(array.shape[0])
+
+
+def packed(codes: ArrayLike, n_bits: int, bitorder: BitOrder) -> Codes:
+    """Packed codes with bit 0 in the most significant place; the padding bits must be zero."""
+    if bitorder not in ("big", "little"):
+        raise ValueError(f"bitorder must be 'big' or 'little'. Got {bitorder!r} instead.")
+    array = np.ascontiguousarray(check_packed(codes, n_bits))
+    if bitorder == "little":
+        array = swap_bit_order(array)
+    spare = -n_bits % 8
+    if spare and (array[:, -1] & np.uint8((1 << spare) - 1)).any():
+        raise ValueError(f"codes of {n_bits} bits must end in {spare} zero bits a row (bitorder {bitorder!r}).")
+    return array
+
+
+def vectors(values: Any, size: int, name: str) -> Vectors:
+    """Finite float32 rows of ``size`` values."""
+    if sparse.issparse(values):
+        values = values.toarray()
+    with np.errstate(over="ignore"):
+        array = np.ascontiguousarray(values, dtype=np.float32)
+    if array.ndim != 2 or array.shape[1] != size:
+        raise ValueError(f"{name} must have the shape (rows, {size}). Got {array.shape} instead.")
+    bad = np.flatnonzero(~np.isfinite(array).all(axis=1))
+    if len(bad):
+        raise ValueError(f"{name} must be finite float32 numbers: row {bad[0]} is not.")
+    return array

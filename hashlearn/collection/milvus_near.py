@@ -1,0 +1,85 @@
+"""Nearest rows from Milvus, which returns at most 16,384 hits and any of those that tie at the last place.
+
+Ties are settled by asking for the rows at exactly that distance; more hits than the limit come by windows of ids.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+
+import numpy as np
+
+from hashlearn.collection.remote import Found, best, joined
+from hashlearn.collection.store import Codes, Ids
+
+MOST_HITS = 16_384
+LARGEST_ID = 2**63 - 1
+FIRST_KEY = -1  # Milvus 2.3 takes its largest key for the end of a list and never shows that row, so it gets this key
+
+Ask = Callable[[Codes, int, str, int | None, int | None], list[Found]]
+"""(queries, limit, expression, least bits, most bits) to any ``limit`` of those hits for each query."""
+
+
+def to_keys(ids: Ids) -> Ids:
+    return np.where(np.asarray(ids) == LARGEST_ID, FIRST_KEY, ids)
+
+
+def to_ids(keys: Ids) -> Ids:
+    return np.where(keys == FIRST_KEY, LARGEST_ID, keys)
+
+
+def nearest(ask: Ask, queries: Codes, k: int, expression: str, settle: bool) -> list[Found]:
+    """The k nearest rows of each query by (distance, id); without ``settle``, ties at the last place are as found."""
+    limit = min(MOST_HITS, 2 * k + 50) if settle else k
+    found = [best([part], limit) for part in ask(queries, limit, expression, None, None)]
+    if not settle:
+        return found
+    open_at: dict[int, list[int]] = defaultdict(list)
+    for place, (ids, bits) in enumerate(found):
+        # When the list goes on beyond the distance of the k-th row, all rows of that distance are in it.
+        if len(ids) == limit and bits[k - 1] == bits[-1]:
+            open_at[int(bits[-1])].append(place)
+    for bits_at, places in open_at.items():
+        tied = ask(queries[places], MOST_HITS, expression, bits_at, bits_at)
+        for place, part in zip(places, tied, strict=True):
+            ids, bits = found[place]
+            nearer = bits < bits_at
+            if len(part[0]) == MOST_HITS:
+                missing = k - int(nearer.sum())
+                part = by_windows(ask, queries[place : place + 1], expression, bits_at, bits_at, missing)
+            found[place] = joined([(ids[nearer], bits[nearer]), part])
+    return [best([part], k) for part in found]
+
+
+def ball(ask: Ask, queries: Codes, radius: int, expression: str) -> list[Found]:
+    """All rows at most ``radius`` bits away from each query, in any order."""
+    found = ask(queries, MOST_HITS, expression, None, radius)
+    for place, (ids, _) in enumerate(found):
+        if len(ids) == MOST_HITS:
+            found[place] = by_windows(ask, queries[place : place + 1], expression, None, radius, None)
+    return found
+
+
+def by_windows(
+    ask: Ask, query: Codes, expression: str, least: int | None, most: int | None, enough: int | None
+) -> Found:
+    """All hits of one query, or those of smallest id until there are ``enough``.
+
+    A window of ids that is too full is cut at the median of the hits it showed: both halves hold many, so this ends.
+    """
+    parts: list[Found] = []
+    windows = [(0, LARGEST_ID)]
+    while windows and (enough is None or sum(len(ids) for ids, _ in parts) < enough):
+        first, last = windows.pop()
+        window = f"id >= {first} and id <= {last}"
+        if last == LARGEST_ID:
+            window = f"(id >= {first} or id == {FIRST_KEY})"
+        inside = f"{expression} and {window}".removeprefix(" and ")
+        part = ask(query, MOST_HITS, inside, least, most)[0]
+        if len(part[0]) < MOST_HITS:
+            parts.append(part)
+            continue
+        middle = int(np.sort(part[0])[MOST_HITS // 2])
+        windows += [(middle + 1, last), (first, middle)]
+    return joined(parts)

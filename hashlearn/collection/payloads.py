@@ -1,0 +1,143 @@
+"""Payloads as people give them (dicts, columns, tables) to a list of JSON objects, checked row by row."""
+
+from __future__ import annotations
+
+import datetime
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from hashlearn.collection.store import Payload
+
+MOST_DEPTH = 64
+_INT_LIMIT = 2**63
+
+
+class _NotJson(Exception):
+    """Why a value is no JSON; ``place`` is filled from the inside out."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why)
+        self.place = ""
+
+
+def checked_payloads(payload: Any, n_rows: int, first_row: int = 0) -> list[Payload] | None:
+    """One JSON object a row; None when there is no payload at all. ``first_row`` counts in messages."""
+    if payload is None:
+        return None
+    rows = _rows(payload)
+    if len(rows) != n_rows:
+        raise ValueError(f"There must be one payload a row. Got {len(rows)} payloads and {n_rows} rows.")
+    checked: list[Payload] = []
+    for number, row in enumerate(rows, first_row):
+        if row is None:
+            checked.append({})
+            continue
+        if not isinstance(row, Mapping):
+            raise ValueError(f"The payload of row {number} must be a dict or None. Got {type(row).__name__} instead.")
+        try:
+            checked.append(_object(row, 1))
+        except _NotJson as error:
+            raise ValueError(f"The payload of row {number} is no JSON object{error.place}: {error}.") from None
+    return checked
+
+
+def _rows(payload: Any) -> Sequence[Any]:
+    if isinstance(payload, Mapping):
+        return _from_columns({name: _values(column) for name, column in payload.items()})
+    if hasattr(payload, "to_pylist") and hasattr(payload, "column_names"):  # a pyarrow Table or RecordBatch
+        return payload.to_pylist()
+    if hasattr(payload, "columns") and hasattr(payload, "iloc"):  # a pandas DataFrame
+        names = [str(name) for name in payload.columns]
+        # Missing values are NaN or NaT in a frame; in JSON they are null.
+        columns = [payload.iloc[:, place] for place in range(len(names))]
+        values = [column.astype(object).where(column.notna(), None).tolist() for column in columns]
+        return _from_columns(dict(zip(names, values, strict=True)), len(payload))
+    if isinstance(payload, (str, bytes)) or not isinstance(payload, (Sequence, np.ndarray)):
+        raise ValueError(
+            "payload must be a list of dicts, a dict of columns, a pyarrow Table or a pandas DataFrame. "
+            f"Got {type(payload).__name__} instead."
+        )
+    return list(payload)
+
+
+def _values(column: Any) -> list[Any]:
+    if hasattr(column, "tolist"):
+        column = column.tolist()
+    if isinstance(column, (str, bytes)) or not isinstance(column, Sequence):
+        raise ValueError(f"A payload of columns must hold lists. Got {type(column).__name__} instead.")
+    return list(column)
+
+
+def _from_columns(columns: dict[str, list[Any]], n_rows: int | None = None) -> list[Payload]:
+    lengths = {len(column) for column in columns.values()}
+    if len(lengths) > 1:
+        raise ValueError(f"The columns of a payload must have one length. Got {', '.join(map(str, sorted(lengths)))}.")
+    if not columns:
+        return [{} for _ in range(n_rows or 0)]
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+def _object(value: Mapping[Any, Any], depth: int) -> Payload:
+    result: Payload = {}
+    for key, item in value.items():
+        if type(key) is not str:
+            raise _NotJson(f"its keys must be text, got {key!r}")
+        if not key.isascii() or "\0" in key:
+            _check_text(key)
+        # The common kinds at once: this runs for every field of every row.
+        kind = type(item)
+        if (
+            (kind is str and item.isascii() and "\0" not in item)
+            or (kind is int and -_INT_LIMIT <= item < _INT_LIMIT)
+            or (kind is float and math.isfinite(item))
+            or kind is bool
+            or item is None
+        ):
+            result[key] = item
+            continue
+        try:
+            result[key] = _value(item, depth)
+        except _NotJson as error:
+            error.place = f" in [{key!r}]" if not error.place else f" in [{key!r}]{error.place[4:]}"
+            raise
+    return result
+
+
+def _value(value: Any, depth: int) -> Any:
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, str):
+        _check_text(value)
+        return str(value)
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise _NotJson(f"JSON has no {value}")
+        return float(value)
+    if isinstance(value, int):
+        if not -_INT_LIMIT <= value < _INT_LIMIT:
+            raise _NotJson("whole numbers must fit into 64 bits")
+        return int(value)
+    if isinstance(value, (datetime.date, datetime.time)):
+        return value.isoformat()  # sorts as the dates do
+    if depth >= MOST_DEPTH:
+        raise _NotJson(f"it is nested more than {MOST_DEPTH} deep")
+    if isinstance(value, Mapping):
+        return _object(value, depth + 1)
+    if isinstance(value, (list, tuple)):
+        return [_value(item, depth + 1) for item in value]
+    raise _NotJson(f"{type(value).__name__} is not a kind of JSON value")
+
+
+def _check_text(text: str) -> None:
+    if "\0" in text:
+        raise _NotJson("text may not hold the character NUL")
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise _NotJson("text may not hold half of a surrogate pair") from None

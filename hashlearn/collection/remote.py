@@ -1,0 +1,78 @@
+"""What the stores on servers share: small answers and messages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NoReturn
+
+import numpy as np
+
+from hashlearn.collection.store import Codes, CollectionError, Ids, UnsupportedByStoreError
+from hashlearn.index import Ball, Hits
+
+Found = tuple[Ids, Ids]
+"""Ids and distances of one query's rows, ordered by (distance, id)."""
+
+
+def no_projections(server: str) -> NoReturn:
+    raise UnsupportedByStoreError(
+        f"{server} compares codes with codes only: for real-valued queries keep the collection in a folder, "
+        "or search by the codes of the queries."
+    )
+
+
+def writable(read_only: bool, place: str) -> None:
+    if read_only:
+        raise CollectionError(f"The collection {place} was opened for reading only.")
+
+
+def kind_known(server: str, kind: str, offered: Sequence[str]) -> None:
+    if kind not in offered:
+        raise UnsupportedByStoreError(
+            f"A collection on {server} has the kinds {' and '.join(map(repr, offered))}. Got {kind!r} instead: "
+            "keep the collection in a folder for that."
+        )
+
+
+def best(found: Sequence[Found], k: int | None) -> Found:
+    """The k nearest of several lists, by (distance, id); None for all."""
+    ids, distances = joined(found)
+    order = np.lexsort((ids, distances))[:k]
+    return ids[order], distances[order]
+
+
+def joined(found: Sequence[Found]) -> Found:
+    if not found:
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    return np.concatenate([ids for ids, _ in found]), np.concatenate([distances for _, distances in found])
+
+
+def as_hits(found: Sequence[Found], k: int) -> Hits:
+    ids = np.full((len(found), k), -1, dtype=np.int64)
+    distances = np.full((len(found), k), -1, dtype=np.int32)
+    for place, (row_ids, row_distances) in enumerate(found):
+        ids[place, : len(row_ids)] = row_ids
+        distances[place, : len(row_ids)] = row_distances
+    return Hits(ids, distances)
+
+
+def as_ball(found: Sequence[Found]) -> Ball:
+    lims = np.cumsum([0, *(len(ids) for ids, _ in found)], dtype=np.int64)
+    ids, distances = joined(found)
+    return Ball(lims, ids, distances.astype(np.int32))
+
+
+def query_blocks(queries: Codes, k: int, most_hits: int = 500_000) -> Iterator[Codes]:
+    """Blocks of queries whose answer stays small."""
+    rows = max(1, min(100, most_hits // max(k, 1)))
+    for start in range(0, len(queries), rows):
+        yield queries[start : start + rows]
+
+
+def first_sentence(message: object, secret: str | None = None) -> str:
+    """The first line of a server's message, as the end of one sentence and without the password."""
+    lines = [line.strip() for line in str(message).splitlines() if line.strip()]
+    text = (lines[0] if lines else "no reason given").rstrip(".")
+    if secret:
+        text = text.replace(secret, "***")
+    return text if len(text) <= 300 else text[:300] + "…"

@@ -1,0 +1,63 @@
+"""Which storage a URI means, and URIs that can be shown to people."""
+
+from __future__ import annotations
+
+import os
+import re
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
+
+from hashlearn.collection.store import CollectionError, Store
+
+_SCHEME = re.compile(r"([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
+_SECRET = re.compile(r"pass|secret|token|key", re.IGNORECASE)
+_HIDDEN = "***"
+
+
+def as_uri(uri: str | os.PathLike[str]) -> str:
+    """The URI as text; ValueError for what cannot be one."""
+    text = os.fspath(uri)
+    if not isinstance(text, str) or not text.strip() or "\0" in text:
+        raise ValueError(f"A collection is a folder, milvus://host:port/name or postgresql://…. Got {uri!r} instead.")
+    return text
+
+
+def is_folder(uri: str) -> bool:
+    """Whether the collection is kept in a folder here."""
+    return _SCHEME.match(uri) is None
+
+
+def store_class(uri: str) -> type[Store]:
+    """The storage that a URI means. The packages of a server are imported only for its URIs."""
+    found = _SCHEME.match(uri)
+    scheme = found.group(1).lower() if found else ""
+    if not scheme:
+        from hashlearn.collection.embedded import EmbeddedStore
+
+        return EmbeddedStore
+    if scheme.split("+")[0] == "milvus":
+        from hashlearn.collection.milvus import MilvusStore
+
+        return MilvusStore
+    if scheme in ("postgresql", "postgres"):
+        from hashlearn.collection.postgres import PostgresStore
+
+        return PostgresStore
+    raise CollectionError(f"{scheme}:// is no known storage: give a folder, milvus://host:port/name or postgresql://….")
+
+
+def shown(uri: str) -> str:
+    """The URI without its secrets, for messages and facts."""
+    if not _SCHEME.match(uri):
+        return uri
+    try:
+        parts = urlsplit(uri)
+    except ValueError:
+        return _SCHEME.match(uri).group(0) + _HIDDEN  # type: ignore[union-attr]
+    login, at, place = parts.netloc.rpartition("@")
+    if ":" in login:
+        login = login.split(":", 1)[0] + ":" + _HIDDEN
+    query = parts.query
+    if any(_SECRET.search(name) for name, _ in parse_qsl(query, keep_blank_values=True)):
+        kept = [(name, _HIDDEN if _SECRET.search(name) else value) for name, value in parse_qsl(query, True)]
+        query = urlencode(kept, quote_via=quote, safe="*/")
+    return f"{parts.scheme}://{login}{at}{place}{parts.path}" + (f"?{query}" if query else "")

@@ -1,0 +1,204 @@
+"""Filters over payloads: one small language, read once and checked, then run by every store in its own way.
+
+    {"colour": "red", "year": {">=": 2020}}          both must hold
+    {"$or": [{"colour": "red"}, {"tags": {"contains": "new"}}], "$not": {"sold": True}}
+
+A key names a field of the payload; dots go into nested objects ("size.width"; write "\\\\." for a dot inside a name).
+``matches`` is the meaning: a comparison holds only between a present value and an operand of the same type (number,
+text, true or false, null); ``!=`` and ``not in`` are the negations of ``=`` and ``in``, so they also hold where the
+field is missing.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Scalar = str | int | float | bool | None
+Path = tuple[str, ...]
+
+ORDERED = ("<", "<=", ">", ">=")
+NEGATED = {"!=": "=", "not in": "in"}
+OPERATORS = ("=", *ORDERED, "in", "contains", "exists", *NEGATED)
+MOST_PARTS = 1000
+MOST_DEPTH = 32
+INT_LIMIT = 2**63
+
+
+class WhereError(ValueError):
+    """A filter that cannot be understood; the message says which part and what was expected."""
+
+
+@dataclass(frozen=True)
+class Compare:
+    """One field against an operand: a scalar, a tuple of scalars for "in", a bool for "exists".
+
+    ``operator`` is one of "=", "<", "<=", ">", ">=", "in", "contains", "exists": negations are Not(...).
+    """
+
+    path: Path
+    operator: str
+    operand: Any
+
+
+@dataclass(frozen=True)
+class Not:
+    part: Condition
+
+
+@dataclass(frozen=True)
+class All:
+    """Every part holds; no parts hold for every payload."""
+
+    parts: tuple[Condition, ...]
+
+
+@dataclass(frozen=True)
+class AnyOf:
+    """At least one part holds; no parts hold for no payload."""
+
+    parts: tuple[Condition, ...]
+
+
+Condition = Compare | Not | All | AnyOf
+
+
+def parse(where: Mapping[str, Any]) -> Condition:
+    """Check a filter and turn it into conditions."""
+    return _Parser().whole(where)
+
+
+class _Parser:
+    def __init__(self) -> None:
+        self.parts = 0
+        self.depth = 0
+
+    def whole(self, where: Any) -> All:
+        if not isinstance(where, Mapping):
+            raise WhereError(f"A filter is an object such as {{'year': {{'>=': 2020}}}}. Got {where!r} instead.")
+        self.depth += 1
+        if self.depth > MOST_DEPTH:
+            raise WhereError(f"$and, $or and $not in a filter may lie at most {MOST_DEPTH} deep in each other.")
+        parts = tuple(self.entry(key, value) for key, value in where.items())
+        self.depth -= 1
+        return All(parts)
+
+    def entry(self, key: Any, value: Any) -> Condition:
+        if not isinstance(key, str):
+            raise WhereError(f"Field names in a filter are text. Got {key!r} instead.")
+        if key in ("$and", "$or"):
+            if isinstance(value, str) or not isinstance(value, Sequence) or not value:
+                raise WhereError(f"{key} in a filter takes a list of at least one filter. Got {value!r} instead.")
+            parts = tuple(self.whole(part) for part in value)
+            return All(parts) if key == "$and" else AnyOf(parts)
+        if key == "$not":
+            return Not(self.whole(value))
+        if key.startswith("$"):
+            raise WhereError(f"{key!r} is not known in a filter: use $and, $or or $not.")
+        path = split_path(key)
+        if not isinstance(value, Mapping):
+            return self.compare(path, "=", value)
+        if not value:
+            raise WhereError(f"The filter of {key!r} is empty: give an operator, {', '.join(OPERATORS)}.")
+        return All(tuple(self.compare(path, operator, operand) for operator, operand in value.items()))
+
+    def compare(self, path: Path, operator: Any, operand: Any) -> Condition:
+        self.parts += 1
+        if self.parts > MOST_PARTS:
+            raise WhereError(f"A filter may hold at most {MOST_PARTS} comparisons.")
+        field = ".".join(path)
+        if operator not in OPERATORS:
+            raise WhereError(f"{operator!r} is no operator of a filter ({field}): use {', '.join(OPERATORS)}.")
+        if operator in NEGATED:
+            return Not(Compare(path, NEGATED[operator], self.operand(field, NEGATED[operator], operand)))
+        return Compare(path, operator, self.operand(field, operator, operand))
+
+    def operand(self, field: str, operator: str, operand: Any) -> Any:
+        if operator == "exists":
+            if not isinstance(operand, bool):
+                raise WhereError(f"'exists' in a filter ({field}) takes true or false. Got {operand!r} instead.")
+            return operand
+        if operator == "in":
+            if isinstance(operand, str) or not isinstance(operand, Sequence):
+                raise WhereError(f"'in' in a filter ({field}) takes a list. Got {operand!r} instead.")
+            self.parts += len(operand)
+            return tuple(_scalar(field, item) for item in operand)
+        value = _scalar(field, operand)
+        if operator in ORDERED and (value is None or isinstance(value, bool)):
+            raise WhereError(f"{operator!r} in a filter ({field}) takes a number or text. Got {operand!r} instead.")
+        return value
+
+
+def _scalar(field: str, value: Any) -> Scalar:
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        if "\0" in value:
+            raise WhereError(f"Text in a filter ({field}) may not hold the character NUL.")
+        return value
+    if isinstance(value, int) and -INT_LIMIT <= value < INT_LIMIT:
+        return int(value)
+    if isinstance(value, float) and math.isfinite(value):
+        return float(value)
+    raise WhereError(
+        f"A filter compares ({field}) with text, a finite number of at most 64 bits, true, false or null. "
+        f"Got {value!r} instead."
+    )
+
+
+def split_path(key: str) -> Path:
+    """The names in a dotted field: "size.width" is ("size", "width")."""
+    names = [re.sub(r"\\(.)", r"\1", name) for name in re.split(r"(?<!\\)\.", key)]
+    if not all(names) or "\0" in key:
+        raise WhereError(f"{key!r} names no field: give names joined by dots, such as 'size.width'.")
+    return tuple(names)
+
+
+def kind_of(value: Any) -> str | None:
+    """ "number", "text", "truth", "null"; None for lists and objects."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "truth"
+    if isinstance(value, (int, float)):
+        return "number"
+    return "text" if isinstance(value, str) else None
+
+
+_MISSING = object()
+
+
+def matches(condition: Condition, payload: Mapping[str, Any] | None) -> bool:
+    """Whether the filter holds for a payload (None is the empty payload)."""
+    if isinstance(condition, Not):
+        return not matches(condition.part, payload)
+    if isinstance(condition, All):
+        return all(matches(part, payload) for part in condition.parts)
+    if isinstance(condition, AnyOf):
+        return any(matches(part, payload) for part in condition.parts)
+    value: Any = payload if payload is not None else {}
+    for name in condition.path:
+        value = value.get(name, _MISSING) if isinstance(value, Mapping) else _MISSING
+    operator, operand = condition.operator, condition.operand
+    if operator == "exists":
+        return (value is not _MISSING) == operand
+    if value is _MISSING:
+        return False
+    if operator == "in":
+        return any(_equal(value, item) for item in operand)
+    if operator == "contains":
+        return isinstance(value, list) and any(_equal(item, operand) for item in value)
+    if operator == "=":
+        return _equal(value, operand)
+    if kind_of(value) != kind_of(operand):
+        return False
+    if operator in ("<", "<="):
+        return value < operand or (operator == "<=" and value == operand)
+    return value > operand or (operator == ">=" and value == operand)
+
+
+def _equal(value: Any, operand: Scalar) -> bool:
+    return kind_of(value) == kind_of(operand) and value == operand

@@ -1,0 +1,100 @@
+"""Payload files (.parquet, .jsonl, .csv, .tsv) and id files, a row at a time and checked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hashlearn.files.arrays import FileError, check_there, one_line, open_part, split_part
+from hashlearn.files.tables import TABLES, open_parquet, table_labels, text_rows
+
+SUFFIXES = (".parquet", ".jsonl", ".ndjson", ".csv", ".tsv")
+_BATCH_ROWS = 10_000
+
+
+def payload_rows(name: str | Path) -> Iterator[dict[str, Any] | None]:
+    """One JSON object a row. An empty line of .jsonl is a row without payload."""
+    path = Path(name)
+    check_there(path)
+    if path.suffix.lower() not in SUFFIXES:
+        raise FileError(f"{path} holds no payload: its name must end in {', '.join(SUFFIXES)}.")
+    if path.suffix.lower() == ".parquet":
+        return _parquet_rows(path)
+    return _table_rows(path) if path.suffix.lower() in (".csv", ".tsv") else _json_rows(path)
+
+
+def count_payload_rows(name: str | Path) -> int:
+    """How many rows a payload file has: from its header, or by reading it once."""
+    path = Path(name)
+    check_there(path)
+    if path.suffix.lower() == ".parquet":
+        return int(open_parquet(path).metadata.num_rows)
+    if path.suffix.lower() in (".jsonl", ".ndjson"):
+        with path.open("rb") as stream:
+            return sum(1 for _ in stream)
+    return sum(1 for _ in payload_rows(path))
+
+
+def read_ids(name: str | Path) -> NDArray[np.int64]:
+    """Whole numbers of 64 bits: one a line of .txt, a column of a table, or an array."""
+    path, part = split_part(name)
+    if path.suffix.lower() not in TABLES:
+        array = np.asarray(open_part(name, "ids")[...])
+        if array.ndim != 1 or array.dtype.kind not in "iu":
+            raise FileError(f"{name} must hold ids: a 1-D array of whole numbers. It is {array.ndim}-D {array.dtype}.")
+        return array.astype(np.int64)
+    check_there(path)
+    columns = table_labels(path, part)
+    if len(columns) != 1:
+        raise FileError(f"{name} has {len(columns)} columns: name that of the ids, as in {path}:id.")
+    ids = np.empty(len(columns[0]), dtype=np.int64)
+    for number, value in enumerate(columns[0]):
+        try:
+            ids[number] = int(str(value))  # text of digits: a float would lose the last ones
+        except (ValueError, OverflowError):
+            raise FileError(f"{name}: row {number} holds {value!r}, which is no id of 64 bits.") from None
+    return ids
+
+
+def _parquet_rows(path: Path) -> Iterator[dict[str, Any]]:
+    for batch in open_parquet(path).iter_batches(_BATCH_ROWS):
+        yield from batch.to_pylist()
+
+
+def _json_rows(path: Path) -> Iterator[dict[str, Any] | None]:
+    with path.open("rb") as stream:
+        for number, line in enumerate(stream):
+            if not line.strip():
+                yield None
+                continue
+            try:
+                row = json.loads(line)
+            except (ValueError, RecursionError) as error:
+                raise FileError(f"{path}: row {number} is no JSON: {one_line(error)}") from error
+            if row is not None and not isinstance(row, dict):
+                raise FileError(f"{path}: row {number} must be a JSON object. Got {type(row).__name__} instead.")
+            yield row
+
+
+def _table_rows(path: Path) -> Iterator[dict[str, Any]]:
+    """Rows by their header: numbers where a field is one, nothing where it is empty, else text."""
+    with text_rows(path) as rows:
+        names = next(rows, [])
+        if len(set(names)) != len(names):
+            raise FileError(f"{path} names a column twice in its header.")
+        for row in rows:
+            yield {name: _number_or_text(field) for name, field in zip(names, row, strict=True) if field}
+
+
+def _number_or_text(field: str) -> Any:
+    """Only what JSON would write as this very number: "007", "1e5", "nan" and "1_000" stay text."""
+    try:
+        number = json.loads(field)
+    except (ValueError, RecursionError):
+        return field
+    return number if type(number) in (int, float) and str(number) == field else field

@@ -1,0 +1,75 @@
+"""Payloads as people have them: dicts, columns, tables."""
+
+import datetime
+
+import numpy as np
+import pytest
+
+from hashlearn.collection.payloads import checked_payloads
+
+ROWS = [{"a": 1, "b": "x"}, {"a": 2, "b": None}]
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        ROWS,
+        tuple(ROWS),
+        {"a": [1, 2], "b": ["x", None]},
+        {"a": np.array([1, 2]), "b": np.array(["x", None], dtype=object)},
+        [{"a": np.int32(1), "b": np.str_("x")}, {"a": np.int64(2), "b": None}],
+    ],
+)
+def test_the_same_rows(payload):
+    found = checked_payloads(payload, 2)
+    assert found == ROWS
+    assert all(type(value) in (int, str, type(None)) for row in found for value in row.values())
+
+
+def test_tables():
+    pa, pd = pytest.importorskip("pyarrow"), pytest.importorskip("pandas")
+    assert checked_payloads(pa.Table.from_pylist(ROWS), 2) == ROWS
+    frame = pd.DataFrame({"a": [1, 2], "b": ["x", None], "c": [0.5, np.nan], "d": pd.to_datetime(["2020-01-02", None])})
+    assert checked_payloads(frame, 2) == [
+        {"a": 1, "b": "x", "c": 0.5, "d": "2020-01-02T00:00:00"},
+        {"a": 2, "b": None, "c": None, "d": None},
+    ]
+    assert checked_payloads(pd.DataFrame(index=range(2)), 2) == [{}, {}]
+    dated = pa.table({"day": [datetime.date(2020, 1, 2)]})
+    assert checked_payloads(dated, 1) == [{"day": "2020-01-02"}]
+
+
+def test_nothing():
+    assert checked_payloads(None, 5) is None
+    assert checked_payloads([None, {}], 2) == [{}, {}]
+    assert checked_payloads([], 0) == []
+
+
+@pytest.mark.parametrize(
+    ("payload", "sentence"),
+    [
+        ("text", "payload must be"),
+        (3, "payload must be"),
+        ([1], "row 0 must be a dict"),
+        ([{"a": {"b": [1, {"c": b"x"}]}}], r"row 0 .*in \['a'\]\['b'\].*bytes"),
+        ([{"a": float("inf")}], "no inf"),
+        ([{"a": np.float32("nan")}], "no nan"),
+        ([{"a": np.array([1])}], "ndarray"),
+        ([{"a": -(2**63) - 1}], "64 bits"),
+        ([{"a\0": 1}], "NUL"),
+        ([{"a": ["\udfff"]}], "surrogate"),
+        ({"a": [1], "b": [1, 2]}, "one length"),
+        ({"a": "xy"}, "must hold lists"),
+        ({1: [1]}, "keys must be text"),
+    ],
+)
+def test_mistakes(payload, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        checked_payloads(payload, 1)
+
+
+def test_a_payload_is_a_copy():
+    inner = {"list": [1]}
+    (row,) = checked_payloads([inner], 1)
+    inner["list"].append(2)
+    assert row == {"list": [1]}
