@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from hashlearn.cli import features as features_command
 from hashlearn.cli.shell import BadUse, epilog, new_table, output, print_facts, print_json, progress
 from hashlearn.data.catalogue import DATA_SETS, DataSet
 from hashlearn.data.fetch import RemoteFile, data_folder
@@ -20,6 +21,7 @@ data = typer.Typer(
     epilog=epilog("hashlearn data list", "hashlearn data info cifar10", "hashlearn data prepare cifar10"),
 )
 app.add_typer(data, name="data")
+data.command("features", epilog=features_command.EPILOG)(features_command.features)
 
 DataDir = Annotated[
     str | None,

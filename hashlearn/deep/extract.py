@@ -1,0 +1,208 @@
+"""Features of images, computed once and kept in a .npy file: resumable, and whole or not there."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from hashlearn.deep.backbones import Backbone, build
+from hashlearn.deep.backbones.base import Normalised
+from hashlearn.deep.feature_file import FeatureWriter, is_finished, read_finished
+from hashlearn.deep.images import ImageSource, image_source
+from hashlearn.deep.network import pick_device, torch_threads
+from hashlearn.files.arrays import FileError
+from hashlearn.parallel import in_order, thread_count
+from hashlearn.progress import report
+
+DTYPES = ("float32", "float16")
+PHASE = "features"
+# Small batches stay in a processor's cache; a GPU wants many at once.
+_CPU_BATCH, _GPU_BATCH = 16, 256
+
+
+@dataclass(frozen=True)
+class Extracted:
+    """Features ``X`` (n, n_features), the ``names`` of their images, and why others were ``skipped``, by name."""
+
+    X: NDArray[Any]
+    names: list[str]
+    skipped: dict[str, str]
+
+
+def extract(
+    images: Any,
+    backbone: str | torch.nn.Module | Backbone = "efficientnet_lite2",
+    path: str | Path | None = None,
+    *,
+    image_size: int | None = None,
+    weights: str | Path | None = None,
+    dtype: str = "float32",
+    on_error: str = "stop",
+    batch_size: int | None = None,
+    device: str = "auto",
+    n_jobs: int | None = None,
+    restart: bool = False,
+) -> Extracted:
+    """Features of images through a backbone: of the middle of each image, scaled as the backbone's recipe says.
+
+    With ``path`` (.npy) they are written while they are made. After a kill the same call goes on where it was; when the
+    file is complete the same call reads it. A file made of other images or by another network is an error, unless
+    ``restart`` says to make it again.
+
+    Parameters
+    ----------
+    images : folder, zip, list of files, or array of bytes; see ``image_source``
+    backbone : a name, a module of your own, or a ``Backbone``
+    image_size, weights : settings of a backbone that is given by name; None leaves its own
+    dtype : "float32" or "float16"
+    on_error : "stop" at a damaged image, or "skip" it: its row is left out, and ``names`` says which rows there are
+    batch_size : images at once; None chooses for the device
+    device : "auto", "cpu", "cuda", …
+    n_jobs : threads; None means all cores
+    """
+    if dtype not in DTYPES:
+        raise ValueError(f"'dtype' must be one of {', '.join(DTYPES)}. Got {dtype!r} instead.")
+    if batch_size is not None and batch_size < 1:
+        raise ValueError(f"'batch_size' must be a positive number. Got {batch_size} instead.")
+    chosen: dict[str, Any] = {"image_size": image_size, "weights": weights}
+    made = build(backbone, **{key: value for key, value in chosen.items() if value is not None})
+    if made.image_size is None:
+        raise ValueError(f"The backbone {made.name} takes rows of features, not images.")
+    if isinstance(backbone, str) and made.weights == "random":
+        raise ValueError(f"The backbone {made.name} has learned nothing yet: give it trained, as a module.")
+    with image_source(
+        images, made.image_size, on_error=on_error, recipe=made.recipe, memory=0, n_jobs=n_jobs
+    ) as source:
+        facts = {
+            "backbone": made.name,
+            "image_size": made.image_size,
+            "weights": made.weights,
+            "network": network_hash(made.module),
+            "images": source.stamp(),
+            "n_images": len(source),
+            "on_error": on_error,
+        }
+        batches = partial(_batches, source, made, dtype, batch_size, device, thread_count(n_jobs))
+        if path is None:
+            return _in_memory(batches(0), source, made.n_features, dtype)
+        return _in_file(batches, source, Path(path), facts, made.n_features, dtype, restart)
+
+
+def network_hash(module: torch.nn.Module) -> str:
+    """A hash of a network's layers and weights."""
+    digest = hashlib.sha256(repr(module).encode())
+    for name, tensor in module.state_dict().items():
+        digest.update(name.encode())
+        digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def _in_memory(batches: Iterator[_Batch], source: ImageSource, width: int, dtype: str) -> Extracted:
+    X = np.empty((len(source), width), dtype)
+    rows: list[int] = []
+    for batch in batches:
+        X[len(rows) : len(rows) + len(batch.rows)] = batch.features
+        rows += batch.rows.tolist()
+    return Extracted(X[: len(rows)], [source.names[row] for row in rows], _skipped(source))
+
+
+def _in_file(
+    batches: Callable[[int], Iterator[_Batch]],
+    source: ImageSource,
+    path: Path,
+    facts: dict[str, Any],
+    width: int,
+    dtype: str,
+    restart: bool,
+) -> Extracted:
+    if not restart and is_finished(path):
+        skipped = read_finished(path, facts, width, dtype)
+        names = _kept(source, skipped)
+    else:
+        with FeatureWriter(path, facts, width, dtype, restart=restart) as writer:
+            before = writer.skipped
+            for batch in batches(writer.done):
+                writer.add(batch.features, batch.done, before | _skipped(source, batch.done))
+            skipped = before | _skipped(source)
+            names = _kept(source, skipped)
+            writer.finish(names, skipped)
+    return Extracted(np.load(path, mmap_mode="r", allow_pickle=False), names, skipped)
+
+
+@dataclass(frozen=True)
+class _Batch:
+    """Row numbers, their features, and how many images are done with."""
+
+    rows: NDArray[np.intp]
+    features: NDArray[Any]
+    done: int
+
+
+def _batches(
+    source: ImageSource, backbone: Backbone, dtype: str, batch_size: int | None, device: str, jobs: int, start: int
+) -> Iterator[_Batch]:
+    place = pick_device(device)
+    network = backbone.for_features().to(place)
+    size = batch_size or (_CPU_BATCH if place.type == "cpu" else _GPU_BATCH)
+    total = len(source)
+
+    def forward(images: tuple[NDArray[np.intp], Tensor]) -> tuple[NDArray[np.intp], NDArray[Any]]:
+        rows, pixels = images
+        if not len(rows):
+            return rows, np.empty((0, backbone.n_features), dtype)
+        with torch.inference_mode():
+            features = network(pixels.to(place, non_blocking=True)).float().cpu().numpy()
+        return rows, _finite(features, dtype, source, rows)
+
+    report(PHASE, start, total)
+    images = source.batches(np.arange(start, total), size)
+    for number, (rows, features) in enumerate(_run(forward, images, _workers(backbone, place, jobs)), 1):
+        done = min(start + number * size, total)
+        yield _Batch(rows, features, done)
+        report(PHASE, done, total)
+
+
+def _workers(backbone: Backbone, place: torch.device, jobs: int) -> int | None:
+    """Batches at once, with one thread each; None where torch has its own way. That is on a GPU and with a module of
+    the user's own, which may keep things between its layers."""
+    return jobs if place.type == "cpu" and isinstance(backbone.module, Normalised) else None
+
+
+def _run(forward: Callable[[Any], Any], images: Iterator[Any], workers: int | None) -> Iterator[Any]:
+    """Results in order. Several batches with one thread each beat one batch with several threads, by far on a busy
+    machine, and give the same numbers whatever the number of threads."""
+    if workers is None:
+        yield from map(forward, images)
+        return
+    with torch_threads(1), ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+        yield from in_order(lambda batch: pool.submit(forward, batch), images, workers)
+
+
+def _finite(features: NDArray[Any], dtype: str, source: ImageSource, rows: NDArray[np.intp]) -> NDArray[Any]:
+    with np.errstate(over="ignore"):
+        stored = features.astype(dtype)
+    good = np.isfinite(stored).all(axis=1)
+    if not good.all():
+        name = source.names[int(rows[np.flatnonzero(~good)[0]])]
+        raise FileError(f"The features of {name} are NaN, infinite, or too large for {dtype}: check the weights.")
+    return stored
+
+
+def _skipped(source: ImageSource, done: int | None = None) -> dict[str, str]:
+    """Why images were left out, by name; of the first ``done`` ones, as decoding runs ahead."""
+    met = sorted(row for row in source.damaged if done is None or row < done)
+    return {source.names[row]: source.damaged[row] for row in met}
+
+
+def _kept(source: ImageSource, skipped: dict[str, str]) -> list[str]:
+    return [name for name in source.names if name not in skipped]

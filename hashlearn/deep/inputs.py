@@ -1,0 +1,137 @@
+"""What a network is fed with: rows of an array or images, batch by batch, the next ones made ready meanwhile."""
+
+from __future__ import annotations
+
+import warnings
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy import sparse
+from torch import Tensor
+
+from hashlearn.parallel import row_blocks
+
+WAITING = 2
+
+
+class Inputs(Protocol):
+    """Rows by number. ``slow`` inputs are read ahead in a thread; ``train`` asks for augmentation, from ``rng``.
+
+    ``usable`` are the rows that can be read, None for all of them.
+    """
+
+    slow: bool
+    usable: NDArray[np.intp] | None
+
+    def __len__(self) -> int: ...
+
+    def batch(self, indices: NDArray[np.intp], train: bool, rng: np.random.Generator) -> Tensor: ...
+
+    def stamp(self) -> str:
+        """A hash that changes when files do; nothing where rows are in memory."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class ArrayInputs:
+    """Rows of an array of any shape, or of a sparse matrix, as float32 (float64 where the network is)."""
+
+    slow = False
+    usable: NDArray[np.intp] | None = None
+
+    def __init__(self, rows: Any, dtype: Any = np.float32) -> None:
+        self.rows = rows
+        self.dtype = dtype
+
+    def __len__(self) -> int:
+        return int(self.rows.shape[0])
+
+    def batch(self, indices: NDArray[np.intp], train: bool, rng: np.random.Generator) -> Tensor:
+        # NumPy copies the rows asked for and no others, from a memory-mapped file too.
+        rows = self.rows[indices]
+        return torch.from_numpy(np.asarray(rows.toarray() if sparse.issparse(rows) else rows, dtype=self.dtype))
+
+    def stamp(self) -> str:
+        return ""
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class ImageInputs:
+    """The images of an ``ImageSource``, decoded ahead of the network; ``own`` ones are closed after use.
+
+    Where damaged images are to be skipped, all are read once to know which.
+    """
+
+    slow = True
+
+    def __init__(self, source: Any, own: bool = False) -> None:
+        self.source = source
+        self.own = own
+        self.usable: NDArray[np.intp] | None = None
+        if source.on_error == "skip":
+            self.usable = source.usable()
+            if len(self.usable) < len(source):
+                row, reason = next(iter(source.damaged.items()))
+                count = len(source) - len(self.usable)
+                warnings.warn(f"{count} of {len(source)} images are left out; row {row}: {reason}", stacklevel=2)
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    def batch(self, indices: NDArray[np.intp], train: bool, rng: np.random.Generator) -> Tensor:
+        images: Tensor = self.source.batch(indices, train, rng)
+        return images
+
+    def stamp(self) -> str:
+        return str(self.source.stamp())
+
+    def close(self) -> None:
+        if self.own:
+            self.source.close()
+
+
+def in_turn(
+    inputs: Inputs, plan: Sequence[NDArray[np.intp]], train: bool, seed: Sequence[int] = (0,)
+) -> Iterator[Tensor]:
+    """The batches of a plan. Each has a generator of its own, so that where one begins changes nothing."""
+
+    def made(number: int) -> Tensor:
+        return inputs.batch(plan[number], train, np.random.default_rng([*seed, number]))
+
+    if not inputs.slow:
+        yield from map(made, range(len(plan)))
+        return
+    with ThreadPoolExecutor(1, thread_name_prefix="hashlearn-batches") as pool:
+        waiting: deque[Future[Tensor]] = deque()
+        try:
+            for number in range(len(plan)):
+                waiting.append(pool.submit(made, number))
+                if len(waiting) > WAITING:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for future in waiting:
+                future.cancel()
+
+
+def moments(rows: Any) -> tuple[NDArray[np.float64], float]:
+    """Mean of the rows, and the root mean square of what is left of a feature around it; 1 where nothing is."""
+    n_rows, width = rows.shape
+    total, squares = np.zeros(width), np.zeros(width)
+    for block in row_blocks(n_rows):
+        part = rows[block]
+        part = np.asarray(part.toarray() if sparse.issparse(part) else part, dtype=np.float64)
+        total += part.sum(axis=0)
+        squares += np.einsum("ij,ij->j", part, part)
+    mean = total / n_rows
+    spread = float(np.maximum(squares / n_rows - mean**2, 0.0).mean())
+    return mean, float(np.sqrt(spread)) if spread > 1e-12 * max(float((mean**2).mean()), 1e-300) else 1.0

@@ -1,0 +1,120 @@
+"""The whole network, a trunk and a head, and how to build it again from its description."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from hashlearn.deep.heads import Standardise, build_head
+from hashlearn.deep.inputs import moments
+from hashlearn.parallel import thread_count
+
+# Multiplications a step below which threads cost more than they save.
+THREADED_WORK = 50_000_000
+
+Spec = dict[str, Any]
+"""What a model file keeps of a network besides its tensors: ``backbone`` (None, or its name and settings and how it
+takes images), ``head``, ``n_features``, ``n_outputs``."""
+
+
+class HashNetwork(nn.Module):
+    """Rows or images to outputs (b, n_outputs) before any activation."""
+
+    def __init__(self, trunk: nn.Module, head: nn.Module) -> None:
+        super().__init__()
+        self.trunk = trunk
+        self.head = head
+
+    def forward(self, batch: Tensor) -> Tensor:
+        outputs: Tensor = self.head(self.trunk(batch))
+        return outputs
+
+
+def build_network(spec: Spec, trunk: nn.Module | None = None) -> HashNetwork:
+    """A network with fresh weights; ``trunk`` where the description does not suffice."""
+    if trunk is None:
+        trunk = Standardise(spec["n_features"]) if spec["backbone"] is None else _named_trunk(spec["backbone"])
+    return HashNetwork(trunk, build_head(spec["head"], spec["n_features"], spec["n_outputs"]))
+
+
+def new_network(spec: Spec, seed: int = 0, rows: Any = None, trunk: nn.Module | None = None) -> HashNetwork:
+    """A network with random weights that depend on the seed alone; ``rows`` give a network on features its units."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        module = build_network(spec, trunk)
+    if rows is not None and isinstance(module.trunk, Standardise):
+        module.trunk.set(*moments(rows))
+    return module
+
+
+def _named_trunk(backbone: dict[str, Any]) -> nn.Module:
+    if backbone["name"] == "module":
+        kind = backbone["settings"]["module"]
+        raise ValueError(
+            f"This model was trained on your own module {kind}, of which the file holds the weights alone: "
+            f"give a {kind} again with set_params(backbone=...)."
+        )
+    from hashlearn.deep import backbones
+
+    module: nn.Module = backbones.build(backbone["name"], **backbone["settings"]).module
+    return module
+
+
+def to_arrays(state: dict[str, Tensor]) -> dict[str, NDArray[Any]]:
+    """Tensors as arrays of their own. NumPy has no bfloat16: float32 holds its values exactly."""
+    return {
+        name: np.array((tensor.float() if tensor.dtype == torch.bfloat16 else tensor).detach().cpu().numpy())
+        for name, tensor in state.items()
+    }
+
+
+def from_arrays(arrays: dict[str, NDArray[Any]]) -> dict[str, Tensor]:
+    return {name: torch.from_numpy(np.array(array)) for name, array in arrays.items()}
+
+
+def load_arrays(module: nn.Module, arrays: dict[str, NDArray[Any]]) -> None:
+    """Put arrays into a module; one sentence where they are not its own."""
+    try:
+        module.load_state_dict(from_arrays(arrays))
+    except RuntimeError as error:
+        raise ValueError(f"The saved weights do not fit this network: {' '.join(str(error).split())}") from error
+
+
+def pick_device(name: str) -> torch.device:
+    """The device of that name; "auto" is the first GPU where there is one."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise ValueError(f"The device {name!r} cannot be used here: {reason} Try device='auto'.") from error
+    return device
+
+
+@contextmanager
+def torch_threads(count: int) -> Iterator[None]:
+    """Hold torch to so many threads, and give back what there was."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def useful_threads(module: nn.Module, batch_size: int, n_jobs: int | None) -> int:
+    """One thread for a small network on features, whose steps are over before a second one has begun; else ``n_jobs``.
+
+    Results of small networks then do not depend on the number of threads either.
+    """
+    on_features = isinstance(getattr(module, "trunk", None), Standardise)
+    work = batch_size * sum(parameter.numel() for parameter in module.parameters())
+    return 1 if on_features and work < THREADED_WORK else thread_count(n_jobs)

@@ -1,0 +1,301 @@
+"""The one trainer of all deep methods: batches, optimiser, schedule, early stopping, checkpoints, Ctrl-C."""
+
+from __future__ import annotations
+
+import copy
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy import sparse
+from torch import Tensor, nn
+
+from hashlearn.deep import checkpoint as files
+from hashlearn.deep.inputs import Inputs, in_turn
+from hashlearn.deep.losses.pairs import Loss
+from hashlearn.deep.network import HashNetwork
+from hashlearn.primitives import steps
+
+PHASE = "training"
+Schedule = str | Sequence[Sequence[float]] | None
+NOTE_SECONDS = 0.2
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to train. Learning rates are ``learning_rate`` times a multiplier; 0 freezes the trunk.
+
+    ``schedule``: None, "cosine", or pairs (share of the training, factor): [(0.5, 0.1), (0.8, 0.1)] multiplies the
+    rates by 0.1 after half of the batches and again after 80 %.
+    """
+
+    n_epochs: int = 10
+    batch_size: int = 128
+    optimizer: str = "adam"
+    learning_rate: float = 1e-3
+    momentum: float = 0.9
+    weight_decay: float = 1e-5
+    trunk_multiplier: float = 1.0
+    bias_multiplier: float = 1.0
+    head_multiplier: float = 1.0
+    head_bias_multiplier: float = 1.0
+    decay_on_bias: bool = False
+    schedule: Schedule = None
+    patience: int = 3
+    mixed: bool = False
+    seed: int = 0
+
+
+@dataclass
+class Trained:
+    """What a training leaves besides the network's weights: one loss, and one score if it was measured, an epoch."""
+
+    losses: list[float] = field(default_factory=list)
+    scores: list[float] = field(default_factory=list)
+    best_epoch: int = 0
+
+
+def train(
+    network: HashNetwork,
+    loss: Loss,
+    inputs: Inputs,
+    rows: NDArray[np.intp],
+    labels: sparse.csr_matrix,
+    settings: Settings,
+    *,
+    device: torch.device | str = "cpu",
+    score: Callable[[nn.Module], float] | None = None,
+    checkpoint: files.Checkpoint | None = None,
+) -> Trained:
+    """Train ``network`` in place on ``rows`` of the inputs, whose label sets are ``labels`` in the same order.
+
+    With ``score`` (higher is better) the weights of the best epoch are kept, and training ends when ``patience``
+    epochs in a row were not better. A checkpoint is written after every epoch; a training that finds one goes on
+    from there and ends with the same weights as one that was never stopped.
+    """
+    device = torch.device(device)
+    network.to(device)
+    loss.to(device)
+    run = _Run(network, loss, settings, score, checkpoint)
+    run.resume()
+    plan_of = _EpochPlans(len(rows), settings)
+    epoch_steps = plan_of.size
+    batches: Iterator[Tensor] = iter(())
+    plan: list[NDArray[np.intp]] = []
+    total = settings.n_epochs * epoch_steps
+    first = total if run.finished else run.epoch * epoch_steps
+    with _seeded(device):
+        for step in steps(total, PHASE, first, run.note):
+            place = step % epoch_steps
+            if place == 0:
+                plan = plan_of(run.epoch)
+                batches = in_turn(inputs, [rows[part] for part in plan], True, (settings.seed, run.epoch))
+                run.begin_epoch()
+            run.set_rates(step / total)
+            idx = plan[place]
+            Y = torch.from_numpy(labels[idx].toarray()).float()
+            run.step(_single(next(batches)).to(device), Y.to(device), step, torch.from_numpy(idx).to(device))
+            if place == epoch_steps - 1 and run.end_epoch() and step + 1 < total:
+                break
+        run.close()
+    return run.trained
+
+
+class _Run:
+    """The moving parts of a training."""
+
+    def __init__(
+        self,
+        network: HashNetwork,
+        loss: Loss,
+        settings: Settings,
+        score: Callable[[nn.Module], float] | None,
+        checkpoint: files.Checkpoint | None,
+    ) -> None:
+        self.network, self.loss, self.settings = network, loss, settings
+        self.score, self.checkpoint = score, checkpoint
+        self.optimizer = make_optimizer(network, settings)
+        self.rates = [group["lr"] for group in self.optimizer.param_groups]
+        self.trained = Trained()
+        self.epoch = 0
+        self.inside = False
+        self.best: dict[str, Tensor] | None = None
+        self.sum, self.count = torch.zeros(()), 0
+        self.noted, self.text = 0.0, ""
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing is left to do: all epochs made, or no better one for ``patience`` of them."""
+        late = self.score is not None and self.epoch - self.trained.best_epoch >= self.settings.patience
+        return self.epoch >= self.settings.n_epochs or (self.epoch > 0 and late)
+
+    def resume(self) -> None:
+        found = self.checkpoint.load() if self.checkpoint is not None else None
+        if found is None:
+            return
+        facts, arrays = found
+        files.restore(self.network, arrays, "network")
+        files.restore(self.loss, arrays, "loss")
+        files.restore_optimizer(self.optimizer, arrays)
+        best = files.part(arrays, "best")
+        self.best = files.from_arrays(best) if best else None
+        self.trained = Trained(facts["losses"], facts["scores"], facts["best_epoch"])
+        self.epoch = facts["epoch"]
+
+    def begin_epoch(self) -> None:
+        # Dropout and the like draw from here: the same in an epoch, whatever was drawn before it.
+        torch.manual_seed((self.settings.seed * 1_000_003 + self.epoch) % 2**63)
+        self.inside = True
+        self.network.train()
+        self.loss.train()
+        if self.settings.trunk_multiplier == 0:
+            self.network.trunk.eval()
+        self.sum, self.count = torch.zeros((), device=self.sum.device), 0
+
+    def set_rates(self, share: float) -> None:
+        factor = rate_factor(self.settings.schedule, share)
+        for group, rate in zip(self.optimizer.param_groups, self.rates, strict=True):
+            group["lr"] = rate * factor
+
+    def step(self, batch: Tensor, Y: Tensor, step: int, idx: Tensor) -> None:
+        self.optimizer.zero_grad()
+        half = torch.autocast(batch.device.type, torch.bfloat16) if self.settings.mixed else nullcontext()
+        with half:
+            u = self.network(batch)
+        value = self.loss(u.float(), Y, step, idx)
+        value.backward()
+        self.optimizer.step()
+        self.sum = self.sum + value.detach()
+        self.count += 1
+
+    def mean_loss(self) -> float:
+        value = float(self.sum) / max(self.count, 1)
+        if not math.isfinite(value):
+            raise ValueError(
+                f"The loss became {value} in epoch {self.epoch + 1}: lower learning_rate (now "
+                f"{self.settings.learning_rate:g})."
+            )
+        return value
+
+    def note(self) -> str:
+        # Reading the loss makes a GPU wait, so not at every batch.
+        now = time.monotonic()
+        if now - self.noted > NOTE_SECONDS and self.count:
+            self.noted = now
+            score = f", held-out MAP {self.trained.scores[-1]:.3f}" if self.trained.scores else ""
+            self.text = f"epoch {self.epoch + 1}/{self.settings.n_epochs}, loss {self.mean_loss():.4g}{score}"
+        return self.text
+
+    def end_epoch(self) -> bool:
+        """Record, compare, save; True when the training is over."""
+        self._record()
+        if self.checkpoint is not None:
+            parts = {"network": self.network.state_dict(), "loss": self.loss.state_dict(), "best": self.best or {}}
+            facts = {
+                "epoch": self.epoch,
+                "losses": self.trained.losses,
+                "scores": self.trained.scores,
+                "best_epoch": self.trained.best_epoch,
+            }
+            self.checkpoint.save(facts, parts, self.optimizer)
+        return self.finished
+
+    def close(self) -> None:
+        """End with the best weights; after Ctrl-C inside an epoch what it has reached takes part too."""
+        if self.inside:
+            self._record()
+        if self.best is not None:
+            self.network.load_state_dict(self.best)
+        self.network.eval()
+
+    def _record(self) -> None:
+        self.trained.losses.append(self.mean_loss())
+        self.epoch += 1
+        self.inside = False
+        if self.score is None:
+            self.trained.best_epoch = self.epoch
+            return
+        self.network.eval()
+        self.trained.scores.append(self.score(self.network))
+        if self.best is None or self.trained.scores[-1] > max(self.trained.scores[:-1]):
+            self.best = copy.deepcopy(self.network.state_dict())
+            self.trained.best_epoch = self.epoch
+
+
+class _EpochPlans:
+    """The batches of an epoch: places among the training rows, shuffled by seed and epoch alone."""
+
+    def __init__(self, n_rows: int, settings: Settings) -> None:
+        self.n_rows, self.settings = n_rows, settings
+        starts = list(range(0, n_rows, settings.batch_size))
+        # A single row has no pair and no batch statistics: it joins the batch before.
+        if len(starts) > 1 and n_rows - starts[-1] == 1:
+            starts.pop()
+        self.cuts = starts[1:]
+        self.size = len(starts)
+
+    def __call__(self, epoch: int) -> list[NDArray[np.intp]]:
+        order = np.random.default_rng([self.settings.seed, epoch]).permutation(self.n_rows)
+        return [part.astype(np.intp) for part in np.split(order, self.cuts)]
+
+
+def _single(batch: Tensor) -> Tensor:
+    """Float64 rows as float32: networks are trained in single precision."""
+    return batch.float() if batch.dtype == torch.float64 else batch
+
+
+def make_optimizer(network: HashNetwork, settings: Settings) -> torch.optim.Optimizer:
+    """Four groups at most: weights and biases of the trunk and of the head."""
+    rates = {
+        ("trunk", False): settings.trunk_multiplier,
+        ("trunk", True): settings.trunk_multiplier * settings.bias_multiplier,
+        ("head", False): settings.head_multiplier,
+        ("head", True): settings.head_bias_multiplier,
+    }
+    members: dict[tuple[str, bool], list[nn.Parameter]] = {key: [] for key in rates}
+    for name, parameter in network.named_parameters():
+        part = name.partition(".")[0]
+        if part == "trunk" and settings.trunk_multiplier == 0:
+            parameter.requires_grad_(False)
+            continue
+        if parameter.requires_grad:
+            members[part, name.endswith("bias")].append(parameter)
+    groups = [
+        {
+            "params": parameters,
+            "lr": settings.learning_rate * rates[key],
+            "weight_decay": settings.weight_decay if settings.decay_on_bias or not key[1] else 0.0,
+        }
+        for key, parameters in members.items()
+        if parameters
+    ]
+    if settings.optimizer == "sgd":
+        return torch.optim.SGD(groups, momentum=settings.momentum)
+    return torch.optim.Adam(groups)
+
+
+def rate_factor(schedule: Schedule, share: float) -> float:
+    """What the learning rates are multiplied by after that share of the training.
+
+    >>> rate_factor([(0.5, 0.1), (0.8, 0.5)], 0.9)
+    0.05
+    """
+    if schedule is None:
+        return 1.0
+    if isinstance(schedule, str):
+        return 0.5 * (1.0 + math.cos(math.pi * share))
+    return math.prod(factor for start, factor in schedule if share >= start)
+
+
+@contextmanager
+def _seeded(device: torch.device) -> Iterator[None]:
+    """Leave the random numbers of the caller's own torch code alone."""
+    devices: list[Any] = [device] if device.type == "cuda" else []
+    with torch.random.fork_rng(devices=devices):
+        yield

@@ -1,0 +1,111 @@
+"""A neural network as a hash function: named arrays and a description, so that a model file can hold it.
+
+torch is imported where it is used: a model with another function needs none.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Spec = dict[str, Any]
+ENCODED_ROWS = 1024
+
+
+class NetworkFunction:
+    """Projections by a network.
+
+    Attributes
+    ----------
+    spec : what the network is made of, see ``hashlearn.deep.network``.
+    tensors : its weights by name.
+    n_bits : how many of its outputs are bits; others were only of use in training.
+    """
+
+    # Outside the instance's dictionary, so that neither a model file nor a pickle holds the live module.
+    __slots__ = ("__dict__", "_module")
+
+    def __init__(self, spec: Spec, tensors: dict[str, NDArray[Any]], n_bits: int) -> None:
+        self.spec = spec
+        self.tensors = tensors
+        self.n_bits = n_bits
+
+    def __getstate__(self) -> dict[str, Any]:
+        return dict(vars(self))
+
+    def module(self, trunk: Any = None) -> Any:
+        """The live network, built once. ``trunk`` is a user's own module, where the network has one."""
+        if getattr(self, "_module", None) is None:
+            from hashlearn.deep.extra import require_torch
+
+            require_torch()
+            from hashlearn.deep.network import load_arrays, new_network
+
+            module = new_network(self.spec, trunk=copy.deepcopy(trunk))
+            load_arrays(module, self.tensors)
+            self._module = module.eval()
+        return self._module
+
+    def project(self, features: NDArray[Any]) -> NDArray[Any]:
+        """Projections of rows, in their own precision."""
+        import torch
+
+        module = self.module()
+        if features.dtype == np.float64:
+            module = copy.deepcopy(module).double()
+        with torch.inference_mode():
+            outputs: NDArray[Any] = module(torch.from_numpy(np.ascontiguousarray(features))).numpy()
+        return outputs[:, : self.n_bits]
+
+
+class Network:
+    """Settings of a network that learns the bits of given codes: ``GSDHP(function=Network(...))``.
+
+    Each bit is a two-class problem, as in GSDH_P*; the rows are features.
+
+    Parameters
+    ----------
+    head : {"linear", "mlp", "three-layer", "divide", "batchnorm"} or list of hidden widths, default="mlp"
+    n_epochs : passes over the rows.
+    batch_size : rows a step.
+    learning_rate, weight_decay : of Adam.
+
+    Examples
+    --------
+    >>> import hashlearn as hl
+    >>> from sklearn.datasets import load_digits
+    >>> X, y = load_digits(return_X_y=True)
+    >>> network = hl.deep.Network(head=[64], n_epochs=5)
+    >>> hasher = hl.GSDHP(n_bits=16, n_anchors=100, function=network, n_jobs=1, random_state=0).fit(X[:1000], y[:1000])
+    >>> bool(hasher.score(X[1000:], y[1000:]) > 0.7)
+    True
+    """
+
+    def __init__(
+        self,
+        head: str | Sequence[int] = "mlp",
+        n_epochs: int = 20,
+        batch_size: int = 128,
+        learning_rate: float = 1e-3,
+        weight_decay: float = 1e-5,
+    ) -> None:
+        self.head = head
+        self.n_epochs = n_epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+
+    def fit(
+        self, X: NDArray[np.float32], bits: NDArray[Any], *, seed: int = 0, n_jobs: int | None = None
+    ) -> NetworkFunction:
+        """A network whose outputs have the signs of ``bits`` (n, m) of 0/1."""
+        from hashlearn.deep.extra import require_torch
+
+        require_torch()
+        from hashlearn.deep.codes_network import learn_codes
+
+        return learn_codes(self, X, bits, seed, n_jobs)
