@@ -26,8 +26,10 @@ def fastest(script: str, repeats: int = 5) -> tuple[float, str]:
 
 def main() -> None:
     best, loaded = fastest(SCRIPT)
+    used, _ = fastest("import hashlearn; hashlearn.GSDHP")
     base, _ = fastest("import numpy, scipy, sklearn.base")
-    print(f"import hashlearn {best:.2f} s with the interpreter's start (target 1), scikit-learn alone {base:.2f} s")
+    print(f"import hashlearn {best:.2f} s with the interpreter's start (target 1)")
+    print(f"with the first hasher, which imports scikit-learn, {used:.2f} s; scikit-learn alone {base:.2f} s")
     print(f"heavy modules that came along: {loaded}")
     raise SystemExit(0 if best < 1 and loaded == "[]" else 1)
 

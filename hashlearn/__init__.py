@@ -1,23 +1,53 @@
 """hashlearn: fit labelled features, get compact binary codes, search them, trust the numbers."""
 
-from hashlearn import codes, functions, hashers, metrics
-from hashlearn.hashers import *  # noqa: F403 - every method in the table, under its class name
-from hashlearn.index import Index
-from hashlearn.kernel import AnchorKernel
-from hashlearn.models import ModelFileError, load, save
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+if TYPE_CHECKING:
+    from hashlearn import codes as codes
+    from hashlearn import deep as deep
+    from hashlearn import functions as functions
+    from hashlearn import hashers as hashers
+    from hashlearn import metrics as metrics
+    from hashlearn.collection import Collection as Collection
+    from hashlearn.hashers import *  # noqa: F403 - every method in the table, under its class name
+    from hashlearn.index import Index as Index
+    from hashlearn.kernel import AnchorKernel as AnchorKernel
+    from hashlearn.models import ModelFileError as ModelFileError
+    from hashlearn.models import load as load
+    from hashlearn.models import save as save
 
-__all__ = [
-    "AnchorKernel",
-    "Index",
-    "ModelFileError",
-    "__version__",
-    "codes",
-    "functions",
-    "hashers",
-    "load",
-    "metrics",
-    "save",
-    *hashers.__all__,
-]
+__version__ = "0.2.0"
+
+# Names and modules come when they are first asked for: scikit-learn alone takes a second to import, and deep hashing
+# needs an extra.
+_MODULES = ("codes", "deep", "functions", "hashers", "metrics")
+_HOMES = {
+    "AnchorKernel": "hashlearn.kernel",
+    "Collection": "hashlearn.collection",
+    "Index": "hashlearn.index",
+    "ModelFileError": "hashlearn.models",
+    "load": "hashlearn.models",
+    "save": "hashlearn.models",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        module = import_module(f"hashlearn.{name}")
+        if name == "deep":
+            module.require_torch()
+        return module
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    if not name.startswith("_") or name == "__all__":
+        methods = import_module("hashlearn.hashers")
+        if name == "__all__":  # deep is left out: it may not be installed
+            return sorted({"__version__", *_MODULES, *_HOMES, *methods.__all__} - {"deep"})
+        if name in methods.__all__:
+            return getattr(methods, name)
+    raise AttributeError(f"module 'hashlearn' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_MODULES, *__getattr__("__all__")})
