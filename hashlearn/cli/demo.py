@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,7 +11,7 @@ import typer
 from numpy.typing import NDArray
 
 from hashlearn import files
-from hashlearn.cli.shell import epilog, new_table, output, print_json, progress
+from hashlearn.cli.shell import BadUse, epilog, new_table, output, print_json, progress, say
 from hashlearn.data import Dataset
 from hashlearn.demo import Demo, demo_dataset, run_demo
 
@@ -19,7 +20,14 @@ app = typer.Typer()
 _COLUMNS = ("method", "bytes", "MAP hashed", "MAP learned", "P@10", "fit s", "codes/s")
 
 
-@app.command(epilog=epilog("hashlearn demo", "hashlearn demo --bits 16 --save demo-data"))
+@app.command(
+    epilog=epilog(
+        "hashlearn demo",
+        "hashlearn demo --bits 16 --save demo-data",
+        "hashlearn demo --serve --open",
+        "hashlearn demo --serve --images cifar10-images.zip --bits 64 --folder cifar-demo",
+    )
+)
 def demo(
     bits: Annotated[int, typer.Option(min=1, max=1024, help="Bits of a code.")] = 32,
     seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
@@ -28,11 +36,32 @@ def demo(
         typer.Option(metavar="FOLDER", help="Also save the data there as .npy, to try the other commands on."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of a table.")] = False,
+    serve: Annotated[
+        bool, typer.Option("--serve", help="Fill collections with the data and serve the page to explore them.")
+    ] = False,
+    folder: Annotated[
+        Path | None, typer.Option(help="With --serve: keep the collections there, to be served again at once.")
+    ] = None,
+    images: Annotated[
+        Path | None,
+        typer.Option(help="With --serve: pictures of your own, a folder or zip whose folders are their classes."),
+    ] = None,
+    image_size: Annotated[int, typer.Option(min=8, max=512, help="With --images: scale them to so many pixels.")] = 32,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="With --serve: the port; 0 takes a free one.")] = 8000,
+    open_page: Annotated[bool, typer.Option("--open", help="With --serve: open the page in a browser.")] = False,
 ) -> None:
     """Compare learned codes with random ones and with floats, on data that is already here.
 
-    On digits from scikit-learn, or on Fashion-MNIST where Debian's dataset-fashion-mnist is installed.
+    On digits from scikit-learn, or on Fashion-MNIST where Debian's dataset-fashion-mnist is installed. With
+    [bold]--serve[/bold], see the neighbours in a browser instead.
     """
+    if serve:
+        if save is not None or as_json:
+            raise BadUse("--save and --json are for the comparison, without --serve.")
+        _serve(folder, images, image_size, bits, seed, port, open_page)
+        return
+    if folder is not None or images is not None or open_page:
+        raise BadUse("--folder, --images and --open need --serve.")
     dataset = demo_dataset()
     if save is not None:
         _save(dataset, Path(save))
@@ -42,6 +71,36 @@ def demo(
         print_json(result.as_dict())
     else:
         _print(result, save)
+
+
+def _serve(
+    folder: Path | None, images: Path | None, side: int, bits: int, seed: int, port: int, open_page: bool
+) -> None:
+    """Make the collections, in a folder that goes away at the end unless one was given, and serve them."""
+    from hashlearn.cli.serve import need_extra, serve_opened
+
+    need_extra()
+    if images is not None and not images.exists():
+        raise BadUse(f"{images} does not exist.")
+    from hashlearn.service import showcase
+    from hashlearn.service.opened import open_collection
+    from hashlearn.service.settings import Settings, read_token
+
+    settings = Settings(token=read_token(None))
+    with tempfile.TemporaryDirectory(prefix="hashlearn-demo-") as temporary:
+        place = folder or Path(temporary) / "demo"
+        wanted: dict[str, Any] = {"bits": bits, "seed": seed}
+        with progress("demo"):
+            if images is None:
+                dataset = demo_dataset()
+                wanted["dataset"] = dataset.name
+                made = showcase.make(place, wanted, lambda to: showcase.pixels_shown(dataset, bits, seed, to))
+            else:
+                wanted |= {"images": str(images.resolve()), "size": side}
+                made = showcase.make(place, wanted, lambda _: showcase.gist_shown(images, side, bits, seed))
+        if folder is not None:
+            say(f"kept in {folder}: hashlearn serve {' '.join(map(str, made))} serves it again.")
+        serve_opened([open_collection(str(path)) for path in made], settings, port, open_page)
 
 
 def _save(dataset: Dataset, folder: Path) -> None:

@@ -1,0 +1,91 @@
+"""Image files that may be hostile, to pixels: few formats, few at a time, and none larger than allowed."""
+
+from __future__ import annotations
+
+import io
+import threading
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from hashlearn.data.images import EXTRA
+from hashlearn.files.arrays import FileError
+from hashlearn.service.errors import ApiError, bad
+from hashlearn.service.settings import Limits
+
+Result = TypeVar("Result")
+
+UPLOADED = ("PNG", "JPEG", "WEBP")
+# What data sets are kept in; nothing that starts a program (EPS) or reads other files.
+KEPT = (*UPLOADED, "GIF", "BMP", "PPM", "TIFF")
+
+
+class Decoder:
+    """Unpacks images; pixels are large, so only a few are unpacked at the same time."""
+
+    def __init__(self, limits: Limits) -> None:
+        try:
+            import PIL  # noqa: F401
+        except ImportError as error:
+            raise FileError(f"Pictures need Pillow: {EXTRA}.") from error
+        self.limits = limits
+        self._places = threading.Semaphore(limits.decoding)
+
+    def uploaded(self, data: bytes, side: int | None) -> Any:
+        """An upright RGB image of Pillow, no larger than needed for squares of ``side`` pixels."""
+        return self._opened(data, UPLOADED, lambda image: _upright(_draft(image, side)))
+
+    def smaller(self, data: bytes, side: int) -> bytes | None:
+        """A PNG of at most ``side`` pixels either way; None when the image is that small already."""
+
+        def shrink(image: Any) -> bytes | None:
+            if max(image.size) <= side:
+                return None
+            colour = _upright(_draft(image, side))
+            colour.thumbnail((side, side))
+            return _png(colour)
+
+        return self._opened(data, KEPT, shrink)
+
+    def png(self, data: bytes) -> bytes:
+        return self._opened(data, KEPT, lambda image: _png(_upright(image)))
+
+    def _opened(self, data: bytes, formats: tuple[str, ...], use: Callable[[Any], Result]) -> Result:
+        from PIL import Image
+
+        with self._places:
+            try:
+                with Image.open(io.BytesIO(data), formats=formats) as image:
+                    width, height = image.size
+                    if width * height > self.limits.image_pixels:
+                        raise Image.DecompressionBombError
+                    return use(image)
+            except Image.DecompressionBombError as error:
+                message = f"The image claims more than the {self.limits.image_pixels:,} pixels that are unpacked."
+                raise ApiError(413, "too_large", message) from error
+            # Damaged bytes reach every corner of a decoder, so no list of exceptions is complete.
+            except Exception as error:
+                names = ", ".join(formats[:-1]) + " or " + formats[-1]
+                raise bad("bad_image", f"This is no {names} image that can be read.") from error
+
+
+def _draft(image: Any, side: int | None) -> Any:
+    # A JPEG can be unpacked at a fraction of its size; twice what is needed leaves enough to average over.
+    if side is not None:
+        image.draft("RGB", (2 * side, 2 * side))
+    return image
+
+
+def _upright(image: Any) -> Any:
+    from PIL import Image, ImageOps
+
+    turned = ImageOps.exif_transpose(image)
+    if "A" in turned.getbands() or "transparency" in turned.info:
+        turned = turned.convert("RGBA")
+        turned = Image.alpha_composite(Image.new("RGBA", turned.size, (255, 255, 255, 255)), turned)
+    return turned.convert("RGB")
+
+
+def _png(image: Any) -> bytes:
+    stream = io.BytesIO()
+    image.save(stream, "PNG")
+    return stream.getvalue()

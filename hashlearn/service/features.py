@@ -1,0 +1,80 @@
+"""From an uploaded picture to the row that a collection's hasher takes."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hashlearn.data import gist
+from hashlearn.service.decode import Decoder
+
+_TEXT = re.compile(r"(gist|pixels|grey):(\d{1,4})")
+_LARGEST_SIDE = 1024
+
+
+class ImageFeatures(Protocol):
+    """Rows of pictures, as the hasher was fitted on."""
+
+    def row(self, data: bytes, decoder: Decoder) -> NDArray[Any]:
+        """One row, (1, …), of an image file."""
+
+
+@dataclass(frozen=True)
+class SquareFeatures:
+    """Features of a square of ``side`` pixels, cut from the middle of the picture as ``data.image_folder`` does.
+
+    kind : "gist", 512 numbers; "pixels", the colours in 0..1; "grey", their brightness in 0..1.
+    """
+
+    kind: str
+    side: int
+
+    @property
+    def size(self) -> int:
+        """How many numbers a row has."""
+        return {"gist": gist.N_FEATURES, "pixels": 3 * self.side**2, "grey": self.side**2}[self.kind]
+
+    def __str__(self) -> str:
+        return f"{self.kind}:{self.side}"
+
+    def row(self, data: bytes, decoder: Decoder) -> NDArray[np.float32]:
+        from PIL import Image, ImageOps
+
+        image = decoder.uploaded(data, self.side)
+        if image.size != (self.side, self.side):
+            image = ImageOps.fit(image, (self.side, self.side), method=Image.Resampling.BILINEAR)
+        if self.kind == "gist":
+            return gist.gist(np.asarray(image)[None], n_jobs=1)
+        if self.kind == "grey":
+            image = image.convert("L")
+        return np.asarray(image, dtype=np.float32).reshape(1, -1) / np.float32(255)
+
+
+class BackboneFeatures:
+    """Pixels for a hasher with an image backbone, which scales them itself."""
+
+    def row(self, data: bytes, decoder: Decoder) -> NDArray[np.uint8]:
+        return np.asarray(decoder.uploaded(data, None))[None]
+
+
+def has_backbone(hasher: Any) -> bool:
+    return getattr(hasher, "backbone", None) is not None
+
+
+def image_features(text: str | None, hasher: Any) -> ImageFeatures | None:
+    """What ``--image-features`` or serve.json says ("gist:32"), or what a hasher with a backbone needs; else None."""
+    if text is None:
+        return BackboneFeatures() if has_backbone(hasher) else None
+    found = _TEXT.fullmatch(text)
+    if not found or not 4 <= int(found[2]) <= _LARGEST_SIDE:
+        raise ValueError(f"Image features are gist:32, pixels:32 or grey:28, with the side in pixels. Got {text!r}.")
+    features = SquareFeatures(found[1], int(found[2]))
+    wanted = None if hasher is None else int(hasher.n_features_in_)
+    if wanted != features.size:
+        have = "there is no hasher" if wanted is None else f"the hasher was fitted on rows of {wanted}"
+        raise ValueError(f"{features} makes rows of {features.size} numbers, and {have}.")
+    return features

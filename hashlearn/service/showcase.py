@@ -1,0 +1,137 @@
+"""What ``hashlearn demo --serve`` shows: a data set whose pictures are here, coded in two ways, side by side."""
+
+from __future__ import annotations
+
+import json
+import math
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hashlearn.collection import Collection
+from hashlearn.data import Dataset
+from hashlearn.data.features import gist_pool
+from hashlearn.data.fetch import cache_folder
+from hashlearn.data.images import image_folder
+from hashlearn.data.mnist import DIGITS, GARMENTS
+from hashlearn.data.pool import TRAIN
+from hashlearn.files.arrays import FileError
+from hashlearn.files.output import written_whole
+from hashlearn.hashers import METHODS
+from hashlearn.progress import report
+from hashlearn.service.opened import Beside
+from hashlearn.service.pictures import as_png
+
+MADE = "demo.json"
+PICTURES = "images.zip"
+_ADDED_ROWS = 10_000
+
+
+@dataclass(frozen=True)
+class Shown:
+    """Rows to show, how they were coded, and what to tell about each."""
+
+    hashers: dict[str, Any]
+    codes: dict[str, NDArray[np.uint8]]
+    rows: NDArray[np.float32]
+    payload: list[dict[str, Any]]
+    beside: Beside
+
+
+def pixels_shown(dataset: Dataset, n_bits: int, seed: int, folder: Path) -> Shown:
+    """Learned codes beside random ones, of square grey pictures whose pixels are the features."""
+    side = math.isqrt(dataset.train_X.shape[1])
+    rows = np.concatenate([dataset.train_X, dataset.query_X])
+    labels = np.concatenate([dataset.train_y, dataset.query_y]).tolist()
+    names = GARMENTS if dataset.name == "Fashion-MNIST" else DIGITS
+    parts = ["train"] * len(dataset.train_X) + ["test"] * len(dataset.query_X)
+    hashers, codes = {}, {}
+    for name in ("gsdhp", "lsh"):
+        hashers[name] = METHODS[name](n_bits=n_bits, random_state=seed).fit(dataset.train_X, dataset.train_y)
+        codes[name] = hashers[name].encode(rows)
+    _write_pictures(folder / PICTURES, rows.reshape(len(rows), side, side))
+    payload = [{"label": names[label], "part": part} for label, part in zip(labels, parts, strict=True)]
+    beside = Beside(images=f"../{PICTURES}", image_features=f"grey:{side}", label_field="label")
+    return Shown(hashers, codes, rows, payload, beside)
+
+
+def gist_shown(images: Path, side: int, n_bits: int, seed: int) -> Shown:
+    """Codes that learning gave the training pictures with their labels, beside those that any picture gets."""
+    if not images.is_dir() and images.suffix.lower() != ".zip":
+        raise FileError(f"{images} is no folder and no zip of pictures.")
+    pool = image_folder(images, size=side)
+    features = np.asarray(gist_pool(pool, cache_folder() / "features").X, dtype=np.float32)
+    training = np.arange(len(pool)) if pool.part is None else np.flatnonzero(pool.part == TRAIN)
+    hasher = METHODS["gsdhp"](n_bits=n_bits, random_state=seed).fit(features[training], pool.y[training])
+    hashed = hasher.encode(features)
+    learned = hashed.copy()
+    learned[training] = hasher.codes_
+    learning = np.zeros(len(pool), dtype=bool)
+    learning[training] = True
+    assert pool.ids is not None
+    payload = [
+        {"label": pool.label_names[label], "part": "train" if train else "test", "image": path}
+        for label, train, path in zip(pool.y.tolist(), learning.tolist(), pool.ids.tolist(), strict=True)
+    ]
+    beside = Beside(images=str(images.resolve()), image_features=f"gist:{side}", label_field="label")
+    codes = {"learned": learned, "hashed": hashed}
+    return Shown(dict.fromkeys(codes, hasher), codes, features, payload, beside)
+
+
+def make(folder: Path, settings: dict[str, Any], compute: Callable[[Path], Shown]) -> list[Path]:
+    """Collections in ``folder``, one a way of coding; those that the same settings made before are used again."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / MADE
+    if path.exists():
+        made = _read(path)
+        if made["settings"] != settings:
+            raise FileError(f"{folder} holds a demo with other settings: choose another folder, or delete it.")
+        if made["collections"] is not None:
+            return [folder / name for name in made["collections"]]
+        for old in folder.glob("*/collection.sqlite"):  # of a run that was stopped
+            Collection.drop(old.parent)
+    elif any(folder.iterdir()):
+        raise FileError(f"{folder} holds other files: choose an empty or a new folder for the demo.")
+    _write(path, {"settings": settings, "collections": None})
+    shown = compute(folder)
+    for name, codes in shown.codes.items():
+        _fill(folder / name, name, codes, shown)
+    _write(path, {"settings": settings, "collections": list(shown.codes)})
+    return [folder / name for name in shown.codes]
+
+
+def _fill(folder: Path, name: str, codes: NDArray[np.uint8], shown: Shown) -> None:
+    with Collection.create(folder, shown.hashers[name], store_vectors=True) as collection:
+        for start in range(0, len(codes), _ADDED_ROWS):
+            part = slice(start, start + _ADDED_ROWS)
+            ids = np.arange(start, start + len(codes[part]))
+            collection.add(codes=codes[part], ids=ids, payload=shown.payload[part], vectors=shown.rows[part])
+            report(f"filling {name}", min(part.stop, len(codes)), len(codes))
+    shown.beside.write(folder)
+
+
+def _write_pictures(path: Path, pictures: NDArray[np.float32]) -> None:
+    grey = (pictures * np.float32(255)).round().astype(np.uint8)
+    with written_whole(path) as stream, zipfile.ZipFile(stream, "w") as archive:
+        for number, picture in enumerate(grey):
+            archive.writestr(f"{number}.png", as_png(picture))
+            if number % 1000 == 999 or number == len(grey) - 1:
+                report("writing pictures", number + 1, len(grey))
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        made = json.loads(path.read_text(encoding="utf-8"))
+        return {"settings": made["settings"], "collections": made["collections"]}
+    except (ValueError, TypeError, KeyError) as error:
+        raise FileError(f"{path} is damaged: delete the folder and the demo is made again.") from error
+
+
+def _write(path: Path, value: dict[str, Any]) -> None:
+    with written_whole(path) as stream:
+        stream.write(json.dumps(value, indent=2).encode())

@@ -1,0 +1,97 @@
+// The HTTP API: one function a route, errors with one clear sentence, ids that stay exact.
+
+const ROOT = "/api/v1/collections";
+const TOKEN = "hashlearn-token";
+
+export class ApiError extends Error {
+  constructor(status, code, message) {
+    super(message);
+    this.status = status;
+    this.code = code;
+  }
+}
+
+// sessionStorage: the token leaves with the tab.
+export const token = {
+  get: () => sessionStorage.getItem(TOKEN),
+  set: (value) => sessionStorage.setItem(TOKEN, value),
+  clear: () => sessionStorage.removeItem(TOKEN),
+};
+
+// Ids go up to 2^63, numbers of JavaScript are exact to 2^53: ids are text everywhere on this page.
+function exact(key, value, context) {
+  return key === "id" && typeof value === "number" ? context?.source ?? String(value) : value;
+}
+
+// The same on the way out: ids are written as the numbers they are, a filter as it was typed.
+function bodyOf({ ids, where, ...rest }) {
+  const parts = Object.entries(rest).map(([name, value]) => `${JSON.stringify(name)}:${JSON.stringify(value)}`);
+  if (ids) parts.push(`"ids":[${ids.map(BigInt).join(",")}]`);
+  if (where) parts.push(`"where":${where}`);
+  return `{${parts.join(",")}}`;
+}
+
+async function answer(path, options) {
+  const headers = { ...options.headers };
+  if (token.get()) headers.Authorization = `Bearer ${token.get()}`;
+  let response;
+  try {
+    // From the origin: an address opened as user:password@host would hand its password on, which fetch refuses.
+    response = await fetch(new URL(path, location.origin), { ...options, headers, cache: "no-store", redirect: "error" });
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new ApiError(0, "unreachable", "The server does not answer. Is it still running?");
+  }
+  if (response.ok) return response;
+  let told = {};
+  try {
+    told = (await response.json()).error ?? {};
+  } catch {
+    // Not the service's own answer, such as a proxy's page: the status has to do.
+  }
+  throw new ApiError(response.status, told.code ?? "http", told.message ?? `The server answered ${response.status}.`);
+}
+
+async function json(path, options = {}) {
+  const response = await answer(path, options);
+  try {
+    return JSON.parse(await response.text(), exact);
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new ApiError(0, "broken", "The server's answer broke off.");
+  }
+}
+
+function post(path, body, signal) {
+  return json(path, { method: "POST", headers: { "Content-Type": "application/json" }, body: bodyOf(body), signal });
+}
+
+function at(name, ...rest) {
+  return [ROOT, encodeURIComponent(name), ...rest].join("/");
+}
+
+export function collections() {
+  return json(ROOT);
+}
+
+export function random(name) {
+  return json(at(name, "random"));
+}
+
+export function search(name, body, signal) {
+  return post(at(name, "search"), body, signal);
+}
+
+export function searchImage(name, file, options, signal) {
+  const path = `${at(name, "search", "image")}?${new URLSearchParams(options)}`;
+  return json(path, { method: "POST", headers: { "Content-Type": file.type }, body: file, signal });
+}
+
+export function histogram(name, { id, code }, signal) {
+  if (id !== null) return json(`${at(name, "histogram")}?${new URLSearchParams({ id })}`, { signal });
+  return post(at(name, "histogram"), { code }, signal);
+}
+
+export async function imageBlob(path) {
+  return (await answer(path, {})).blob();
+}

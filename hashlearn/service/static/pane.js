@@ -1,0 +1,204 @@
+// One collection on the query: its choice of collection and mode, the query's code, precision, histogram and results.
+
+import { bitsOf, differing, strip } from "./bits.js";
+import { count, el } from "./dom.js";
+import { wrongWith } from "./filter.js";
+import { hitCard } from "./hits.js";
+import { histogram } from "./histogram.js";
+import { agree, labelsOf, precision, precisionBlock } from "./labels.js";
+import { MODES } from "./state.js";
+import { MODE_NAMES, answerTo, modeRefused, viewOf } from "./view.js";
+
+const NOT_HERE = "The query is a picture, and this collection has no code of it.";
+
+export class Pane {
+  // events: {collection(name), mode(name), radius(number), shown(pane), emptied(), failed(error)}
+  constructor(title, second, events) {
+    this.second = second;
+    this.events = events;
+    this.collection = el("select", { class: "collection", "aria-label": `${title}: collection` });
+    this.mode = el("select", { class: "mode", "aria-label": `${title}: how distances are measured` });
+    this.facts = el("p", { class: "collection-facts quiet" });
+    this.summary = el("div", { class: "summary" });
+    this.message = el("div", { class: "message", role: "status" });
+    this.grid = el("ol", { class: "hits", "aria-label": `${title}: results` });
+    this.root = el(
+      "section",
+      { class: "pane", "aria-label": title },
+      el("div", { class: "pane-head" }, this.collection, this.mode, this.facts),
+      this.summary,
+      this.message,
+      this.grid,
+    );
+    this.collection.addEventListener("change", () => events.collection(this.collection.value));
+    this.mode.addEventListener("change", () => events.mode(this.mode.value));
+    this.forget();
+  }
+
+  forget() {
+    this.stop?.abort();
+    this.asked = null; // what the server was last asked, and what the answer at hand belongs to
+    this.answered = null;
+    this.answer = null;
+    this.told = null;
+  }
+
+  offer(infos) {
+    this.collection.replaceChildren(...infos.map(({ name }) => el("option", { value: name }, name)));
+  }
+
+  async show(state, info) {
+    const view = viewOf(state, info, this.second);
+    Object.assign(this, { state, info, view });
+    this.head(state, info, view);
+    const wrong = wrongWith(state.where);
+    if (wrong) return this.say(wrong);
+    if (!info.rows) return this.say("This collection is empty. Rows come in with the API (POST …/items) or with Collection.add.");
+    if (view.id === null && !view.code) return this.say(state.code || state.otherCode ? NOT_HERE : "Pick a query.");
+    const key = JSON.stringify([info.name, view]);
+    if (key === this.answered) {
+      // Perhaps something else was asked meanwhile.
+      if (this.asked !== key) this.stop.abort();
+      this.asked = key;
+      this.busy(false);
+      return this.draw();
+    }
+    return key === this.asked ? undefined : this.ask(key);
+  }
+
+  async ask(key) {
+    this.stop?.abort();
+    const { signal } = (this.stop = new AbortController());
+    this.asked = key;
+    this.busy(true);
+    try {
+      const answer = await answerTo(this.info, this.view, signal);
+      if (signal.aborted) return;
+      this.answer = this.worked(answer);
+      this.answered = key;
+      this.busy(false);
+      this.draw();
+      this.events.shown(this);
+    } catch (error) {
+      if (error.name === "AbortError" || signal.aborted) return;
+      // What the server has refused it would refuse again.
+      const again = error.status === 0 || [401, 408, 429].includes(error.status) || error.status >= 500;
+      this.say(error.message, again ? ["Try again", () => this.show(this.state, this.info)] : null);
+      this.root.classList.add("failed");
+      this.events.failed(error);
+    }
+  }
+
+  head(state, info, view) {
+    this.collection.value = info.name;
+    const code = this.second ? state.otherCode : state.code;
+    const modes = MODES.filter((mode) => mode === "hamming" || info.can[mode]);
+    this.mode.replaceChildren(
+      ...modes.map((mode) => {
+        const refused = modeRefused(mode, info, state, code);
+        return el("option", { value: mode, disabled: refused !== null }, MODE_NAMES[mode]);
+      }),
+    );
+    this.mode.value = view.mode;
+    this.mode.title = modes
+      .filter((mode) => modeRefused(mode, info, state, code))
+      .map((mode) => `${MODE_NAMES[mode]}: ${modeRefused(mode, info, state, code)}`)
+      .join("\n");
+    const method = info.hasher ? info.hasher.title || info.hasher.method : "codes made elsewhere";
+    this.facts.textContent = `${method} · ${count(info.n_bits, "bit")} · ${count(info.rows, "row")}`;
+  }
+
+  // Labels, agreement and bits, once an answer.
+  worked({ counts, query, hits, found }) {
+    const info = this.info;
+    const labelField = info.label_field;
+    const labels = labelsOf(query.payload, labelField);
+    const bits = query.code ? bitsOf(query.code, info.n_bits) : null;
+    const seen = hits.map((hit) => {
+      const own = labelsOf(hit.payload, labelField);
+      return { ...hit, labelField, labels: own, agrees: agree(labels, own), bits: hit.code ? bitsOf(hit.code, info.n_bits) : null };
+    });
+    return { counts, query: { ...query, labels, labelField, bits }, hits: seen, found };
+  }
+
+  draw() {
+    const { query, hits, found } = this.answer;
+    const hadFocus = this.grid.contains(document.activeElement);
+    const agreements = hits.map((hit) => hit.agrees);
+    this.root.classList.remove("failed");
+    this.summary.replaceChildren(
+      el(
+        "div",
+        { class: "code" },
+        el("h3", {}, "Code of the query"),
+        query.bits ? strip(query.bits) : null,
+        precisionBlock(query.labels, agreements),
+      ),
+      this.distances(),
+    );
+    this.grid.replaceChildren(...hits.map((hit, i) => hitCard(hit, i + 1, query.bits)));
+    this.grid.classList.toggle("cards", !hits.some((hit) => hit.image));
+    const first = this.grid.querySelector(".hit");
+    if (first) first.tabIndex = 0;
+    if (hadFocus) (first ?? this.collection).focus();
+    this.message.replaceChildren();
+    if (!hits.length) this.nothing();
+    else if (found > hits.length) this.put(`${count(found, "row")} within the radius; the nearest ${count(hits.length, "is", "are")} shown.`);
+    const right = query.labels.length && hits.length ? `, precision ${precision(agreements).value.toFixed(3)}` : "";
+    this.told = `${this.info.name}: ${count(hits.length, "result")}${right}`;
+  }
+
+  distances() {
+    const { counts, query, hits } = this.answer;
+    const title = el("h3", {}, "Rows by distance");
+    if (!counts) return el("figure", {}, title, el("p", { class: "quiet" }, "The storage of this collection cannot count them."));
+    const apart = query.bits ? hits.filter((hit) => hit.bits).map((hit) => differing(query.bits, hit.bits).length) : [];
+    const shown = counts.map(() => 0);
+    for (const distance of apart) shown[distance] += 1;
+    const radius = this.view.by === "radius";
+    const mark = radius ? this.view.radius : apart.length ? Math.max(...apart) : null;
+    const what = radius ? "Radius" : "Furthest result at distance";
+    const { picture, told } = histogram(counts, shown, mark, what, this.state.scale);
+    const itself = told && this.view.id !== null ? " The query is one of them." : "";
+    return el("figure", {}, el("figcaption", {}, title, el("span", { class: "quiet" }, told + itself)), picture);
+  }
+
+  nothing() {
+    const { view } = this;
+    if (view.by === "radius") {
+      // The query itself is a row at distance 0.
+      const nearest = (this.answer.counts ?? []).findIndex((n, d) => n > (d === 0 && view.id !== null ? 1 : 0));
+      if (nearest > view.radius) {
+        const action = [`Show radius ${nearest}`, () => this.events.radius(nearest)];
+        return this.put(`No row within ${count(view.radius, "bit")} of the query. The nearest lies at ${nearest}.`, action);
+      }
+    }
+    if (view.where) return this.put("No row passes the filter here.");
+    return this.put(view.by === "radius" ? "No other row within the radius." : "There is no other row in this collection.");
+  }
+
+  put(text, action = null) {
+    this.message.replaceChildren(el("p", {}, text));
+    if (action === null) return;
+    const button = el("button", { type: "button" }, action[0]);
+    button.addEventListener("click", action[1]);
+    this.message.append(button);
+  }
+
+  // A message in place of results.
+  say(text, action = null) {
+    this.forget();
+    this.root.classList.remove("failed");
+    this.summary.replaceChildren();
+    this.grid.replaceChildren();
+    this.busy(false);
+    this.put(text, action);
+    this.events.emptied();
+  }
+
+  busy(on) {
+    this.root.classList.toggle("busy", on);
+    this.root.setAttribute("aria-busy", String(on));
+    if (on && !this.answer) this.message.replaceChildren(el("p", {}, "Searching…"));
+  }
+}

@@ -1,0 +1,103 @@
+// What is shown, as one plain object, to and from the page's address: a view can be shared and gone back to.
+
+export const MAX_K = 1000;
+export const MODES = ["hamming", "asymmetric", "rescore"];
+
+const START = {
+  collection: null,
+  mode: "hamming",
+  other: null, // the second collection, when two are compared
+  otherMode: "hamming",
+  id: null, // the query: a stored row …
+  code: null, // … or the code of an uploaded picture, and its code in the second collection
+  otherCode: null,
+  by: "k",
+  k: 20,
+  radius: 2,
+  where: "", // as typed, so that a filter under work survives a reload
+  scale: "log",
+};
+
+// The names in the address, short and stable.
+const NAMES = {
+  collection: "c",
+  mode: "mode",
+  other: "c2",
+  otherMode: "mode2",
+  id: "id",
+  code: "code",
+  otherCode: "code2",
+  by: "by",
+  k: "k",
+  radius: "radius",
+  where: "where",
+  scale: "scale",
+};
+
+function whole(text, lowest, highest, otherwise) {
+  return /^\d{1,9}$/.test(text) ? Math.min(Math.max(Number(text), lowest), highest) : otherwise;
+}
+
+// An address may come from anywhere: what does not fit is left at its start value.
+const READ = {
+  mode: (text) => (MODES.includes(text) ? text : START.mode),
+  otherMode: (text) => (MODES.includes(text) ? text : START.otherMode),
+  id: (text) => (/^\d{1,19}$/.test(text) ? text : START.id),
+  code: (text) => (/^([0-9a-f]{2})+$/.test(text) ? text : START.code),
+  otherCode: (text) => (/^([0-9a-f]{2})+$/.test(text) ? text : START.otherCode),
+  by: (text) => (text === "radius" ? "radius" : "k"),
+  k: (text) => whole(text, 1, MAX_K, START.k),
+  radius: (text) => whole(text, 0, 65536, START.radius),
+  scale: (text) => (text === "linear" ? "linear" : "log"),
+};
+
+export function fromAddress(query) {
+  const given = new URLSearchParams(query);
+  const state = { ...START };
+  for (const [key, name] of Object.entries(NAMES)) {
+    const text = given.get(name);
+    if (text !== null) state[key] = READ[key] ? READ[key](text) : text;
+  }
+  return state;
+}
+
+export function toAddress(state) {
+  const written = new URLSearchParams();
+  for (const [key, name] of Object.entries(NAMES)) {
+    if (state[key] !== null && (state[key] !== START[key] || key === "k")) written.set(name, state[key]);
+  }
+  return `?${written}`;
+}
+
+let current = fromAddress(location.search);
+const listeners = [];
+
+export function state() {
+  return current;
+}
+
+export function onChange(listener) {
+  listeners.push(listener);
+}
+
+// step: whether the back button should come back to the view that is left.
+export function change(part, { step = false } = {}) {
+  current = { ...current, ...part };
+  const address = toAddress(current);
+  if (address !== location.search) history[step ? "pushState" : "replaceState"](null, "", address);
+  for (const listener of listeners) listener(current);
+}
+
+// Where the view would be with another stored row as its query, for links.
+export function addressOf(id) {
+  return toAddress({ ...current, id, code: null, otherCode: null });
+}
+
+export function query(id) {
+  change({ id, code: null, otherCode: null }, { step: true });
+}
+
+window.addEventListener("popstate", () => {
+  current = fromAddress(location.search);
+  for (const listener of listeners) listener(current);
+});

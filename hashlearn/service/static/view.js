@@ -1,0 +1,61 @@
+// What one pane is asked to show, worked out from the state and from what its collection can do; and the answer to it.
+
+import * as api from "./api.js";
+import { MAX_K } from "./state.js";
+import { fileOf } from "./upload.js";
+
+export const MODE_NAMES = { hamming: "Hamming", asymmetric: "Asymmetric", rescore: "Rescored" };
+
+// Why a mode cannot be had just now; null when it can.
+export function modeRefused(mode, info, state, code) {
+  if (mode === "hamming") return null;
+  if (!info.can[mode]) return "This collection cannot do it.";
+  if (mode === "asymmetric" && !code && !info.has_vectors) return "Needs the row's own vector, and the collection keeps none.";
+  if (state.by === "radius") return "A radius counts differing bits: Hamming only.";
+  if (code && !fileOf(code)) return "Needs the picture itself; this address has only its code.";
+  return null;
+}
+
+export function viewOf(state, info, second) {
+  const code = second ? state.otherCode : state.code;
+  const wanted = second ? state.otherMode : state.mode;
+  return {
+    id: state.id,
+    code,
+    mode: modeRefused(wanted, info, state, code) ? "hamming" : wanted,
+    by: state.by,
+    k: state.k,
+    radius: Math.min(state.radius, info.n_bits),
+    where: state.where.trim(),
+  };
+}
+
+const INCLUDE = ["payload", "code"];
+
+// Rows by distance, which some storages cannot count (null).
+async function countsOf(info, view, signal) {
+  try {
+    return (await api.histogram(info.name, view, signal)).counts;
+  } catch (error) {
+    if (error.code === "unsupported") return null;
+    throw error;
+  }
+}
+
+// {counts, query, hits, found}: rows by distance, the query as the server knows it, the results, and how many there
+// are in all within a radius.
+export async function answerTo(info, view, signal) {
+  const query = view.id !== null ? { ids: [view.id] } : { codes: [view.code] };
+  const limit = view.by === "radius" ? { radius: view.radius, k: MAX_K } : { k: view.k };
+  const counting = countsOf(info, view, signal);
+  let found;
+  if (view.code && view.mode !== "hamming") {
+    const options = { k: view.k, mode: view.mode, include: INCLUDE };
+    if (view.where) options.where = view.where;
+    found = api.searchImage(info.name, fileOf(view.code), options, signal);
+  } else {
+    found = api.search(info.name, { ...query, ...limit, include: INCLUDE, mode: view.mode, where: view.where }, signal);
+  }
+  const [counts, { results }] = await Promise.all([counting, found]);
+  return { counts, found: results[0].hits.length, ...results[0] };
+}

@@ -1,0 +1,231 @@
+"""A real server with small collections, and a real Chromium that looks at its page."""
+
+import asyncio
+import json
+import select
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from contextlib import contextmanager
+from urllib.parse import urlsplit
+from urllib.request import Request, urlopen
+
+import numpy as np
+import pytest
+from PIL import Image
+from sklearn.datasets import load_digits
+
+from hashlearn import ITQ, LSH, Collection
+from hashlearn.service.opened import open_collection
+from hashlearn.service.run import listen, new_server, url_of
+from hashlearn.service.service import Service
+from hashlearn.service.settings import Settings
+
+PATIENCE = 30
+FLAGS = (
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+ROWS = 300
+HOSTILE = "<img src=x onerror=\"document.title='run'\"><script>document.title='run'</script>"
+
+
+def make_collections(folder):
+    """Two with pictures and vectors ("learned", "random"), one of plain rows ("cards"), one without any ("empty")."""
+    X, y = load_digits(return_X_y=True)
+    X, y = (X[:ROWS] / 16).astype(np.float32), y[:ROWS]
+    pictures = folder / "pictures"
+    pictures.mkdir()
+    for number, row in enumerate(X):
+        Image.fromarray((row.reshape(8, 8) * 255).astype(np.uint8)).save(pictures / f"{number}.png")
+    payload = [{"label": str(label), "even": bool(label % 2 == 0)} for label in y]
+    for name, hasher in (("learned", ITQ(n_bits=32, random_state=0)), ("random", LSH(n_bits=24, random_state=0))):
+        with Collection.create(folder / name, hasher.fit(X), store_vectors=True) as collection:
+            collection.add(X, payload=payload)
+        beside = {"images": "../pictures", "image_features": "grey:8", "label_field": "label"}
+        (folder / name / "serve.json").write_text(json.dumps(beside))
+    with Collection.create(folder / "cards", n_bits=12) as collection:
+        codes = np.random.default_rng(0).integers(0, 256, (40, 2), dtype=np.uint8) & np.array(
+            [255, 240], dtype=np.uint8
+        )
+        rows = [{"labels": ["a", "bc"[i % 2]], "text": HOSTILE, HOSTILE: i} for i in range(40)]
+        # Ids that numbers of JavaScript cannot hold.
+        collection.add(codes=codes, ids=np.arange(40) + 2**62 + 1, payload=rows)
+    Collection.create(folder / "empty", n_bits=16).close()
+    return [folder / name for name in ("learned", "random", "cards", "empty")]
+
+
+@contextmanager
+def command(*arguments):
+    """`hashlearn serve` in a process of its own; (its address, a function that ends it)."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "hashlearn", "serve", *map(str, arguments), "--port", "0"],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+    def stop():
+        process.terminate()
+        process.wait(PATIENCE)
+
+    try:
+        assert select.select([process.stdout], [], [], 4 * PATIENCE)[0], "The server did not start."
+        address = process.stdout.readline().strip().rstrip("/")
+        assert address, "The server ended; its standard error says why."
+        yield address, stop
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+@contextmanager
+def serving(folders, port=0, **settings):
+    """The same server in a thread of this process, which starts sooner; its address."""
+    service = Service([open_collection(str(folder)) for folder in folders], Settings(**settings))
+    listening = listen("127.0.0.1", port)
+    begun = threading.Event()
+    server = new_server(service, begun.set)
+    thread = threading.Thread(target=lambda: asyncio.run(server.serve([listening])), daemon=True)
+    thread.start()
+    try:
+        assert begun.wait(2 * PATIENCE), "The server did not begin."
+        yield url_of(listening).rstrip("/")
+    finally:
+        server.should_exit = True
+        thread.join(2 * PATIENCE)
+        assert not thread.is_alive(), "The server did not end."
+
+
+class Page:
+    """The explorer in the browser. Waiting always has an end."""
+
+    def __init__(self, driver, base):
+        self.driver = driver
+        self.base = base
+
+    def ask(self, path, body=None, kind="application/json"):
+        """What the API answers, without the browser."""
+        data = body if isinstance(body, bytes | None) else json.dumps(body).encode()
+        request = Request(f"{self.base}/api/v1/collections{path}", data=data, headers={"Content-Type": kind})
+        with urlopen(request, timeout=PATIENCE) as answer:
+            return json.load(answer)
+
+    def js(self, script, *arguments):
+        return self.driver.execute_script(script, *arguments)
+
+    def until(self, true, what):
+        end = time.monotonic() + PATIENCE
+        while not true():
+            assert time.monotonic() < end, f"Waited {PATIENCE} s for: {what}. The page says: {self.text('body')[:600]}"
+            time.sleep(0.05)
+
+    def open(self, address=""):
+        """Open an address of the explorer and wait for what it shows."""
+        self.driver.get(f"{self.base}/{address}")
+        self.settle()
+
+    def settle(self):
+        ready = """const panes = [...document.querySelectorAll('.pane')];
+                   return panes.length > 0 && panes.every(pane => pane.getAttribute('aria-busy') === 'false')"""
+        self.until(lambda: self.js(ready), "panes at rest")
+
+    def one(self, selector):
+        return self.driver.find_element("css selector", selector)
+
+    def text(self, selector):
+        return self.js("return document.querySelector(arguments[0])?.innerText ?? ''", selector)
+
+    def hits(self, pane=0):
+        """(id, distance, ✓ or ✗ or nothing) of every result of a pane."""
+        script = """return [...document.querySelectorAll('.pane')[arguments[0]].querySelectorAll('.hit')].map(hit =>
+                    [hit.dataset.id, Number(hit.dataset.distance), hit.querySelector('.verdict').textContent])"""
+        return [tuple(hit) for hit in self.js(script, pane)]
+
+    def ids(self, pane=0):
+        return [number for number, _, _ in self.hits(pane)]
+
+    def address(self):
+        return dict(self.js("return [...new URLSearchParams(location.search)]"))
+
+    def slide(self, name, value):
+        """Move a slider as a hand does."""
+        self._set(f"#{name}", value, "input")
+
+    def choose_mode(self, mode):
+        self._set(".mode", mode, "change")
+        self.until(lambda: self.address().get("mode") == mode, "the mode in the address")
+        self.settle()
+
+    def choose_collection(self, name):
+        self._set(".collection", name, "change")
+        self.until(lambda: self.address().get("c") == name, "the collection in the address")
+        self.settle()
+
+    def _set(self, selector, value, event):
+        script = """const node = document.querySelector(arguments[0]);
+                    node.value = arguments[1];
+                    node.dispatchEvent(new Event(arguments[2]))"""
+        self.js(script, selector, value, event)
+
+    def keys(self, *keys):
+        from selenium.webdriver import ActionChains
+
+        ActionChains(self.driver).send_keys(*keys).perform()
+
+    def width(self, width, height=900):
+        settings = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 500}
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", settings)
+
+    def complaints(self):
+        """What the console has said since the last look."""
+        return [entry["message"] for entry in self.driver.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")]
+
+    def asked_elsewhere(self):
+        """Addresses outside the server that were asked for since the last look."""
+        own = urlsplit(self.base).netloc
+        seen = []
+        for entry in self.driver.get_log("performance"):
+            message = json.loads(entry["message"])["message"]
+            if message["method"] == "Network.requestWillBeSent":
+                seen.append(message["params"]["request"]["url"])
+        assert seen, "the log of requests is empty"
+        return [url for url in seen if urlsplit(url).netloc != own and urlsplit(url).scheme not in ("data", "blob")]
+
+
+def need_chromium():
+    """The paths of Chromium and its driver; skips the test where they are not."""
+    paths = shutil.which("chromium"), shutil.which("chromedriver")
+    if None in paths:
+        pytest.skip("chromium is not installed: apt-get install chromium chromium-driver")
+    return paths
+
+
+@contextmanager
+def browser(folder, base):
+    """A Page in a fresh Chromium."""
+    chromium, driver = need_chromium()
+    from selenium import webdriver
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = chromium
+    for flag in (*FLAGS, f"--user-data-dir={folder}"):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    running = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
+    try:
+        running.set_script_timeout(PATIENCE)
+        page = Page(running, base)
+        page.width(1280)
+        yield page
+    finally:
+        running.quit()

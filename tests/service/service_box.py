@@ -1,0 +1,105 @@
+"""Collections and servers for the tests of the service."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+
+from hashlearn import ITQ, Collection
+from hashlearn.service.opened import Opened, open_collection
+from hashlearn.service.pictures import as_png
+from hashlearn.service.run import listen, new_server, url_of
+from hashlearn.service.service import Service
+from hashlearn.service.settings import Limits, Settings
+
+TOKEN = "a-token-of-the-tests"
+AUTH = {"Authorization": f"Bearer {TOKEN}"}
+N_BITS, SIDE, ROWS = 12, 4, 60
+API = "/api/v1/collections/shop"
+COLOURS = ("red", "green", "blue")
+
+
+def rows(count: int = ROWS, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).random((count, SIDE * SIDE), dtype=np.float32)
+
+
+def payload(count: int = ROWS) -> list[dict[str, Any]]:
+    return [{"colour": COLOURS[row % 3], "year": 1990 + row, "label": str(row % 4)} for row in range(count)]
+
+
+def make_shop(folder: Path, *, pictures: bool = False, vectors: bool = True, name: str = "shop") -> Path:
+    """A small collection of grey pictures of 4×4 pixels."""
+    X = rows()
+    hasher = ITQ(n_bits=N_BITS, random_state=0).fit(X)
+    path = folder / name
+    with Collection.create(path, hasher, store_vectors=vectors) as shop:
+        shop.add(X, payload=payload())
+    if pictures:
+        (folder / "pictures").mkdir(exist_ok=True)
+        for number, row in enumerate(X):
+            picture = (row.reshape(SIDE, SIDE) * 255).round().astype(np.uint8)
+            (folder / "pictures" / f"{number}.png").write_bytes(as_png(picture))
+    return path
+
+
+def opened_shop(folder: Path, **more: Any) -> Opened:
+    path = folder / "shop"
+    if not path.exists():
+        make_shop(folder, pictures=True)
+    return open_collection(str(path), images=folder / "pictures", features=f"grey:{SIDE}", **more)
+
+
+def new_service(folder: Path, limits: Limits | None = None, **settings: Any) -> Service:
+    return Service([opened_shop(folder)], Settings(**{"token": TOKEN, "limits": limits or Limits(), **settings}))
+
+
+@contextmanager
+def running(service: Service) -> Iterator[str]:
+    """A real server in a thread; its address without the last slash."""
+    listening = listen("127.0.0.1", 0)
+    url = url_of(listening).rstrip("/")
+    begun = threading.Event()
+    server = new_server(service, begun.set)
+    thread = threading.Thread(target=lambda: asyncio.run(server.serve([listening])), daemon=True)
+    thread.start()
+    try:
+        assert begun.wait(60), "the server did not begin"
+        yield url
+    finally:
+        server.should_exit = True
+        thread.join(60)
+        assert not thread.is_alive(), "the server did not end"
+
+
+@contextmanager
+def client(service: Service) -> Iterator[httpx.Client]:
+    """A client of a real server."""
+    with running(service) as url, httpx.Client(base_url=url, timeout=60, trust_env=False) as http:
+        yield http
+
+
+def npy(array: np.ndarray) -> bytes:
+    stream = io.BytesIO()
+    np.save(stream, array)
+    return stream.getvalue()
+
+
+def error_of(response: Any, status: int) -> str:
+    """The code of an error, once its shape is right."""
+    assert response.status_code == status, response.text
+    body = response.json()
+    assert set(body) == {"error"}
+    assert set(body["error"]) == {"code", "message"}
+    message = body["error"]["message"]
+    assert 10 < len(message) <= 500
+    assert "Traceback" not in message
+    assert response.headers["content-type"] == "application/json"
+    return body["error"]["code"]
