@@ -11,6 +11,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+import hashlearn.rowkeys as rowkeys
 from hashlearn.parallel import ordered_map, row_blocks
 
 Rows = Any  # a dense array or a scipy sparse matrix
@@ -101,22 +102,30 @@ class AnchorKernel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
 
     def fit_landmarks(self, X: Rows) -> None:
         """Everything but ``center_``, for callers that take that mean in a pass of their own."""
-        if self.n_landmarks < 1:
-            raise ValueError(f"The 'n_landmarks' parameter must be at least 1. Got {self.n_landmarks} instead.")
-        rng = check_random_state(self.random_state)
         n_rows = X.shape[0]
         total, squares = np.zeros(X.shape[1]), 0.0
-        for sums, square in ordered_map(lambda block: self._moments(X[block]), row_blocks(n_rows), self.n_jobs):
+        for sums, square in ordered_map(lambda block: self.moments(X[block]), row_blocks(n_rows), self.n_jobs):
             total += sums
             squares += square
+        self.set_landmarks(
+            X[rowkeys.draw_rows(self.draw_seed(), rowkeys.LANDMARKS, n_rows, self.n_landmarks)], total, squares, n_rows
+        )
+
+    def draw_seed(self) -> int:
+        """The seed of the keys by which landmarks are drawn."""
+        if self.n_landmarks < 1:
+            raise ValueError(f"The 'n_landmarks' parameter must be at least 1. Got {self.n_landmarks} instead.")
+        return int(check_random_state(self.random_state).randint(2**31))
+
+    def set_landmarks(self, rows: Rows, total: NDArray[np.float64], squares: float, n_rows: int) -> None:
+        """Landmarks from the drawn rows, mean and bandwidth from ``moments`` summed over all rows."""
         mean = total / n_rows
-        chosen = rng.choice(n_rows, min(self.n_landmarks, n_rows), replace=False)
         self.mean_ = mean.astype(np.float32)
-        self.landmarks_ = self._unit(dense_rows(X[chosen])) - self.mean_
+        self.landmarks_ = self._unit(dense_rows(rows)) - self.mean_
         # The mean of all |x - l|^2 follows from moments, because the centred rows have mean zero.
         spread = squares / n_rows - float(mean @ mean)
         tau = spread + float((self.landmarks_.astype(np.float64) ** 2).sum(axis=1).mean())
-        self.bandwidth_ = float(self.bandwidth) if self.bandwidth is not None else tau
+        self.bandwidth_ = float(self.bandwidth if self.bandwidth is not None else tau)
         if not self.bandwidth_ > 1e-12:
             # All rows are the same point: every bandwidth gives the same constant features.
             self.bandwidth_ = 1.0
@@ -128,7 +137,13 @@ class AnchorKernel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         The exponent x.l/tau - |x|^2/(2 tau) - |l|^2/(2 tau) is one matrix product of rows and landmarks
         widened by two columns, and exp runs in place: no further passes over the block.
         """
-        rows = self._unit(dense_rows(X, dtype)) - self.mean_
+        return self._kernel(self._unit(dense_rows(X, dtype)) - self.mean_, dtype)
+
+    def typical(self) -> NDArray[np.float32]:
+        """Mean features of the landmarks: about the mean of all rows' features, before any pass over them."""
+        return self._kernel(self.landmarks_, np.float32).mean(axis=0)
+
+    def _kernel(self, rows: NDArray[Any], dtype: Any) -> NDArray[Any]:
         left = np.empty((len(rows), rows.shape[1] + 2), dtype=dtype)
         left[:, :-2] = rows
         left[:, -2] = -0.5 / self.bandwidth_ * np.einsum("ij,ij->i", rows, rows)
@@ -152,7 +167,8 @@ class AnchorKernel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         norms[norms == 0] = 1.0
         return rows / norms[:, None].astype(rows.dtype)
 
-    def _moments(self, X: Rows) -> tuple[NDArray[np.float64], float]:
+    def moments(self, X: Rows) -> tuple[NDArray[np.float64], float]:
+        """Sum of a block's scaled rows, and of their squared lengths."""
         rows = self._unit(dense_rows(X))
         return rows.sum(axis=0, dtype=np.float64), float(np.einsum("ij,ij->", rows, rows, dtype=np.float64))
 
@@ -162,8 +178,20 @@ class PlainFeatures:
 
     center_: NDArray[np.float32]
 
+    n_landmarks = 0
+
     def fit_landmarks(self, X: Rows) -> None:
         """Nothing to choose."""
+
+    def draw_seed(self) -> int:
+        return 0
+
+    def set_landmarks(self, rows: Rows, total: NDArray[np.float64], squares: float, n_rows: int) -> None:
+        """Nothing to keep."""
+
+    def moments(self, X: Rows) -> tuple[NDArray[np.float64], float]:
+        """Sum of a block's rows."""
+        return row_sums(X), 0.0
 
     def map_block(self, X: Rows, dtype: Any = np.float32) -> NDArray[Any]:
         # A copy, because callers subtract the centre in place.

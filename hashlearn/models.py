@@ -6,7 +6,9 @@ of numbers, text, arrays, containers of them, other hashers and the components l
 
 from __future__ import annotations
 
+import hashlib
 import inspect
+import json
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,19 +22,29 @@ from sklearn.utils.validation import check_is_fitted
 
 from hashlearn import hashers
 from hashlearn.functions.linear import LinearFunction
+from hashlearn.functions.network import Network, NetworkFunction
 from hashlearn.functions.trees import BoostedTrees, EstimatorFunction
 from hashlearn.hashers.base import BaseHasher
 from hashlearn.kernel import AnchorKernel, PlainFeatures
 from hashlearn.modelfile import Arrays, ModelFileError, from_bytes, own_copy, read, to_bytes, write
 
-__all__ = ["ModelFileError", "NotSaved", "load", "save"]
+__all__ = ["ModelFileError", "NotSaved", "dumps", "fingerprint", "load", "loads", "save"]
 
 # What hashers are made of. A model file may name these classes and the hashers themselves, no others.
-COMPONENTS: tuple[type, ...] = (AnchorKernel, PlainFeatures, LinearFunction, BoostedTrees, *hashers.COMPONENTS)
+COMPONENTS: tuple[type, ...] = (
+    AnchorKernel,
+    PlainFeatures,
+    LinearFunction,
+    BoostedTrees,
+    Network,
+    NetworkFunction,
+    *hashers.COMPONENTS,
+)
 SPARSE = {cls.__name__: cls for cls in (sparse.csr_matrix, sparse.csr_array, sparse.csc_matrix, sparse.csc_array)}
 SPARSE_PARTS = ("data", "indices", "indptr")
 NUMBERS = {"bool", "float16", "float32", "float64"} | {f"{u}int{bits}" for u in ("", "u") for bits in (8, 16, 32, 64)}
 MAX_TEXT_BYTES = 2**30
+_NOT_COMPUTING = {"n_jobs", "verbose", "random_state", "seconds_", "codes_"}  # differ between fits to the same function
 NUMBER_WORDS = {"nan": float("nan"), "inf": float("inf"), "-inf": float("-inf")}
 
 
@@ -54,24 +66,61 @@ def save(hasher: BaseHasher, path: str | os.PathLike[str]) -> None:
     >>> bool((again.encode(X) == hasher.encode(X)).all())
     True
     """
+    write(dumps(hasher), path)
+
+
+def dumps(hasher: BaseHasher) -> bytes:
+    """What ``save`` writes, as bytes: for storage that keeps the model beside its codes."""
     from hashlearn import __version__
 
+    model, arrays = _walked(hasher)
+    return to_bytes({"hashlearn": __version__, "model": model}, arrays)
+
+
+def fingerprint(hasher: BaseHasher) -> str:
+    """SHA-256 of what the hasher computes: the same for a copy from a file, and whatever its n_jobs or timings."""
+    model, arrays = _walked(hasher)
+    used = set()
+
+    def computing(node: Any) -> Any:
+        if isinstance(node, list):
+            return [computing(item) for item in node]
+        if not isinstance(node, dict):
+            return node
+        if isinstance(node.get("array"), str):
+            used.add(node["array"])
+        return {key: computing(item) for key, item in node.items() if key not in _NOT_COMPUTING}
+
+    digest = hashlib.sha256(json.dumps(computing(model), sort_keys=True).encode())
+    for name in sorted(used):
+        array = arrays[name]
+        digest.update(f"{name} {array.dtype.str} {array.shape}".encode())
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()
+
+
+def _walked(hasher: BaseHasher) -> tuple[dict[str, Any], Arrays]:
     if not isinstance(hasher, BaseHasher):
         raise TypeError(f"save takes a hasher of hashlearn. Got {type(hasher).__name__} instead.")
     kind = type(hasher).__name__
     check_is_fitted(hasher, msg="This %(name)s has nothing to save yet: call 'fit' first.")
     walk = _Writer(kind)
     try:
-        model = walk.object(hasher, "")
+        return walk.object(hasher, ""), walk.arrays
     except RecursionError as error:
         raise ModelFileError(f"Cannot save this {kind}: it holds itself, or is nested too deeply.") from error
-    write(to_bytes({"hashlearn": __version__, "model": model}, walk.arrays), path)
 
 
 def load(path: str | os.PathLike[str]) -> Any:
     """The hasher that ``save`` wrote to ``path``. Anything but a whole model file raises ModelFileError."""
-    name = os.fspath(path)
-    document, arrays = from_bytes(read(path), name)
+    return loads(read(path), os.fspath(path))
+
+
+def loads(data: bytes, name: str) -> Any:
+    """The hasher in the bytes of a model file; ``name`` is what errors call it."""
+    document, arrays = from_bytes(data, name)
+    if "training" in document:
+        raise ModelFileError(f"{name} is the checkpoint of a training, no model: fit with checkpoint= goes on from it.")
     walk = _Reader(name, arrays)
     try:
         hasher = walk.value(document["model"])
@@ -103,7 +152,8 @@ def _known() -> dict[str, type]:
     """The allow-list: the table of methods, other public hashers, and components, by class name."""
     public = [getattr(hashers, name) for name in hashers.__all__]
     compositions = [c for c in public if isinstance(c, type) and issubclass(c, BaseHasher) and c is not BaseHasher]
-    return {cls.__name__: cls for cls in (*hashers.METHODS.values(), *compositions, *COMPONENTS)}
+    deep = map(hashers.find_method, hashers.DEEP_METHODS)
+    return {cls.__name__: cls for cls in (*hashers.METHODS.values(), *deep, *compositions, *COMPONENTS)}
 
 
 def _parameter_names(cls: Any) -> list[str]:

@@ -7,9 +7,10 @@ count; the parallelism comes from the blocks instead.
 from __future__ import annotations
 
 import os
+import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Sized
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
 from typing import Any, TypeVar
@@ -42,31 +43,59 @@ def _controller() -> ThreadpoolController:
     return ThreadpoolController()
 
 
+_holding = threading.Lock()
+_holders = 0
+_hold: Any = None
+
+
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Hold BLAS to one thread, for results that do not depend on the machine's core count."""
-    with _controller().limit(limits=1, user_api="blas"):
+    """Hold BLAS to one thread, for results that do not depend on the machine's core count.
+
+    The limit is the whole process's, so it ends with the last of all threads inside: the first to leave must not set
+    it free under the others.
+    """
+    global _holders, _hold
+    with _holding:
+        if _holders == 0:
+            _hold = _controller().limit(limits=1, user_api="blas")
+            _hold.__enter__()
+        _holders += 1
+    try:
         yield
+    finally:
+        with _holding:
+            _holders -= 1
+            if _holders == 0:
+                _hold.__exit__(None, None, None)
 
 
 def ordered_map(
-    function: Callable[[Task], Result], tasks: Sequence[Task], n_jobs: int | None = None
+    function: Callable[[Task], Result], tasks: Iterable[Task], n_jobs: int | None = None
 ) -> Iterator[Result]:
     """Results of ``function`` in the order of ``tasks``; only a few are under way or waiting at a time."""
-    threads = min(thread_count(n_jobs), max(1, len(tasks)))
+    threads = thread_count(n_jobs)
+    if isinstance(tasks, Sized):
+        threads = min(threads, max(1, len(tasks)))
     with one_blas_thread():
         if threads == 1:
             yield from map(function, tasks)
             return
         with ThreadPoolExecutor(threads) as pool:
-            waiting: deque[Future[Any]] = deque()
-            try:
-                for task in tasks:
-                    waiting.append(pool.submit(function, task))
-                    if len(waiting) > 2 * threads:
-                        yield waiting.popleft().result()
-                while waiting:
-                    yield waiting.popleft().result()
-            finally:
-                for future in waiting:
-                    future.cancel()
+            yield from in_order(lambda task: pool.submit(function, task), tasks, 2 * threads)
+
+
+def in_order(submit: Callable[[Task], Any], tasks: Iterable[Task], ahead: int) -> Iterator[Any]:
+    """Results of submitted tasks in order, with at most ``ahead`` besides the one waited for; the rest is cancelled
+    when the caller stops or something fails."""
+    waiting: deque[Any] = deque()
+    try:
+        for task in tasks:
+            waiting.append(submit(task))
+            if len(waiting) > ahead:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        for future in waiting:
+            future.cancel()

@@ -1,6 +1,6 @@
 """Every method at a size that fits in a test."""
 
-from hashlearn.hashers import METHODS
+from hashlearn.hashers import find_method
 
 SETTINGS = {
     "n_landmarks": 20,
@@ -17,6 +17,6 @@ SETTINGS = {
 
 def small(name, n_bits=8, **changes):
     """The method of that name with few landmarks, rounds and samples, as far as it has them."""
-    method = METHODS[name]
+    method = find_method(name)
     known = method().get_params()
     return method(n_bits=n_bits, **{key: value for key, value in SETTINGS.items() if key in known}, **changes)

@@ -7,7 +7,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from hashlearn.bench import sections as parts
-from hashlearn.bench.paper import BITS, POSITIONS, TITLES, Item, Part, data_for, part_plan
+from hashlearn.bench.paper import (
+    BITS,
+    DEEP_BALL_BITS,
+    DEEP_RANKED_BITS,
+    POSITIONS,
+    TITLES,
+    Item,
+    Part,
+    data_for,
+    part_plan,
+)
 from hashlearn.bench.paper_numbers import REMARKS
 from hashlearn.bench.plots import LinePlot, need_matplotlib
 from hashlearn.bench.report import write_report
@@ -15,7 +25,7 @@ from hashlearn.bench.runner import Finished, run_plan
 from hashlearn.bench.scoring import scores_of
 from hashlearn.bench.sections import Section
 from hashlearn.bench.store import Run, Store
-from hashlearn.bench.tables import grouped, mean_of
+from hashlearn.bench.tables import grouped, mean_of, plain_row, table_rows
 from hashlearn.bench.yardsticks import float_cosine
 
 TITLE = "Pairwise based discrete hashing: the paper's tables and figures, made again"
@@ -51,9 +61,6 @@ def make_paper_report(
     store.make()
     used: list[Run] = []
     for item in items:
-        if item.left_out is not None:
-            report.left_out.append(f"{item.name.capitalize()} ({item.about}) is left out: {item.left_out}.")
-            made.append(deep_section(item))
         for part in item.parts:
             data, title = data_for(part, data_dir)
             name = f"{item.name.capitalize()}, {part.protocol}"
@@ -61,6 +68,8 @@ def make_paper_report(
             if plan is None or data is None:
                 reason = title if data is None else "no method or bit length of it was asked for"
                 report.left_out.append(f"{name} is left out: {reason}.")
+                if item.deep:  # the paper's numbers are worth having alone
+                    made.append(deep_section(store, [], item, f"{item.name.capitalize()}: {item.about}"))
                 continue
             try:
                 outcome = run_plan(plan, store.folder, data_dir, jobs=jobs, threads=threads, on_finished=on_finished)
@@ -72,6 +81,8 @@ def make_paper_report(
             used += runs
             heading = f"{item.name.capitalize()}: {item.about}. {title}, {part.protocol}"
             section = item_section(store, runs, item, part, heading, data)
+            if item.deep:
+                section = deep_section(store, runs, item, heading)
             if section.rows and item.name.startswith("table"):
                 floats = float_cosine(store, data, part.protocol, data_dir, item.measures)
                 section.notes.append(f"Cosine on the features themselves, as floats: {floats:.4f}.")
@@ -111,16 +122,39 @@ def item_section(store: Store, runs: Sequence[Run], item: Item, part: Part, titl
     return section
 
 
-def deep_section(item: Item) -> Section:
-    """The paper's numbers alone, where there are none of ours."""
-    section = Section(f"{item.name.capitalize()}: {item.about}. The paper's numbers only")
-    section.notes = [f"Ours are left out: {item.left_out}."]
-    ranked, within = (12, 24, 32, 48), (16, 32, 48, 64)
-    section.columns = ["method", "whose", *(f"MAP@5000, {b}" for b in ranked), *(f"MAP within 2, {b}" for b in within)]
-    for method, (first, second) in item.deep.items():
-        cells = ["–"] * len(ranked) if first is None else [f"{value:.3f}" for value in first]
-        section.rows.append([method, "the paper", *cells, *(f"{value:.4f}" for value in second)])
+def deep_section(store: Store, runs: Sequence[Run], item: Item, title: str) -> Section:
+    """Tables 3 and 5: one row for each of ours with the paper's row below it."""
+    section = Section(title, notes=list(item.notes))
+    ranked, within = (f"MAP@5000, {bits}" for bits in DEEP_RANKED_BITS), [f"MAP within 2, {b}" for b in DEEP_BALL_BITS]
+    section.columns = ["method", "whose", *ranked, *within]
+    found = {(label, bits): seeds for (*_, label, bits), seeds in grouped(runs).items()}
+    for label in dict.fromkeys([*item.deep, *(label for label, _ in found)]):
+        ours = [_mean_cell(store, found.get((label, bits)), item) for bits in DEEP_RANKED_BITS]
+        for whose, name in (("ours, strict", "radius_map"), ("ours, official", "official_radius_map")):
+            cells = [_measured_cell(found.get((label, bits)), name) for bits in DEEP_BALL_BITS]
+            if any(cell != "–" for cell in (*ours, *cells)):
+                section.rows.append([label, whose, *(ours if name == "radius_map" else [""] * len(ours)), *cells])
+        if label in item.deep:
+            first, second = item.deep[label]
+            theirs = ["–"] * len(DEEP_RANKED_BITS) if first is None else [f"{value:.3f}" for value in first]
+            section.rows.append([label, "the paper", *theirs, *(f"{value:.4f}" for value in second)])
+    section.notes += [f"{run.definition} failed: {run.error}" for run in runs if run.error is not None]
+    for row in table_rows(store, runs, item.measures, "map"):
+        values = [run.measured for run in found[row.method, row.bits]]
+        means = {name: mean_of([one.get(name) for one in values]) for name in values[0]}
+        section.records.append(
+            {"section": title, **plain_row(row), **{name: mean.mean for name, mean in means.items() if mean}}
+        )
     return section
+
+
+def _mean_cell(store: Store, runs: Sequence[Run] | None, item: Item) -> str:
+    scores = [(scores_of(store, run, item.measures)["hashed"] or {}).get("map") for run in runs or ()]
+    return str(mean_of(scores) or "–")
+
+
+def _measured_cell(runs: Sequence[Run] | None, name: str) -> str:
+    return str(mean_of([run.measured.get(name) for run in runs or ()]) or "–")
 
 
 def rounds_lines(store: Store, runs: Sequence[Run], title: str, item: Item, part: Part) -> LinePlot:

@@ -12,14 +12,15 @@ from typing import Any
 from hashlearn.codes import MAX_BITS
 from hashlearn.data.catalogue import DATA_SETS
 from hashlearn.data.protocols import PROTOCOLS
-from hashlearn.hashers import METHODS
+from hashlearn.hashers import find_method, method_names
 
 # The data set that a protocol was made for; the others take any and must be told which.
 USUAL_DATA = {
     "cifar10-1k": "cifar10-gist",
     "cifar10-full": "cifar10-gist",
     "cifar10-fig1": "cifar10-gist",
-    "cifar10-deep": "cifar10-gist",
+    "cifar10-deep": "cifar10-lite2",
+    "label-sets-deep": "coco18",
     "nuswide-10k": "nuswide",
     "nuswide-full": "nuswide",
     "coco-10k": "coco",
@@ -45,9 +46,9 @@ class Variant:
     settings: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.method not in METHODS:
-            raise PlanError(f"The method must be one of {', '.join(METHODS)}. Got {self.method!r} instead.")
-        known = list(inspect.signature(METHODS[self.method].__init__).parameters)[1:]
+        if self.method not in method_names():
+            raise PlanError(f"The method must be one of {', '.join(method_names())}. Got {self.method!r} instead.")
+        known = list(inspect.signature(find_method(self.method).__init__).parameters)[1:]
         for name in self.settings:
             if name in _OF_THE_PLAN:
                 raise PlanError(f"{name} of {self.label} is set by {_OF_THE_PLAN[name]} and cannot be set again.")
@@ -55,7 +56,7 @@ class Variant:
                 allowed = ", ".join(name for name in known if name not in _OF_THE_PLAN)
                 raise PlanError(f"{self.method} has no parameter {name!r}; it has {allowed}.")
         try:
-            METHODS[self.method](**self.settings)._validate_params()
+            find_method(self.method)(**self.settings)._validate_params()
         except ValueError as error:
             raise PlanError(f"{self.label}: {error}") from error
 
@@ -168,7 +169,7 @@ def _plan_of(table: dict[str, Any]) -> Plan:
 
 def _variant(label: str, fields: Any) -> Variant:
     if not isinstance(fields, dict) or not isinstance(fields.get("method"), str):
-        raise PlanError(f"The table [variant.{label}] needs method = one of {', '.join(METHODS)}.")
+        raise PlanError(f"The table [variant.{label}] needs method = one of {', '.join(method_names())}.")
     settings = {name: value for name, value in fields.items() if name != "method"}
     return Variant(label, fields["method"], settings)
 

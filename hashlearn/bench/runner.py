@@ -18,6 +18,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 import hashlearn
+from hashlearn import metrics
 from hashlearn.bench.machine import machine_facts, peak_memory, start_peak_memory
 from hashlearn.bench.plan import Plan
 from hashlearn.bench.scoring import scores_of
@@ -26,7 +27,7 @@ from hashlearn.data.embedded import Dataset
 from hashlearn.data.pool import Pool
 from hashlearn.data.protocols import Split, protocol
 from hashlearn.data.registry import load
-from hashlearn.hashers import METHODS
+from hashlearn.hashers import find_method
 from hashlearn.parallel import thread_count
 from hashlearn.progress import report
 from hashlearn.timing import PhaseTimer
@@ -176,7 +177,7 @@ def perform(task: Task) -> Run:
 def _made(task: Task, store: Store) -> tuple[Run, Codes]:
     definition = task.definition
     dataset = _dataset(definition.data, definition.protocol, definition.split, definition.seed, task.data_dir)
-    hasher: Any = METHODS[definition.method](n_bits=definition.n_bits, **definition.settings)
+    hasher: Any = find_method(definition.method)(n_bits=definition.n_bits, **definition.settings)
     common = {"random_state": definition.seed, "n_jobs": task.threads}
     own = hasher.get_params(deep=False)
     hasher.set_params(**{name: value for name, value in common.items() if name in own})
@@ -204,10 +205,21 @@ def _made(task: Task, store: Store) -> tuple[Run, Codes]:
             "features": int(dataset.train_X.shape[1]),
         },
         trace=_trace(hasher),
+        measured=_ball_scores(hasher, dataset, codes) if definition.protocol.endswith("-deep") else {},
         machine=machine_facts(task.threads),
         finished=_now(),
     )
     return run, codes
+
+
+def _ball_scores(hasher: Any, dataset: Dataset, codes: Codes) -> dict[str, float]:
+    """MAP within radius 2. The form of the released deep evaluators needs real outputs, which are too many to keep."""
+    # Their networks end in tanh; ours, whose bits are the same, before it.
+    outputs = tuple(np.tanh(hasher.decision_function(X)) for X in (dataset.query_X, dataset.database_X))
+    problem = (codes.query, codes.hashed, dataset.query_y, dataset.database_y)
+    strict = metrics.map_within_radius(*problem, radius=2)
+    official = metrics.map_within_radius(*problem, radius=2, form="official", projections=outputs)
+    return {"radius_map": strict.map, "official_radius_map": official.map, "empty_balls": strict.empty}
 
 
 def _trace(hasher: Any) -> dict[str, list[float]]:

@@ -63,6 +63,7 @@ class Run:
     peak_memory_bytes: int | None = None
     rows: dict[str, int] = field(default_factory=dict)
     trace: dict[str, list[float]] = field(default_factory=dict)
+    measured: dict[str, float] = field(default_factory=dict)
     machine: dict[str, Any] = field(default_factory=dict)
     finished: str = ""
     traceback: str | None = None

@@ -21,16 +21,20 @@ from sklearn.utils._param_validation import InvalidParameterError
 
 import hashlearn
 from hashlearn.cli.shell import BadUse, epilog, say
+from hashlearn.collection import CollectionError
 from hashlearn.files.arrays import one_line
 
 GROUPS = (
     "fit",
     "encode",
     "evaluate",
+    "index",
+    "search",
     "methods",
     "demo",
     "data",
     "bench",
+    "serve",
 )
 
 app = typer.Typer(
@@ -98,7 +102,7 @@ def _sentence(error: Exception) -> str:
         context = getattr(error, "ctx", None)
         hint = f" See {context.command_path} --help." if context is not None else ""
         return one_line(ValueError(error.format_message())) + hint
-    expected = (ValueError, OSError, BadUse)
+    expected = (ValueError, OSError, BadUse, CollectionError)
     if isinstance(error, expected):
         return one_line(error)
     return f"{type(error).__name__}: {one_line(error)} Add --debug for the traceback."

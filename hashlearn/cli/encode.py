@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,9 +13,13 @@ from numpy.typing import NDArray
 
 import hashlearn
 from hashlearn import codes, files
+from hashlearn.chunks import Source, as_source
+from hashlearn.cli.many import Cluster, Workers, is_many, working
+from hashlearn.cli.pictures import Projected, takes_images
 from hashlearn.cli.shell import BadUse, epilog, print_facts, print_json, progress
 from hashlearn.files.arrays import split_part
 from hashlearn.files.codes import CODE_SUFFIXES, Format
+from hashlearn.parallel import BLOCK_ROWS
 
 app = typer.Typer()
 
@@ -22,6 +27,7 @@ _EXAMPLES = (
     "hashlearn encode model.hl X.npy -o codes.npy",
     "hashlearn encode model.hl X.npy -o faiss.npy --bit-order little",
     "hashlearn encode model.hl queries.npy -o queries.npz --format projections",
+    "hashlearn encode model.hl 'shards/*.npy' -o codes --workers 4",
 )
 
 
@@ -29,7 +35,9 @@ _EXAMPLES = (
 def encode(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="A model file from 'hashlearn fit'.")],
     features: Annotated[str, typer.Argument(metavar="X", help="Features: .npy .npz .csv .parquet .fvecs .h5 …")],
-    out: Annotated[str, typer.Option("--output", "-o", metavar="FILE", help="Where the codes go: .npy or .npz.")],
+    out: Annotated[
+        str, typer.Option("--output", "-o", metavar="FILE", help="Where the codes go: .npy, .npz, or a folder.")
+    ],
     format: Annotated[
         Format, typer.Option(help="Packed bytes, one byte a bit, or float projections for asymmetric search.")
     ] = "packed",
@@ -37,16 +45,26 @@ def encode(
         codes.BitOrder, typer.Option(help="Bit 0 in the highest place of a byte (big) or the lowest (faiss: little).")
     ] = "big",
     jobs: Annotated[int | None, typer.Option(help="Threads; all cores by default.")] = None,
+    workers: Workers = None,
+    cluster: Cluster = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")] = False,
 ) -> None:
     """Turn features into codes. Rows stream through, so .npy, .fvecs and .h5 files may be bigger than memory.
 
-    Bits, bit order and padding are written beside the codes, as codes.npy.json, or inside a .npz.
+    Bits, bit order and padding are written beside the codes, as codes.npy.json, or inside a .npz. To a folder (a name
+    without an ending) go files of some rows each; the same command after a stop makes only those that are missing.
     """
     from hashlearn.models import load
 
     if format != "packed" and bit_order != "big":
         raise BadUse("--bit-order is for packed codes only.")
+    if not Path(out).suffix:
+        if format != "packed" or bit_order != "big":
+            raise BadUse("A folder takes packed codes in the usual bit order: give a .npy or .npz file for others.")
+        _to_folder(model, features, out, jobs, workers, cluster, as_json)
+        return
+    if workers is not None or cluster is not None:
+        raise BadUse("Several workers write several files: give a folder to -o, a name without an ending.")
     path = files.check_output(out, CODE_SUFFIXES)
     for source in (split_part(features)[0], Path(model)):
         if path.resolve() == source.resolve():
@@ -54,21 +72,25 @@ def encode(
     hasher = load(model)
     if jobs is not None:
         hasher.n_jobs = jobs
-    rows = open_for(hasher, model, features)
+    rows: Any
+    if takes_images(hasher, features):
+        hasher, rows = Projected.of(hasher, features)
+    else:
+        rows = _many_for(hasher, model, features) if is_many(features) else open_for(hasher, model, features)
     info = files.CodeInfo.of(
         hasher.n_bits_,
         format,
         bit_order,
-        rows.shape[0],
+        rows.n_rows if isinstance(rows, Source) else rows.shape[0],
         source="hashed",
         model=Path(model).name,
         hashlearn=hashlearn.__version__,
     )
     started = time.perf_counter()
     with progress(f"encoding {features}") as listener, files.CodeWriter.to(path, info) as writer:
-        for chunk, block in files.checked_chunks(rows, features):
+        for stop, block in _checked_blocks(rows, features):
             writer.append(_encoded(hasher, block, format))
-            listener(f"encoding {features}", chunk.stop, rows.shape[0])
+            listener(f"encoding {features}", stop, info.rows)
     seconds = time.perf_counter() - started
     facts = {
         "rows": info.rows,
@@ -86,14 +108,57 @@ def encode(
         print_facts({name.replace("_", " "): value for name, value in facts.items() if value is not None})
 
 
+def _to_folder(
+    model: str, features: str, out: str, jobs: int | None, workers: int | None, cluster: str | None, as_json: bool
+) -> None:
+    from hashlearn.models import load
+
+    hasher = load(model)
+    hasher.n_jobs = jobs
+    source = _many_for(hasher, model, features)
+    started = time.perf_counter()
+    with progress(f"encoding {features}"), working(workers, cluster) as executor:
+        shards = hasher.encode_chunks(source, out, executor=executor, model=Path(model).name)
+    facts = {
+        "rows": source.n_rows,
+        "bits": hasher.n_bits_,
+        "files": len(shards),
+        "seconds": round(time.perf_counter() - started, 3),
+        "codes": out,
+    }
+    if as_json:
+        print_json(facts)
+    else:
+        print_facts(facts)
+
+
+def _many_for(hasher: Any, model: str, features: str) -> Source:
+    """The rows of one or several files, if they are of the width that the model was fitted on."""
+    source = as_source(features)
+    assert isinstance(source, Source)
+    _check_width(model, features, source.n_features, hasher.n_features_in_)
+    return source
+
+
+def _checked_blocks(rows: Any, features: str) -> Iterator[tuple[int, Any]]:
+    """Blocks of checked rows, and how many rows that makes so far."""
+    if not isinstance(rows, Source):
+        yield from ((chunk.stop, block) for chunk, block in files.checked_chunks(rows, features))
+        return
+    for cut in rows.cuts(8 * BLOCK_ROWS):
+        yield cut.stop, cut.checked(cut.start, cut.stop, rows.n_features)
+
+
 def open_for(hasher: Any, model: str, features: str) -> Any:
     """The feature rows, if they are of the width that the model was fitted on."""
     rows = files.open_features(features)
-    if rows.shape[1] != hasher.n_features_in_:
-        raise files.FileError(
-            f"{features} has {rows.shape[1]} features, {model} was fitted on {hasher.n_features_in_}."
-        )
+    _check_width(model, features, rows.shape[1], hasher.n_features_in_)
     return rows
+
+
+def _check_width(model: str, features: str, width: int, wanted: int) -> None:
+    if width != wanted:
+        raise files.FileError(f"{features} has {width} features, {model} was fitted on {wanted}.")
 
 
 def encode_all(hasher: Any, model: str, features: str) -> NDArray[np.uint8]:

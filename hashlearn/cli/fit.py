@@ -12,10 +12,13 @@ import typer
 
 import hashlearn
 from hashlearn import files
+from hashlearn.chunks import as_source
+from hashlearn.cli.many import Cluster, Workers, is_many, working
+from hashlearn.cli.pictures import fit_images, takes_images
 from hashlearn.cli.shell import BadUse, epilog, print_facts, print_json, progress, say
 from hashlearn.files.arrays import split_part
 from hashlearn.files.tables import TABLES
-from hashlearn.hashers import METHODS, BaseHasher
+from hashlearn.hashers import BaseHasher, find_method, method_names
 
 app = typer.Typer()
 
@@ -24,6 +27,8 @@ _EXAMPLES = (
     "hashlearn fit table.csv --labels table.csv:label --set beta=5 -o model.hl",
     "hashlearn fit X.npy --similar pairs.csv --dissimilar other.csv -o model.hl",
     "hashlearn fit X.npy --method lsh --bits 128 -o model.hl",
+    "hashlearn fit images/ --method gsdhp-star --set backbone=small_cnn -o model.hl",
+    "hashlearn fit 'shards/*.npy' --labels 'labels/*.npy' --checkpoint going -o model.hl",
 )
 
 
@@ -34,6 +39,11 @@ Settings = Annotated[
 Unlabeled = Annotated[str | None, typer.Option(metavar="VALUE", help="The label that means 'no label', such as -1.")]
 Similar = Annotated[str | None, typer.Option(metavar="FILE", help="Pairs of similar rows, instead of labels.")]
 Dissimilar = Annotated[str | None, typer.Option(metavar="FILE", help="Pairs of dissimilar rows.")]
+Stream = Annotated[bool, typer.Option("--stream", help="Read rows in chunks even from a single file.")]
+CheckpointFolder = Annotated[
+    str | None,
+    typer.Option("--checkpoint", metavar="FOLDER", help="Note what is done; the same command goes on."),
+]
 CodesOut = Annotated[
     str | None, typer.Option(metavar="FILE", help="Also write the codes learned for the rows (.npy or .npz).")
 ]
@@ -53,20 +63,39 @@ def fit(
     seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
     jobs: Annotated[int | None, typer.Option(help="Threads; all cores by default.")] = None,
     codes_out: CodesOut = None,
+    stream: Stream = False,
+    checkpoint: CheckpointFolder = None,
+    workers: Workers = None,
+    cluster: Cluster = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")] = False,
 ) -> None:
     """Learn a hash function from features and labels, and save it.
 
     Pick a part of a file with a colon: data.npz:X, data.h5:images, table.parquet:label.
+    A pattern, a folder of Parquet files, a zarr folder or --stream reads the rows in chunks, never all at once.
     """
     hasher = _new_hasher(method, bits, seed, jobs, settings or [], unlabeled)
-    _check_supervision(method, hasher, labels, similar, dissimilar)
+    images = takes_images(hasher, features)
+    if not images:
+        _check_supervision(method, hasher, labels, similar, dissimilar)
     model_path = files.check_output(model)
     if codes_out is not None:
         files.check_output(codes_out, (".npy", ".npz"))
+    many = stream or any(option is not None for option in (checkpoint, workers, cluster))
+    if images and (many or similar or dissimilar):
+        raise BadUse("Images are learned by one process, from labels; to go on after a stop, --set checkpoint=FILE.")
+    chunked = not images and (many or is_many(features))
+    if chunked and (similar or dissimilar):
+        raise BadUse("Pairs are learned from rows in memory: give one file and neither --stream nor workers.")
     with progress(f"fitting {method}"):
-        facts = _learn(hasher, features, labels, (similar, dissimilar))
-    _write(hasher, model_path, codes_out)
+        if chunked:
+            with working(workers, cluster) as executor:
+                facts = _learn_chunks(hasher, features, labels, executor, checkpoint, codes_out)
+        elif images:
+            facts = fit_images(hasher, features, labels)
+        else:
+            facts = _learn(hasher, features, labels, (similar, dissimilar))
+    _write(hasher, model_path, None if chunked else codes_out)
     facts = {"method": method, "bits": hasher.n_bits_, **facts, "model": str(model_path), "codes": codes_out}
     if as_json:
         print_json({**facts, "params": {k: v for k, v in hasher.get_params().items() if _is_plain(v)}})
@@ -95,10 +124,27 @@ def _learn(hasher: Any, features: str, labels: str | None, pairs: tuple[str | No
     }
 
 
+def _learn_chunks(
+    hasher: Any, features: str, labels: str | None, executor: Any, checkpoint: str | None, codes_out: str | None
+) -> dict[str, Any]:
+    if hasher.passes is None:
+        raise BadUse(f"{type(hasher).__name__} needs all rows in memory; 'hashlearn methods' tells which do not.")
+    started = time.perf_counter()
+    source = as_source(_without_label(features, labels), labels)
+    hasher.fit_chunks(source, executor=executor, checkpoint=checkpoint, codes=codes_out or False)
+    return {
+        "rows": source.n_rows,
+        "features": source.n_features,
+        "seconds_fit": round(time.perf_counter() - started, 3),
+        "iterations": getattr(hasher, "n_iter_", None),
+        "passes": hasher.passes,
+    }
+
+
 def _new_hasher(method: str, bits: int, seed: int, jobs: int | None, settings: list[str], unlabeled: str | None) -> Any:
-    if method not in METHODS:
-        raise BadUse(f"There is no method '{method}'; there are {', '.join(METHODS)}.")
-    cls = METHODS[method]
+    if method not in method_names():
+        raise BadUse(f"There is no method '{method}'; there are {', '.join(method_names())}.")
+    cls = find_method(method)
     valid = list(cls().get_params(deep=False))
     params: dict[str, Any] = {"n_bits": bits, "random_state": seed, "n_jobs": jobs}
     params = {name: value for name, value in params.items() if name in valid}

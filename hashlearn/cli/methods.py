@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from hashlearn.cli.shell import epilog, new_table, output, print_json
-from hashlearn.hashers import METHODS
+from hashlearn.hashers import find_method, method_names
 
 app = typer.Typer()
 
@@ -21,7 +21,7 @@ def methods(
     markdown: Annotated[bool, typer.Option("--markdown", help="A Markdown table, as in docs/methods.md.")] = False,
 ) -> None:
     """List the methods that [bold]fit[/bold] knows, with their papers."""
-    facts = {name: _facts(cls) for name, cls in METHODS.items()}
+    facts = {name: _facts(find_method(name)) for name in method_names()}
     if as_json:
         print_json({"methods": [{"name": name, **fields} for name, fields in facts.items()]})
         return
@@ -31,7 +31,7 @@ def methods(
     console = output()
     # Costs and papers need lines of their own in a narrow terminal: as columns they would be one word wide.
     wide = console.width >= _WIDE
-    columns = (*_FIELDS, "cost", "paper") if wide else _FIELDS
+    columns = (*_FIELDS, "cost", "passes", "paper") if wide else _FIELDS
     table = new_table("name", *columns, right=("year",))
     for name, fields in facts.items():
         table.add_row(name, *(_shown(fields[column]) for column in columns))
@@ -44,17 +44,24 @@ def methods(
 
 def markdown_table() -> str:
     """The table of docs/methods.md."""
-    columns = ("title", "year", "kind", "supervision", "cost", "verified", "paper")
+    columns = ("title", "year", "kind", "supervision", "cost", "passes", "verified", "paper")
     lines = [f"| name | {' | '.join(columns)} |", "|---" * (len(columns) + 1) + "|"]
-    for name, cls in METHODS.items():
-        facts = _facts(cls)
+    for name in method_names():
+        facts = _facts(find_method(name))
         lines.append(f"| `{name}` | {' | '.join(_shown(facts[column]).replace('|', '/') for column in columns)} |")
     return "\n".join(lines)
 
 
 def _facts(cls: Any) -> dict[str, Any]:
-    return {**{field: getattr(cls, field) for field in _FIELDS}, "cost": cls.cost, "paper": cls.reference}
+    return {
+        **{field: getattr(cls, field) for field in _FIELDS},
+        "cost": cls.cost,
+        "passes": cls.passes,
+        "paper": cls.reference,
+    }
 
 
 def _shown(value: Any) -> str:
+    if value is None:
+        return "in memory"
     return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)

@@ -12,10 +12,18 @@ from typing import Any
 from rich import box
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
 
-from hashlearn.progress import Listener, listening
+from hashlearn.progress import Listener, last_note, listening
 
 PIPE_WIDTH = 240
 
@@ -69,19 +77,21 @@ def progress(title: str) -> Iterator[Listener]:
         TextColumn("{task.description}"),
         BarColumn(bar_width=None),
         MofNCompleteColumn(),
+        TextColumn("{task.fields[note]}"),
         TimeElapsedColumn(),
+        TimeRemainingColumn(),
         console=console,
         transient=True,
         disable=not console.is_terminal,
     )
     with bars:
-        tasks = {"": bars.add_task(title, total=None)}
+        tasks = {"": bars.add_task(title, total=None, note="")}
 
         def listener(phase: str, done: int, total: int) -> None:
             if phase not in tasks:
                 # The first named phase takes over the bar that said only what is being done.
-                tasks[phase] = tasks.pop("") if "" in tasks else bars.add_task(phase)
-            bars.update(tasks[phase], description=phase, completed=done, total=total)
+                tasks[phase] = tasks.pop("") if "" in tasks else bars.add_task(phase, note="")
+            bars.update(tasks[phase], description=phase, completed=done, total=total, note=last_note())
 
         with listening(listener):
             yield listener

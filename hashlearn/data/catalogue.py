@@ -212,6 +212,24 @@ _SETS = (
         unpacked=("annotations", "instances_train2014.json", "instances_val2014.json"),
     ),
     DataSet(
+        "cifar10-lite2",
+        "CIFAR-10, 1280-d EfficientNet-Lite2 features of 160-pixel images",
+        60_000,
+        "10 classes",
+        "As CIFAR-10.",
+        "https://www.cs.toronto.edu/~kriz/cifar.html",
+        "cifar10_lite2_X.npy, cifar10_lite2_y.npy",
+        plain.cifar10_lite2,
+        (
+            RemoteFile(
+                "cifar10_lite2_X.npy",
+                note="hashlearn data features cifar10-images.zip --backbone efficientnet_lite2 --size 160 "
+                "--dtype float16 -o cifar10_lite2_X.npy --labels-out cifar10_lite2_y.npy",
+            ),
+            RemoteFile("cifar10_lite2_y.npy", note="the same command"),
+        ),
+    ),
+    DataSet(
         "coco18",
         "COCO-18, a cut of MS-COCO: 1280-d EfficientNet-Lite0 features",
         30_000,

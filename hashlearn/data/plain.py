@@ -41,6 +41,13 @@ def cifar10_gist_file(path: Path) -> Pool:
     return joined_parts("CIFAR-10 GIST", parts, names)
 
 
+def cifar10_lite2(path: Path) -> Pool:
+    """CIFAR-10 through EfficientNet-Lite2 at 160 pixels, as ``hashlearn data features`` writes it; all rows in one."""
+    title = "CIFAR-10 as EfficientNet-Lite2 features"
+    files_of = [_there(path, f"cifar10_lite2_{part}.npy", title) for part in ("X", "y")]
+    return arrays(*files_of, name="CIFAR-10 EfficientNet-Lite2")
+
+
 def coco18(path: Path) -> Pool:
     """A cut of COCO: 30,000 images, 18 categories, 1280-d EfficientNet-Lite0 features (``coco18_efflite0.npz``)."""
     file = _there(path, "coco18_efflite0.npz", "COCO-18")

@@ -146,6 +146,14 @@ def _deep(pool: Pool, seed: int) -> list[Split]:
     return [_split("cifar10-deep", "cifar10-deep", seed, pool, train, query, database)]
 
 
+def _deep_label_sets(pool: Pool, seed: int) -> list[Split]:
+    """1,000 queries from all rows; the others are the database, and 10,000 of them are for training."""
+    if len(pool) < 11_000:
+        raise ValueError(f"label-sets-deep needs 11000 rows; {pool.name} has {len(pool)}.")
+    order = _rng(seed).permutation(len(pool)).astype(np.int64)
+    return [_split("label-sets-deep", "label-sets-deep", seed, pool, order[1000:11_000], order[:1000], order[1000:])]
+
+
 def _random(protocol: str, n_train: int | None, n_query: int) -> Callable[[Pool, int], list[Split]]:
     def make(pool: Pool, seed: int) -> list[Split]:
         if len(pool) < (n_train or 1) + n_query:
@@ -235,6 +243,7 @@ PROTOCOLS: dict[str, Protocol] = {
         "cifar10-full": _full,
         "cifar10-fig1": _by_class("cifar10-fig1", 500, 100),
         "cifar10-deep": _deep,
+        "label-sets-deep": _deep_label_sets,
         "nuswide-10k": _random("nuswide-10k", 10_000, 1000),
         "nuswide-full": _random("nuswide-full", None, 1000),
         "coco-10k": _random("coco-10k", 10_000, 1000),

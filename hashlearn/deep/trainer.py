@@ -189,7 +189,7 @@ class _Run:
         if now - self.noted > NOTE_SECONDS and self.count:
             self.noted = now
             score = f", held-out MAP {self.trained.scores[-1]:.3f}" if self.trained.scores else ""
-            self.text = f"epoch {self.epoch + 1}/{self.settings.n_epochs}, loss {self.mean_loss():.4g}{score}"
+            self.text = f"epoch {self.epoch + self.inside}/{self.settings.n_epochs}, loss {self.mean_loss():.4g}{score}"
         return self.text
 
     def end_epoch(self) -> bool:

@@ -1,6 +1,7 @@
 """Hash functions: from features and learned codes to the codes of new rows."""
 
 from hashlearn.functions.linear import LinearFunction, RidgeSums
+from hashlearn.functions.network import Network
 from hashlearn.functions.trees import BoostedTrees
 
-__all__ = ["BoostedTrees", "LinearFunction", "RidgeSums"]
+__all__ = ["BoostedTrees", "LinearFunction", "Network", "RidgeSums"]

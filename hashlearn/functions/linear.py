@@ -31,7 +31,7 @@ class RidgeSums:
     tt: FloatArray
 
     @classmethod
-    def of(cls, x: NDArray[np.float32], t: NDArray[np.float32]) -> RidgeSums:
+    def of(cls, x: NDArray[np.floating], t: NDArray[np.floating]) -> RidgeSums:
         return cls(
             len(x),
             x.sum(axis=0, dtype=np.float64),
@@ -81,7 +81,7 @@ class LinearFunction:
                 return cls(*_cross_validated(sums))
             if isinstance(ridge, str) or not ridge > 0:
                 raise ValueError(f"The 'ridge' parameter must be 'auto' or a number above 0. Got {ridge!r} instead.")
-            return cls(_regularised_solve(sums.xx, sums.xt, float(ridge)), float(ridge))
+            return cls(regularised_solve(sums.xx, sums.xt, float(ridge)), float(ridge))
 
     def project(self, features: NDArray[Any]) -> NDArray[Any]:
         """Projections of centred features."""
@@ -90,7 +90,7 @@ class LinearFunction:
         return projections
 
 
-def _regularised_solve(xx: FloatArray, xt: FloatArray, ridge: float) -> FloatArray:
+def regularised_solve(xx: FloatArray, xt: FloatArray, ridge: float) -> FloatArray:
     """Cholesky; where rounding has made the matrix indefinite, its eigenvalues are lifted to the ridge."""
     lifted = xx + ridge * np.eye(len(xx))
     try:

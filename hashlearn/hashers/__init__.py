@@ -1,5 +1,7 @@
 """What a user picks: one file a method, and the table of them."""
 
+from importlib import import_module
+
 from hashlearn.hashers.adgh import ADGH
 from hashlearn.hashers.agh import AGH, AnchorGraph, AnchorGraphFunction
 from hashlearn.hashers.aibc import AIBC
@@ -66,7 +68,47 @@ METHODS: dict[str, type[BaseHasher]] = {
     "tsh": TSH,
 }
 
+# Methods of hashlearn.deep: name on the command line → class. They are imported when asked for, and torch only when one
+# of them is fitted.
+DEEP_METHODS: dict[str, str] = {
+    "cnnh": "CNNH",
+    "dnnh": "DNNH",
+    "dhn": "DHN",
+    "hashnet": "HashNet",
+    "dch": "DCH",
+    "gsdhp-star": "GSDHPStar",
+    "dpsh": "DPSH",
+    "dsh": "DSH",
+    "csq": "CSQ",
+    "orthohash": "OrthoHash",
+}
+
 # Parts of fitted hashers, besides those in kernel.py and functions/, that a model file may hold.
 COMPONENTS: tuple[type, ...] = (AnchorGraph, AnchorGraphFunction, PivotFunction, SpectralFunction, ClassCodeFunction)
 
-__all__ = ["METHODS", "BaseHasher", "Union", *sorted(method.__name__ for method in METHODS.values())]
+__all__ = [
+    "DEEP_METHODS",
+    "METHODS",
+    "BaseHasher",
+    "Union",
+    "find_method",
+    "method_names",
+    *sorted(method.__name__ for method in METHODS.values()),
+]
+
+
+def method_names() -> list[str]:
+    """All names that ``find_method`` knows, the deep ones last."""
+    return [*METHODS, *DEEP_METHODS]
+
+
+def find_method(name: str) -> type[BaseHasher]:
+    """The class of a method by its name on the command line.
+
+    >>> find_method("dch").title
+    'DCH'
+    """
+    if name in DEEP_METHODS:
+        method: type[BaseHasher] = getattr(import_module("hashlearn.deep"), DEEP_METHODS[name])
+        return method
+    return METHODS[name]

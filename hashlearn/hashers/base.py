@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import inspect
 import numbers
-from typing import Any, ClassVar, Protocol
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,9 +17,22 @@ from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, validate_data
 
 from hashlearn import codes, metrics
+from hashlearn.chunks.checkpoint import Checkpoint
+from hashlearn.chunks.encode import encode_source
+from hashlearn.chunks.job import Job
+from hashlearn.chunks.sources import AnySource, as_source
 from hashlearn.kernel import FeatureMap, Rows
 from hashlearn.labels import label_matrix
 from hashlearn.parallel import ordered_map, row_blocks
+from hashlearn.progress import verbose_listening
+
+
+def project_block(features: FeatureMap, function: HashFunction, X: Rows) -> NDArray[Any]:
+    """Projections of a block of rows, in their own precision where that is float32 or float64."""
+    dtype = X.dtype if X.dtype in (np.float32, np.float64) else np.float32
+    mapped = features.map_block(X, dtype=dtype)
+    mapped -= features.center_
+    return function.project(mapped)
 
 
 class HashFunction(Protocol):
@@ -30,7 +45,8 @@ class BaseHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     """Base of all hashers. A subclass's ``fit`` sets ``features_``, ``function_`` and ``codes_``.
 
     Class attributes describe the method: ``title``, ``reference`` (paper), ``year``, ``kind``,
-    ``supervision``, ``cost`` and ``verified`` (whether an official source confirmed the algorithm).
+    ``supervision``, ``cost``, ``verified`` (whether an official source confirmed the algorithm) and ``passes`` (how
+    often ``fit_chunks`` reads the rows; None where they must be in memory).
     """
 
     title: ClassVar[str]
@@ -40,6 +56,7 @@ class BaseHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     supervision: ClassVar[str]
     cost: ClassVar[str]
     verified: ClassVar[bool] = False
+    passes: ClassVar[str | None] = None
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "n_bits": [Interval(numbers.Integral, 1, codes.MAX_BITS, closed="both")],
@@ -75,6 +92,80 @@ class BaseHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     def _n_features_out(self) -> int:
         return self.n_bits_
 
+    def fit_chunks(
+        self,
+        chunks: Any,
+        y: Any = None,
+        *,
+        executor: Any = None,
+        checkpoint: str | Path | None = None,
+        codes: bool | str | Path = True,
+    ) -> Self:
+        """Learn from rows that need not fit in memory; the outcome is that of ``fit`` on all of them at once.
+
+        Parameters
+        ----------
+        chunks : rows, or rows with labels
+            Arrays, memory maps, file names and patterns (``shards/*.npy``), Parquet and zarr folders, h5py data sets,
+            Dask arrays and data frames, a list of functions that return (X, y), or anything that can be iterated
+            several times over (X, y); see ``hashlearn.chunks.as_source``.
+        y : labels, unless the chunks bring them
+        executor : None, concurrent.futures executor or Dask client, default=None
+            Who does the work: threads of this process (``n_jobs``), or the executor's workers. They read files
+            themselves, so they must see them under the same names.
+        checkpoint : folder or None, default=None
+            Where to note what is done. The same call after a crash goes on from there; the end removes the folder.
+        codes : bool or file name, default=True
+            Where the codes learned for the rows go: into ``codes_`` (n_bits / 8 bytes a row), nowhere, or to a .npy
+            or .npz file.
+
+        Returns
+        -------
+        self
+        """
+        if self.passes is None:
+            from hashlearn.hashers import METHODS
+
+            able = ", ".join(name for name, method in METHODS.items() if method.passes)
+            raise TypeError(f"{type(self).__name__} needs all rows in memory; these methods learn from chunks: {able}.")
+        self._validate_params()
+        self._check_chunked()
+        source = as_source(chunks, y, executor)
+        if self.supervision != "none" and not source.labels:
+            raise ValueError(
+                f"{type(self).__name__} requires y to be passed, but the chunks have no labels: give y, or chunks of "
+                "(X, y)."
+            )
+        notes = Checkpoint(checkpoint, {} if checkpoint is None else self._identity(source))
+        fixed = isinstance(self.random_state, numbers.Integral) or notes.seed is None
+        rng = self._rng() if fixed else check_random_state(notes.seed)
+        self.n_bits_, self.n_features_in_ = int(self.n_bits), source.n_features
+        self.__dict__.pop("feature_names_in_", None)
+        with verbose_listening(getattr(self, "verbose", 0)), Job(executor, self.n_jobs, notes, codes) as job:
+            self._fit_source(source, job, rng)
+        notes.done()
+        return self
+
+    def _check_chunked(self) -> None:
+        """ValueError if a parameter's value needs all rows in memory."""
+
+    def _fit_source(self, source: AnySource, job: Job, rng: np.random.RandomState) -> None:
+        """What ``fit_chunks`` does, in methods that can."""
+        raise NotImplementedError
+
+    def _store_codes(self, job: Job, source: str) -> None:
+        """``codes_``, or none of an earlier fit, where nobody wants them."""
+        self.__dict__.pop("codes_", None)
+        kept = job.finished_codes(self.n_bits_, source=source)
+        if kept is not None:
+            self.codes_ = kept
+
+    def _identity(self, source: AnySource) -> dict[str, Any]:
+        """What must not change between a fit and its continuation from a checkpoint."""
+        free = {"n_jobs", "verbose"} | (set() if isinstance(self.random_state, numbers.Integral) else {"random_state"})
+        params = {name: repr(value) for name, value in self.get_params().items() if name not in free}
+        return {"method": type(self).__name__, "parameters": params, "data": source.signature()}
+
     def decision_function(self, X: Rows) -> NDArray[np.float32]:
         """Real projections (n, n_bits); their signs are the bits. For asymmetric search."""
         check_is_fitted(self)
@@ -88,6 +179,29 @@ class BaseHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     def encode(self, X: Rows) -> NDArray[np.uint8]:
         """Packed codes, uint8 (n, ceil(n_bits / 8)), bit 0 in the most significant place."""
         return codes.pack(self.decision_function(X) >= 0)
+
+    def encode_chunks(
+        self, chunks: Any, folder: str | Path, *, executor: Any = None, shard_rows: int | None = None, **facts: str
+    ) -> list[Path]:
+        """Packed codes of rows that need not fit in memory, as .npy files in a folder.
+
+        ``chunks`` and ``executor`` are those of ``fit_chunks``; labels are not read. Each file holds the codes of
+        ``shard_rows`` rows (a multiple of 2048) and appears whole or not at all, so the same call after a crash makes
+        only those that are missing. ``facts`` (``model="model.hl"``) are noted beside the codes.
+
+        Returns
+        -------
+        paths of the files, in order of the rows
+        """
+        check_is_fitted(self)
+        source = as_source(chunks, None, executor)
+        if source.n_features != self.n_features_in_:
+            raise ValueError(
+                f"X has {source.n_features} features, but {type(self).__name__} is expecting {self.n_features_in_} "
+                "features as input."
+            )
+        project = partial(project_block, self.features_, self.function_)
+        return encode_source(source, project, self.n_bits_, folder, executor, self.n_jobs, shard_rows, facts)
 
     def score(self, X: Rows, y: Any) -> float:
         """Mean average precision on held-out rows: odd rows search even rows and the other way round.
@@ -116,9 +230,7 @@ class BaseHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         blocks = row_blocks(X.shape[0])
 
         def project(block: slice) -> NDArray[Any]:
-            features = self.features_.map_block(X[block], dtype=X.dtype)
-            features -= self.features_.center_
-            return self.function_.project(features)
+            return project_block(self.features_, self.function_, X[block])
 
         for block, part in zip(blocks, ordered_map(project, blocks, self.n_jobs), strict=True):
             result[block] = part

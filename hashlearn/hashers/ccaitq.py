@@ -7,14 +7,18 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import linalg, sparse
+from scipy import linalg
 from sklearn.utils._param_validation import Interval
 
-from hashlearn.hashers.linear import FloatArray, Learned, LinearHasher, linear
-from hashlearn.primitives import itq_rotation, labelled_rows, top_generalised
+from hashlearn.chunks.job import Job
+from hashlearn.hashers.linear import linear
+from hashlearn.hashers.summed import LearnedFunction, SummedHasher, Sums, Training
+from hashlearn.primitives import itq_rotation, top_generalised
+
+FloatArray = NDArray[np.float64]
 
 
-class CCAITQ(LinearHasher):
+class CCAITQ(SummedHasher):
     """Canonical correlations of features and labels, scaled by correlation, then ITQ's rotation.
 
     c labels give at most c - 1 useful directions (c for label sets); further bits are rotations of those. Bits are the
@@ -59,9 +63,10 @@ class CCAITQ(LinearHasher):
     supervision: ClassVar[str] = "classes, label sets"
     cost: ClassVar[str] = "O(n (d + c)^2 + d^3 + n m^2)"
     verified: ClassVar[bool] = True
+    passes: ClassVar[str | None] = "3"
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **LinearHasher._parameter_constraints,
+        **SummedHasher._parameter_constraints,
         "ridge": [Interval(numbers.Real, 0, None, closed="neither")],
         "n_iter": [Interval(numbers.Integral, 1, None, closed="left")],
     }
@@ -87,37 +92,26 @@ class CCAITQ(LinearHasher):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _learn(
-        self, features: NDArray[np.float32], labels: sparse.csr_matrix | None, rng: np.random.RandomState
-    ) -> Learned:
-        assert labels is not None
-        rows = labelled_rows(labels)
-        X = features[rows].astype(np.float64)
-        mean = X.mean(axis=0)
-        X -= mean
-        directions, correlations = canonical_directions(X, labels[rows], self.ridge, self.n_bits_)
+    def _learn_sums(self, training: Training, sums: Sums, job: Job, rng: np.random.RandomState) -> LearnedFunction:
+        mean = sums.x / sums.count
+        directions, correlations = canonical_directions(sums, self.ridge, self.n_bits_)
         # Spread over all bits: ITQ rotates the zero columns among the others.
         scaled = np.pad(directions * correlations, ((0, 0), (0, self.n_bits_ - len(correlations))))
-        rotation, losses = itq_rotation(X @ scaled, rng, self.n_iter)
+        rotation, losses = itq_rotation(self._sample(training, scaled, job) - mean @ scaled, rng, self.n_iter)
         weights = scaled @ rotation
-        return Learned(
+        return LearnedFunction(
             linear(weights, -mean @ weights),
             attributes={"correlations_": correlations, "losses_": np.asarray(losses)},
         )
 
 
-def canonical_directions(
-    X: FloatArray, labels: sparse.csr_matrix, ridge: float, count: int
-) -> tuple[FloatArray, FloatArray]:
+def canonical_directions(sums: Sums, ridge: float, count: int) -> tuple[FloatArray, FloatArray]:
     """Directions w with C_xy C_yy^-1 C_yx w = rho^2 C_xx w, and rho, the ``count`` largest ones or all there are."""
-    n, width = X.shape
+    n, width = sums.count, len(sums.x)
     share = 1 / max(n - 1, 1)
-    label_mean = np.asarray(labels.mean(axis=0)).ravel()
-    C_yy = share * ((labels.T @ labels).toarray() - n * np.outer(label_mean, label_mean))
-    C_yy += ridge * np.eye(len(C_yy))
-    C_xx = share * X.T @ X + ridge * np.eye(width)
-    # Centring the labels as well would change nothing: the rows of X sum to zero.
-    C_yx = share * (labels.T @ X)
+    C_yy = share * (sums.yy - np.outer(sums.y, sums.y) / n) + ridge * np.eye(len(sums.y))
+    C_xx = share * (sums.xx - np.outer(sums.x, sums.x) / n) + ridge * np.eye(width)
+    C_yx = share * (sums.xy - np.outer(sums.x, sums.y) / n).T
     explained = C_yx.T @ linalg.solve(C_yy, C_yx, assume_a="pos")
     squares, directions = top_generalised(explained, C_xx, min(count, width), ridge=0.0)
     return directions, np.sqrt(np.maximum(squares, 0.0))

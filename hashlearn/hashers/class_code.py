@@ -7,13 +7,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 from sklearn.utils._param_validation import Interval
 
-from hashlearn.functions.linear import LinearFunction
+from hashlearn.chunks.job import Job
+from hashlearn.functions.linear import LinearFunction, regularised_solve
 from hashlearn.hashers.fsdh import class_codes
-from hashlearn.hashers.linear import Learned, LinearHasher, linear
-from hashlearn.primitives import RidgeSolver, class_numbers, labelled_rows
+from hashlearn.hashers.linear import linear
+from hashlearn.hashers.summed import LearnedFunction, SummedHasher, Sums, Training
+from hashlearn.primitives import class_numbers
 
 
 class ClassCodeFunction:
@@ -28,7 +29,7 @@ class ClassCodeFunction:
         return self.codes_[self.scores_.project(features).argmax(axis=1)]
 
 
-class ClassCode(LinearHasher):
+class ClassCode(SummedHasher):
     """Kernel ridge regression predicts the class, and the class's code is the code.
 
     Not a method to use but one to compare with. When the database is the labelled training set and its codes derive
@@ -73,10 +74,11 @@ class ClassCode(LinearHasher):
     supervision: ClassVar[str] = "classes"
     cost: ClassVar[str] = "O(n p^2 + n p c), p landmarks"
     verified: ClassVar[bool] = False
+    passes: ClassVar[str | None] = "2"
     multilabel: ClassVar[bool] = False
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **LinearHasher._parameter_constraints,
+        **SummedHasher._parameter_constraints,
         "ridge": [Interval(numbers.Real, 0, None, closed="neither")],
     }
 
@@ -99,14 +101,11 @@ class ClassCode(LinearHasher):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _learn(
-        self, features: NDArray[np.float32], labels: sparse.csr_matrix | None, rng: np.random.RandomState
-    ) -> Learned:
-        assert labels is not None
-        classes, rows = class_numbers(labels, "ClassCode"), labelled_rows(labels)
-        codes = class_codes(labels.shape[1], self.n_bits_, rng)
-        X, Y = features[rows], labels[rows].toarray()
-        mean, shares = X.mean(axis=0, dtype=np.float64), Y.mean(axis=0)
-        weights = RidgeSolver(X - mean.astype(np.float32), self.ridge).solve(Y - shares)
+    def _learn_sums(self, training: Training, sums: Sums, job: Job, rng: np.random.RandomState) -> LearnedFunction:
+        classes = class_numbers(training.labels, "ClassCode")
+        codes = class_codes(training.labels.shape[1], self.n_bits_, rng)
+        mean, shares = sums.x / sums.count, sums.y / sums.count
+        spread = sums.xx - np.outer(sums.x, mean)
+        weights = regularised_solve(spread, sums.xy - np.outer(sums.x, shares), self.ridge)
         scores = linear(weights, shares - mean @ weights)
-        return Learned(ClassCodeFunction(scores, codes), codes[classes], {"class_codes_": codes})
+        return LearnedFunction(ClassCodeFunction(scores, codes), codes[classes], {"class_codes_": codes})

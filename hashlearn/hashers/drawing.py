@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+import hashlearn.rowkeys as rowkeys
 from hashlearn.kernel import FeatureMap, Rows
 from hashlearn.parallel import ordered_map, row_blocks
 
@@ -13,15 +14,16 @@ IntArray = NDArray[np.intp]
 CLUSTER_SAMPLE = 20_000
 
 
-def draw_evenly(group: IntArray, count: int, rng: np.random.RandomState) -> IntArray:
+def draw_evenly(group: IntArray, count: int, seed: int) -> IntArray:
     """``count`` supervised rows, or all: each group in proportion, at random inside it, in row order."""
     rows = np.flatnonzero(group >= 0)
     if count >= len(rows):
         return rows
-    shuffled = rng.permutation(rows)
-    by_group = shuffled[np.argsort(group[shuffled], kind="stable")]
-    places = (np.arange(count) + rng.random_sample()) * (len(rows) / count)
-    return np.sort(by_group[places.astype(np.intp)])
+    keys = rowkeys.row_keys(seed, rowkeys.ANCHORS, 0, len(group))[rows]
+    order = np.lexsort((keys, group[rows]))
+    of_group = group[rows][order]
+    chosen = rowkeys.choose_evenly(of_group, keys[order], np.bincount(of_group), count)
+    return np.sort(rows[order[chosen]])
 
 
 def feature_clusters(
@@ -31,7 +33,7 @@ def feature_clusters(
     # Imported here: it costs a third of the package's import time and few fits need it.
     from sklearn.cluster import MiniBatchKMeans
 
-    sample = np.sort(rng.permutation(X.shape[0])[:CLUSTER_SAMPLE])
+    sample = rowkeys.draw_rows(int(rng.randint(2**31)), rowkeys.SAMPLE, X.shape[0], CLUSTER_SAMPLE)
     means = MiniBatchKMeans(min(count, len(sample)), n_init=3, random_state=int(rng.randint(2**31)))
     with threadpool_limits(1):  # several threads would add up rows in another order
         means.fit(features.map_block(X[sample]))

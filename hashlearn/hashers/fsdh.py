@@ -8,16 +8,19 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import linalg, sparse
+from scipy import linalg
 from sklearn.utils._param_validation import Interval
 
-from hashlearn.hashers.linear import Learned, LinearHasher, linear
-from hashlearn.primitives import RidgeSolver, class_numbers, labelled_rows
+from hashlearn.chunks.job import Job
+from hashlearn.functions.linear import regularised_solve
+from hashlearn.hashers.linear import linear
+from hashlearn.hashers.summed import LearnedFunction, SummedHasher, Sums, Training
+from hashlearn.primitives import class_numbers
 
 DRAWS = 100
 
 
-class FSDH(LinearHasher):
+class FSDH(SummedHasher):
     """Fast supervised discrete hashing: codes of the classes by rule, P = (X'X + ridge I)^-1 X'B, no iterations.
 
     Without a weight on the features, SDH's objective is least when the codes of balanced classes are orthogonal, as
@@ -62,10 +65,11 @@ class FSDH(LinearHasher):
     supervision: ClassVar[str] = "classes"
     cost: ClassVar[str] = "O(n p^2 + n p m), p landmarks"
     verified: ClassVar[bool] = True
+    passes: ClassVar[str | None] = "2"
     multilabel: ClassVar[bool] = False
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **LinearHasher._parameter_constraints,
+        **SummedHasher._parameter_constraints,
         "ridge": [Interval(numbers.Real, 0, None, closed="neither")],
     }
 
@@ -88,15 +92,11 @@ class FSDH(LinearHasher):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _learn(
-        self, features: NDArray[np.float32], labels: sparse.csr_matrix | None, rng: np.random.RandomState
-    ) -> Learned:
-        assert labels is not None
-        classes, rows = class_numbers(labels, "FSDH"), labelled_rows(labels)
-        codes = class_codes(labels.shape[1], self.n_bits_, rng)
-        B = codes[classes]
-        weights = RidgeSolver(features[rows], self.ridge).solve(B[rows].astype(np.float32))
-        return Learned(linear(weights), B, {"class_codes_": codes})
+    def _learn_sums(self, training: Training, sums: Sums, job: Job, rng: np.random.RandomState) -> LearnedFunction:
+        classes = class_numbers(training.labels, "FSDH")
+        codes = class_codes(training.labels.shape[1], self.n_bits_, rng)
+        weights = regularised_solve(sums.xx, sums.xy @ codes, self.ridge)
+        return LearnedFunction(linear(weights), codes[classes], {"class_codes_": codes})
 
 
 def class_codes(n_classes: int, n_bits: int, rng: np.random.RandomState) -> NDArray[np.int8]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numbers
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -10,12 +11,14 @@ from numpy.typing import NDArray
 from scipy import linalg, sparse
 from sklearn.utils._param_validation import Interval
 
-from hashlearn.codes import sign
-from hashlearn.hashers.linear import Learned, LinearHasher, linear
-from hashlearn.primitives import RidgeSolver, keep_sign, labelled_rows, steps
+from hashlearn.chunks.job import Job
+from hashlearn.hashers.linear import linear
+from hashlearn.hashers.rounds import Rounds, keep_codes
+from hashlearn.hashers.summed import LearnedFunction, SummedHasher, Sums, Training
+from hashlearn.primitives import keep_sign, steps
 
 
-class FSDHGui(LinearHasher):
+class FSDHGui(SummedHasher):
     """Fast supervised discrete hashing: min |B - Y G|^2 + reg |G|^2 + nu (|B - X P|^2 + ridge |P|^2), B in {-1, +1}.
 
     SDH with the regression turned round: B <- sgn(Y G + nu X P), then G and P by ridge regression. With the authors'
@@ -63,9 +66,10 @@ class FSDHGui(LinearHasher):
     supervision: ClassVar[str] = "classes, label sets"
     cost: ClassVar[str] = "O(n p^2 + T n m (c + p)), p landmarks, T rounds"
     verified: ClassVar[bool] = True
+    passes: ClassVar[str | None] = "3 + n_iter"
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **LinearHasher._parameter_constraints,
+        **SummedHasher._parameter_constraints,
         "reg": [Interval(numbers.Real, 0, None, closed="neither")],
         "nu": [Interval(numbers.Real, 0, None, closed="left")],
         "ridge": [Interval(numbers.Real, 0, None, closed="neither")],
@@ -97,32 +101,39 @@ class FSDHGui(LinearHasher):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _learn(
-        self, features: NDArray[np.float32], labels: sparse.csr_matrix | None, rng: np.random.RandomState
-    ) -> Learned:
-        assert labels is not None
-        rows = labelled_rows(labels)
-        Y, X = labels[rows], np.column_stack([features[rows], np.ones(len(rows), dtype=np.float32)])
-        regression = RidgeSolver(X, self.ridge)
-        label_gram = linalg.cho_factor((Y.T @ Y).toarray() + self.reg * np.eye(Y.shape[1]))
-        B = sign(rng.standard_normal((len(rows), self.n_bits_))).astype(np.float64)
+    def _learn_sums(self, training: Training, sums: Sums, job: Job, rng: np.random.RandomState) -> LearnedFunction:
+        rounds = Rounds(training, sums, self.features_.center_, self.n_bits_, self.ridge, job)
+        label_gram = linalg.cho_factor(sums.yy + self.reg * np.eye(len(sums.yy)))
+        B = rounds.run(None, "start codes")
         objective: list[float] = []
 
         def record() -> None:
-            label_loss = ((B - from_labels) ** 2).sum() + self.reg * (G**2).sum()
-            hash_loss = ((B - hashed) ** 2).sum() + self.ridge * (P**2).sum()
-            objective.append(float(label_loss + self.nu * hash_loss))
+            residual = sums.count * self.n_bits_ - 2 * np.sum(G * B.yb) + np.sum((sums.yy @ G) * G)
+            label_loss = residual + self.reg * np.sum(G**2)
+            objective.append(float(label_loss + self.nu * rounds.hash_loss(B, P)))
 
-        G, P = linalg.cho_solve(label_gram, Y.T @ B), regression.solve(B)
-        from_labels, hashed = Y @ G, X @ P.astype(np.float32)
+        G, P = linalg.cho_solve(label_gram, B.yb), rounds.regression(B)
         record()
-        for _ in steps(self.n_iter, "rounds"):
-            B = keep_sign(from_labels + self.nu * hashed, B)
+        for k in steps(self.n_iter, "rounds"):
+            B = rounds.run(SignStep(P, G, self.nu), f"round {k + 1}")
             record()
-            G = linalg.cho_solve(label_gram, Y.T @ B)
-            from_labels = Y @ G
+            G = linalg.cho_solve(label_gram, B.yb)
             record()
-            P = regression.solve(B)
-            hashed = X @ P.astype(np.float32)
+            P = rounds.regression(B)
             record()
-        return Learned(linear(P[:-1], P[-1]), B, {"objective_": np.asarray(objective)})
+        keep_codes(rounds, job)
+        return LearnedFunction(linear(P[:-1], P[-1]), attributes={"objective_": np.asarray(objective)}, coded=True)
+
+
+@dataclass
+class SignStep:
+    """Codes of rows given what labels and features say of them; a tie keeps its bit."""
+
+    weights: NDArray[np.float64]
+    G: NDArray[np.float64]
+    nu: float
+
+    def update(
+        self, B: NDArray[np.float64], hashed: NDArray[np.floating], labels: sparse.csr_matrix
+    ) -> NDArray[np.float64]:
+        return keep_sign(labels @ self.G + self.nu * hashed, B)

@@ -63,8 +63,8 @@ class GSDHP(PairwiseHasher):
         Features of the linear hash function: RBF against landmarks, or None for the rows themselves.
     n_landmarks : int, default=1000
         Rows that span the kernel.
-    function : {"linear", "trees"}, BoostedTrees or scikit-learn estimator, default="linear"
-        The hash function. Trees and other estimators learn the code's bits from the rows themselves.
+    function : {"linear", "trees", "network"}, BoostedTrees, deep.Network or scikit-learn estimator, default="linear"
+        The hash function. Trees, networks and other estimators learn the code's bits from the rows themselves.
     ridge : float or "auto", default=1e-3
         Regularisation of the linear function; "auto" chooses by generalised cross-validation.
     projection : {"auto", "anchors", "rows"}, default="auto"

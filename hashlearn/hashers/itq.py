@@ -6,18 +6,19 @@ import numbers
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy import sparse
 from sklearn.utils._param_validation import Interval
 
-from hashlearn.hashers.linear import Learned, LinearHasher, linear
+from hashlearn.chunks.job import Job
+from hashlearn.hashers.linear import linear
+from hashlearn.hashers.summed import LearnedFunction, SummedHasher, Sums, Training
 from hashlearn.primitives import itq_rotation, top_eigenvectors
 
 
-class ITQ(LinearHasher):
+class ITQ(SummedHasher):
     """Iterative quantisation: min |B - V R|^2 over B in {-1, +1} and rotations R, V the principal components.
 
-    With more bits than features the components are spread over all bits by a tall rotation of zero-padded ones.
+    With more bits than features the components are spread over all bits by a tall rotation of zero-padded ones. The
+    rotation is learned from at most 100,000 rows, drawn at random.
 
     Parameters
     ----------
@@ -49,9 +50,10 @@ class ITQ(LinearHasher):
     supervision: ClassVar[str] = "none"
     cost: ClassVar[str] = "O(n d^2 + n m^2)"
     verified: ClassVar[bool] = True
+    passes: ClassVar[str | None] = "3"
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **LinearHasher._parameter_constraints,
+        **SummedHasher._parameter_constraints,
         "n_iter": [Interval(numbers.Integral, 1, None, closed="left")],
     }
 
@@ -70,11 +72,8 @@ class ITQ(LinearHasher):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _learn(
-        self, features: NDArray[np.float32], labels: sparse.csr_matrix | None, rng: np.random.RandomState
-    ) -> Learned:
-        covariance = (features.T @ features).astype(np.float64)
-        _, components = top_eigenvectors(covariance, min(self.n_bits_, len(covariance)))
+    def _learn_sums(self, training: Training, sums: Sums, job: Job, rng: np.random.RandomState) -> LearnedFunction:
+        _, components = top_eigenvectors(sums.xx, min(self.n_bits_, len(sums.xx)))
         components = np.pad(components, ((0, 0), (0, self.n_bits_ - components.shape[1])))
-        rotation, losses = itq_rotation(features @ components, rng, self.n_iter)
-        return Learned(linear(components @ rotation), attributes={"losses_": np.asarray(losses)})
+        rotation, losses = itq_rotation(self._sample(training, components, job), rng, self.n_iter)
+        return LearnedFunction(linear(components @ rotation), attributes={"losses_": np.asarray(losses)})

@@ -5,11 +5,17 @@ from __future__ import annotations
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hashlearn import codes
+from hashlearn.chunks.job import Job
+from hashlearn.chunks.sources import AnySource
+from hashlearn.chunks.survey import Plan, survey
 from hashlearn.functions.linear import LinearFunction
+from hashlearn.hashers import row_pass
 from hashlearn.hashers.base import BaseHasher
 from hashlearn.kernel import PlainFeatures, Rows, row_sums
+from hashlearn.parallel import ordered_map, row_blocks
 
 
 class LSH(BaseHasher):
@@ -41,6 +47,7 @@ class LSH(BaseHasher):
     supervision: ClassVar[str] = "none"
     cost: ClassVar[str] = "O(n d m)"
     verified: ClassVar[bool] = True
+    passes: ClassVar[str | None] = "1"
 
     def __init__(
         self, n_bits: int = 64, *, n_jobs: int | None = None, random_state: Any = None, verbose: int = 0
@@ -53,8 +60,21 @@ class LSH(BaseHasher):
     def fit(self, X: Rows, y: Any = None) -> Self:
         """Draw the hyperplanes. ``y`` is ignored."""
         X = self._validate(X)
-        self.features_ = PlainFeatures()
-        self.features_.center_ = (row_sums(X) / X.shape[0]).astype(np.float32)
-        self.function_ = LinearFunction(self._rng().standard_normal((X.shape[1], self.n_bits_)), ridge=0.0)
+        total = np.zeros(X.shape[1])
+        for part in ordered_map(lambda block: row_sums(X[block]), row_blocks(X.shape[0]), self.n_jobs):
+            total += part
+        self._draw(total / X.shape[0], self._rng())
         self.codes_ = codes.pack(self._project(X) >= 0)
         return self
+
+    def _fit_source(self, source: AnySource, job: Job, rng: np.random.RandomState) -> None:
+        seen = survey(source, Plan(PlainFeatures(), source.n_features, carry=not source.cheap), job)
+        self._draw(seen.total / seen.n_rows, rng)
+        job.open_codes(seen.n_rows, self.n_bits_)
+        row_pass.hash_rest(source, self.features_, self.function_, None, job)
+        self._store_codes(job, source="hashed")
+
+    def _draw(self, mean: NDArray[np.float64], rng: np.random.RandomState) -> None:
+        self.features_ = PlainFeatures()
+        self.features_.center_ = mean.astype(np.float32)
+        self.function_ = LinearFunction(rng.standard_normal((len(mean), self.n_bits_)), ridge=0.0)

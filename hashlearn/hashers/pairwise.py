@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numbers
 from abc import abstractmethod
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -13,17 +14,24 @@ from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.validation import check_array
 
 from hashlearn import codes
+from hashlearn.chunks.grouping import GivenGroups, Groups, LabelReader
+from hashlearn.chunks.job import Job, memory_source
+from hashlearn.chunks.sources import AnySource
+from hashlearn.chunks.survey import Plan, survey
 from hashlearn.functions.linear import LinearFunction
+from hashlearn.functions.network import Network
 from hashlearn.functions.trees import BoostedTrees, EstimatorFunction
 from hashlearn.hashers import row_pass
 from hashlearn.hashers.base import BaseHasher
 from hashlearn.hashers.drawing import draw_evenly, feature_clusters
+from hashlearn.hashers.sums import block_rows
 from hashlearn.kernel import AnchorKernel, FeatureMap, PlainFeatures, Rows, dense_rows
 from hashlearn.parallel import one_blas_thread
 from hashlearn.primitives.itq import random_rotation
 from hashlearn.progress import report, verbose_listening
 from hashlearn.similarity import (
     RELEVANCES,
+    LabelSimilarity,
     MatrixSimilarity,
     Similarity,
     from_labels,
@@ -46,6 +54,7 @@ class PairwiseHasher(BaseHasher):
     """Base of SDHP and GSDHP; see their docstrings for parameters and attributes."""
 
     supervision: ClassVar[str] = "classes, label sets, pairs, similarity"
+    passes: ClassVar[str | None] = "2"
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **BaseHasher._parameter_constraints,
@@ -62,7 +71,7 @@ class PairwiseHasher(BaseHasher):
         "structure": [Interval(numbers.Integral, 0, None, closed="left")],
         "kernel": [None, StrOptions({"rbf"}), HasMethods(["fit_landmarks", "map_block"])],
         "n_landmarks": [Interval(numbers.Integral, 1, None, closed="left")],
-        "function": [StrOptions({"linear", "trees"}), HasMethods(["fit"])],
+        "function": [StrOptions({"linear", "trees", "network"}), HasMethods(["fit"])],
         "ridge": [StrOptions({"auto"}), Interval(numbers.Real, 0, None, closed="neither")],
         "projection": [StrOptions({"auto", "anchors", "rows"})],
         "order": [StrOptions(set(ORDERS))],
@@ -113,7 +122,7 @@ class PairwiseHasher(BaseHasher):
                     unlabeled=self.unlabeled,
                     clusters=clusters,
                 )
-                anchors = draw_evenly(similarity.group, self.n_anchors, rng)
+                anchors = draw_evenly(similarity.group, self.n_anchors, int(rng.randint(2**31)))
             return self._learn(X, features, similarity, anchors, rng, timer)
 
     def fit_pairs(self, X: Rows, similar: ArrayLike, dissimilar: ArrayLike) -> Self:
@@ -189,37 +198,116 @@ class PairwiseHasher(BaseHasher):
         rng: np.random.RandomState,
         timer: PhaseTimer,
     ) -> Self:
+        """From rows in memory: the source of the pass is an array."""
+        source, job = memory_source(X, similarity.group), Job(n_jobs=self.n_jobs)
         with timer("start"), one_blas_thread():
-            sample = features.map_block(X[anchors])
-            center = sample.mean(axis=0)
-            sample -= center
             problem = AnchorProblem.of_anchors(similarity, anchors, self.n_bits_)
-            directions = leading_directions(sample.astype(np.float64), problem, self.n_bits_, self.fill, rng)
+            first = self._first(features.map_block(X[anchors]), problem, rng)
         with timer("learn"), one_blas_thread():
-            rows = anchors
+            rows, sample = anchors, first.sample
             if self.order == "interleaved":
                 rows = np.flatnonzero(similarity.group >= 0)
-                sample = features.map_block(X[rows]) - center
+                sample = features.map_block(X[rows]) - first.center
                 problem = AnchorProblem.of_rows(similarity, rows, anchors, self.n_bits_)
-            trace, directions = self._best_start(problem, sample, directions, similarity.graded, rng)
+            trace, directions = self._best_start(problem, sample, first.directions, similarity.graded, rng)
             coder = self._coder(similarity, anchors, trace.codes[problem.is_anchor])
+        begin = row_pass.Start.of(first.center, directions, rows, trace.codes)
         with timer("rows"):
-            place = np.full(X.shape[0], -1, dtype=np.intp)
-            place[rows] = np.arange(len(rows))
-            begin = row_pass.Start(center, directions.astype(np.float32), trace.codes, place)
-            result = row_pass.run(X, similarity.group, features, begin, coder, self.n_jobs)
+            result = self._code_rows(source, job, features, GivenGroups(), begin, coder)
+        self._keep(trace, anchors)
+        with timer("function"):
+            if self._is_linear():
+                self._solve_linear(features, first.center, result, coder, similarity.graded)
+            else:
+                assert job.room is not None
+                self._fit_estimator(X, np.flatnonzero(similarity.group >= 0), job.room, rng)
+            if np.any(similarity.group < 0):
+                row_pass.hash_rest(source, self.features_, self.function_, GivenGroups(), job)
+        assert job.room is not None
+        self.codes_ = job.room
+        self.seconds_ = timer.seconds
+        return self
+
+    def _fit_source(self, source: AnySource, job: Job, rng: np.random.RandomState) -> None:
+        """From rows in chunks: a first pass draws anchors and landmarks, a second does the rest."""
+        timer = PhaseTimer()
+        features = self._new_features(rng)
+        with timer("features"):
+            plan = Plan(
+                features,
+                source.n_features,
+                LabelReader(self.unlabeled),
+                self.n_anchors,
+                int(rng.randint(2**31)),
+                features.n_landmarks,
+                features.draw_seed(),
+                carry=not source.cheap,
+            )
+            seen = survey(source, plan, job)
+            features.set_landmarks(seen.landmark_rows, seen.total, seen.squares, seen.n_rows)
+        assert seen.known is not None
+        assert seen.groups is not None
+        anchors = np.arange(len(seen.anchors))
+        similarity = LabelSimilarity(
+            seen.anchor_groups, seen.known.table(), self.relevance, self.dissimilar, self.r_max
+        )
+        with timer("start"), one_blas_thread():
+            problem = AnchorProblem.of_anchors(similarity, anchors, self.n_bits_)
+            first = self._first(features.map_block(seen.anchor_rows), problem, rng)
+        with timer("learn"), one_blas_thread():
+            trace, directions = self._best_start(problem, first.sample, first.directions, similarity.graded, rng)
+            coder = self._coder(similarity, anchors, trace.codes)
+        begin = row_pass.Start.of(first.center, directions, seen.anchors, trace.codes)
+        with timer("rows"):
+            result = self._code_rows(source, job, features, seen.groups, begin, coder)
+        self._keep(trace, seen.anchors)
+        with timer("function"):
+            self._solve_linear(features, first.center, result, coder, similarity.graded)
+        if seen.n_unlabelled:
+            with timer("unlabelled"):
+                row_pass.hash_rest(source, self.features_, self.function_, seen.groups, job)
+        self._store_codes(job, source="learned")
+        self.seconds_ = timer.seconds
+
+    def _check_chunked(self) -> None:
+        wrong = None
+        if not self._is_linear():
+            wrong = "function other than 'linear'"
+        elif self.order != "anchors-first":
+            wrong = f"order={self.order!r}"
+        elif self.structure:
+            wrong = f"structure={self.structure}"
+        elif not (self.kernel is None or isinstance(self.kernel, str) or hasattr(self.kernel, "set_landmarks")):
+            wrong = "kernel without set_landmarks"
+        if wrong:
+            raise ValueError(f"{type(self).__name__} with a {wrong} needs all rows in memory: use fit, or change it.")
+
+    def _first(self, sample: NDArray[np.float32], problem: AnchorProblem, rng: np.random.RandomState) -> _First:
+        """Where learning starts, from the anchors' features alone."""
+        center = sample.mean(axis=0)
+        sample -= center
+        directions = leading_directions(sample.astype(np.float64), problem, self.n_bits_, self.fill, rng)
+        return _First(sample, center, directions)
+
+    def _code_rows(
+        self,
+        source: AnySource,
+        job: Job,
+        features: FeatureMap,
+        groups: Groups,
+        begin: row_pass.Start,
+        coder: RowCoder,
+    ) -> row_pass.RowSums:
+        assert source.n_rows is not None
+        job.open_codes(source.n_rows, self.n_bits_)
+        plan = row_pass.PassPlan(features, groups, begin, coder, block_rows(source.n_rows))
+        return row_pass.run(source, plan, job)
+
+    def _keep(self, trace: Trace, anchors: IntArray) -> None:
         self.anchor_indices_ = anchors
         self.objective_ = np.asarray(trace.objective)
         self.changes_ = np.asarray(trace.changes)
         self.n_iter_ = len(trace.changes)
-        self.codes_ = result.packed
-        with timer("function"):
-            self._fit_function(X, similarity, features, center + result.mean, result, coder, rng)
-            unknown = np.flatnonzero(similarity.group < 0)
-            if len(unknown):
-                self.codes_[unknown] = codes.pack(self._project(X[unknown]) >= 0)
-        self.seconds_ = timer.seconds
-        return self
 
     def _best_start(
         self,
@@ -244,35 +332,40 @@ class PairwiseHasher(BaseHasher):
         assert best is not None
         return best
 
-    def _fit_function(
+    def _solve_linear(
         self,
-        X: Rows,
-        similarity: Similarity,
         features: FeatureMap,
-        center: FloatArray,
-        result: row_pass.RowPass,
+        center: NDArray[np.float32],
+        result: row_pass.RowSums,
         coder: RowCoder,
-        rng: np.random.RandomState,
+        graded: bool,
     ) -> None:
-        if isinstance(self.function, str) and self.function == "linear":
-            weight = coder.own_weight
-            if self._projection(similarity.graded) == "rows":
-                top = float(np.linalg.eigvalsh(result.code_gram)[-1])
-                weight = top + 1e-9 - len(self.anchor_indices_)
-            self.features_ = features
-            self.features_.center_ = center.astype(np.float32)
-            self.function_ = LinearFunction.solve(result.projection_sums(weight, result.mean), self.ridge)
-            return
-        # Trees and other learners bring their own nonlinearity, so they see the rows themselves.
-        supervised = np.flatnonzero(similarity.group >= 0)
-        rows, bits = dense_rows(X[supervised]), codes.unpack(self.codes_[supervised], self.n_bits_)
+        weight = coder.own_weight
+        if self._projection(graded) == "rows":
+            top = float(np.linalg.eigvalsh(result.code_gram)[-1])
+            weight = top + 1e-9 - len(self.anchor_indices_)
+        self.features_ = features
+        self.features_.center_ = (center + result.mean).astype(np.float32)
+        self.function_ = LinearFunction.solve(result.projection_sums(weight, result.mean), self.ridge)
+
+    def _fit_estimator(
+        self, X: Rows, supervised: IntArray, packed: NDArray[np.uint8], rng: np.random.RandomState
+    ) -> None:
+        """Trees and other learners bring their own nonlinearity, so they see the rows themselves."""
+        rows, bits = dense_rows(X[supervised]), codes.unpack(packed[supervised], self.n_bits_)
         self.features_ = PlainFeatures()
         self.features_.center_ = np.zeros(X.shape[1], dtype=np.float32)
         if isinstance(self.function, BoostedTrees) or self.function == "trees":
             trees = BoostedTrees() if isinstance(self.function, str) else self.function.copy()
             self.function_ = trees.fit(rows, bits, seed=int(rng.randint(2**31)), n_jobs=self.n_jobs)
+        elif isinstance(self.function, Network) or self.function == "network":
+            network = Network() if isinstance(self.function, str) else self.function
+            self.function_ = network.fit(rows, bits, seed=int(rng.randint(2**31)), n_jobs=self.n_jobs)
         else:
             self.function_ = EstimatorFunction(clone(self.function)).fit(rows, bits)
+
+    def _is_linear(self) -> bool:
+        return isinstance(self.function, str) and self.function == "linear"
 
     def _projection(self, graded: bool) -> str:
         if self.projection != "auto":
@@ -280,16 +373,31 @@ class PairwiseHasher(BaseHasher):
         return "rows" if graded else "anchors"
 
     def _fit_features(self, X: Rows, rng: np.random.RandomState, timer: PhaseTimer) -> FeatureMap:
+        features = self._new_features(rng)
         with timer("features"):
-            features: FeatureMap
-            if self.kernel is None:
-                features = PlainFeatures()
-            elif isinstance(self.kernel, str):
-                features = AnchorKernel(self.n_landmarks, n_jobs=self.n_jobs, random_state=int(rng.randint(2**31)))
-            else:
-                features = clone(self.kernel)
             features.fit_landmarks(X)
         return features
+
+    def _new_features(self, rng: np.random.RandomState) -> FeatureMap:
+        if self.kernel is None:
+            return PlainFeatures()
+        seed = int(rng.randint(2**31))
+        if isinstance(self.kernel, str):
+            return AnchorKernel(self.n_landmarks, n_jobs=self.n_jobs, random_state=seed)
+        features = clone(self.kernel)
+        if getattr(features, "random_state", 0) is None:
+            # What this fit draws follows from its own random_state.
+            features.set_params(random_state=seed)
+        return features
+
+
+@dataclass
+class _First:
+    """Centred features of the anchors, their mean, and the starting directions."""
+
+    sample: NDArray[np.float32]
+    center: NDArray[np.float32]
+    directions: FloatArray
 
 
 def _reported(batches: Batches, total: int) -> Batches:

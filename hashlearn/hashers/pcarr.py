@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy import sparse
 
-from hashlearn.hashers.linear import Learned, LinearHasher, linear
+from hashlearn.chunks.job import Job
+from hashlearn.hashers.linear import linear
+from hashlearn.hashers.summed import LearnedFunction, SummedHasher, Sums, Training
 from hashlearn.primitives import random_rotation, top_eigenvectors
 
 
-class PCARR(LinearHasher):
+class PCARR(SummedHasher):
     """Signs of the leading principal components after a random rotation, which spreads their variance over all bits.
 
     ITQ before its first round. With more bits than features, zero-padded components are rotated. Our notes describe
@@ -44,6 +44,7 @@ class PCARR(LinearHasher):
     supervision: ClassVar[str] = "none"
     cost: ClassVar[str] = "O(n d^2)"
     verified: ClassVar[bool] = False
+    passes: ClassVar[str | None] = "2"
 
     def __init__(
         self, n_bits: int = 64, *, n_jobs: int | None = None, random_state: Any = None, verbose: int = 0
@@ -53,10 +54,7 @@ class PCARR(LinearHasher):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _learn(
-        self, features: NDArray[np.float32], labels: sparse.csr_matrix | None, rng: np.random.RandomState
-    ) -> Learned:
-        covariance = (features.T @ features).astype(np.float64)
-        _, components = top_eigenvectors(covariance, min(self.n_bits_, len(covariance)))
+    def _learn_sums(self, training: Training, sums: Sums, job: Job, rng: np.random.RandomState) -> LearnedFunction:
+        _, components = top_eigenvectors(sums.xx, min(self.n_bits_, len(sums.xx)))
         rotation = random_rotation(self.n_bits_, rng)[: components.shape[1]]
-        return Learned(linear(components @ rotation))
+        return LearnedFunction(linear(components @ rotation))

@@ -1,46 +1,74 @@
-"""One pass over the training rows: features, codes and the sums for the hash function, chunk by chunk."""
+"""One pass over the training rows: features, codes and the sums for the hash function, block by block.
+
+Blocks have a size that depends on the number of rows alone. The sums of a task's blocks are added up in order, and
+those of the tasks in order: the same sums, bit for bit, on any number of threads, processes or machines of one kind.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hashlearn import codes
+from hashlearn.chunks.grouping import Groups
+from hashlearn.chunks.job import Job
+from hashlearn.chunks.sources import AnySource, Cut
 from hashlearn.functions.linear import RidgeSums
+from hashlearn.hashers.base import HashFunction, project_block
+from hashlearn.hashers.sums import FeatureSums, add_up, block_rows, blocks, unit_rows
 from hashlearn.kernel import FeatureMap, Rows
-from hashlearn.parallel import ordered_map, row_blocks
-from hashlearn.progress import report
 from hashlearn.solvers.rows import RowCoder
 
 Features = NDArray[np.float32]
+FloatArray = NDArray[np.float64]
 
 
 @dataclass
 class Start:
     """Where rows start: the signs of features (minus a provisional centre) times directions.
 
-    ``known`` holds codes that are learned already (the anchors'), ``place`` a row's place among them or -1.
+    ``known`` holds codes that are learned already (the anchors'), of the rows ``rows``, which are sorted.
     """
 
     center: Features
     directions: Features
-    known: NDArray[np.float64]
-    place: NDArray[np.intp]
+    rows: NDArray[np.intp]
+    known: NDArray[np.int8]
+
+    @classmethod
+    def of(cls, center: Features, directions: FloatArray, rows: NDArray[np.intp], known: FloatArray) -> Start:
+        order = np.argsort(rows)
+        return cls(center, directions.astype(np.float32), rows[order], known[order].astype(np.int8))
 
 
 @dataclass
-class RowPass:
-    """What a pass leaves. Targets in ``sums`` are the gains, then the codes: their mix is chosen afterwards."""
+class PassPlan:
+    """What every task needs."""
 
-    packed: NDArray[np.uint8]
-    mean: NDArray[np.float64]
-    sums: RidgeSums
-    gain_times_code: NDArray[np.float64]
-    code_gram: NDArray[np.float64]
+    features: FeatureMap
+    groups: Groups
+    start: Start
+    coder: RowCoder
+    block_rows: int
 
-    def projection_sums(self, own_weight: float, shift: NDArray[np.float64]) -> RidgeSums:
+
+@dataclass
+class RowSums(FeatureSums):
+    """What the pass adds up. Targets in ``sums`` are the gains, then the codes: their mix is chosen afterwards."""
+
+    gain_times_code: FloatArray
+    code_gram: FloatArray
+
+    def __iadd__(self, other: Self) -> Self:
+        super().__iadd__(other)
+        self.gain_times_code += other.gain_times_code
+        self.code_gram += other.code_gram
+        return self
+
+    def projection_sums(self, own_weight: float, shift: FloatArray) -> RidgeSums:
         """Sums for the targets gain + own_weight * code, with features centred by ``shift``."""
         m = len(self.gain_times_code)
         s = self.sums
@@ -55,52 +83,86 @@ class RowPass:
         return mixed.recentred(shift)
 
 
-def task_rows(n_rows: int) -> int:
-    """Rows a task, by the data's size alone: at most 4096, in an even number of tasks to keep two threads busy.
-
-    Fewer tasks would leave threads idle at the end, more would spend their time adding up large sums.
-    """
-    tasks = max(8, 2 * -(-n_rows // 8192))
-    return max(512, -(-n_rows // tasks))
-
-
-def run(
-    X: Rows, group: NDArray[np.intp], features: FeatureMap, start: Start, coder: RowCoder, n_jobs: int | None
-) -> RowPass:
+def run(source: AnySource, plan: PassPlan, job: Job) -> RowSums:
     """The pass. Rows of group -1 count for the features' mean only and get no code here."""
+    return add_up(source, code_rows, plan, job, "code rows", RowSums)
+
+
+def code_rows(plan: PassPlan, cut: Cut) -> tuple[RowSums, slice, NDArray[np.uint8]]:
+    """One task: the sums of its rows, which they are, and their packed codes."""
+    result: RowSums | None = None
+    packed: list[NDArray[np.uint8]] = []
+    for rows in blocks(cut, plan.block_rows):
+        group = plan.groups.of(cut.read_labels(rows.start, rows.stop))
+        sums, coded = _code_block(plan, cut.read(rows.start, rows.stop), group, rows.start)
+        packed.append(coded)
+        if result is None:
+            result = sums
+        else:
+            result += sums
+    assert result is not None
+    return result, slice(cut.start, cut.stop), np.concatenate(packed)
+
+
+def _code_block(plan: PassPlan, X: Rows, group: NDArray[np.intp], first_row: int) -> tuple[RowSums, NDArray[np.uint8]]:
+    start = plan.start
     n_bits = start.directions.shape[1]
     packed = np.zeros((X.shape[0], codes.n_bytes(n_bits)), dtype=np.uint8)
+    place = np.full(X.shape[0], -1, dtype=np.intp)
+    begin, end = np.searchsorted(start.rows, (first_row, first_row + X.shape[0]))
+    place[start.rows[begin:end] - first_row] = np.arange(begin, end)
+    x = plan.features.map_block(X)
+    x -= start.center
+    total = x.sum(axis=0, dtype=np.float64)
+    supervised = np.flatnonzero(group >= 0)
+    if len(supervised) < len(x):
+        x = x[supervised]
+    own, place = group[supervised], place[supervised]
+    code = np.empty((len(x), n_bits), dtype=np.float32)
+    learned = place >= 0
+    code[learned] = start.known[place[learned]]
+    first = np.where(x[~learned] @ start.directions >= 0, np.float32(1), np.float32(-1))
+    code[~learned] = plan.coder.code(own[~learned], first)
+    gain = plan.coder.gain(own, code)
+    packed[supervised] = codes.pack(code > 0)
+    sums = RidgeSums.of(x, np.concatenate([gain, code], axis=1))
+    mixed = np.einsum("ij,ij->j", gain, code, dtype=np.float64)
+    return RowSums(X.shape[0], total, sums, mixed, (code.T @ code).astype(np.float64)), packed
 
-    def task(rows: slice) -> tuple[NDArray[np.float64], RidgeSums, NDArray[np.float64], NDArray[np.float64]]:
-        x = features.map_block(X[rows])
-        x -= start.center
-        total = x.sum(axis=0, dtype=np.float64)
-        supervised = np.flatnonzero(group[rows] >= 0)
-        if len(supervised) < len(x):
-            x = x[supervised]
-        own = group[rows][supervised]
-        place = start.place[rows][supervised]
-        code = np.empty((len(x), n_bits), dtype=np.float32)
-        learned = place >= 0
-        code[learned] = start.known[place[learned]]
-        first = np.where(x[~learned] @ start.directions >= 0, np.float32(1), np.float32(-1))
-        code[~learned] = coder.code(own[~learned], first)
-        gain = coder.gain(own, code)
-        packed[rows.start + supervised] = codes.pack(code > 0)
-        sums = RidgeSums.of(x, np.concatenate([gain, code], axis=1))
-        return total, sums, np.einsum("ij,ij->j", gain, code, dtype=np.float64), (code.T @ code).astype(np.float64)
 
-    tasks = row_blocks(X.shape[0], task_rows(X.shape[0]))
-    result: RowPass | None = None
-    for done, (total, sums, mixed, gram) in enumerate(ordered_map(task, tasks, n_jobs), 1):
-        if result is None:
-            result = RowPass(packed, total, sums, mixed, gram)
-        else:
-            result.mean += total
-            result.sums += sums
-            result.gain_times_code += mixed
-            result.code_gram += gram
-        report("code rows", done, len(tasks))
-    assert result is not None
-    result.mean /= X.shape[0]
-    return result
+@dataclass
+class HashPlan:
+    """What hashing rows needs: how to project a block, and which rows have labels."""
+
+    features: FeatureMap
+    function: HashFunction
+    groups: Groups | None
+    block_rows: int
+
+
+def hash_rest(source: AnySource, features: FeatureMap, function: HashFunction, groups: Groups | None, job: Job) -> None:
+    """Codes of the rows without labels (of all rows where ``groups`` is None) by the learned function."""
+    if job.room is None:
+        return
+    assert source.n_rows is not None
+    plan = HashPlan(features, function, groups, block_rows(source.n_rows))
+    for rows, coded in job.run(hash_rows, plan, source.cuts(unit_rows(source))):
+        if len(rows):
+            job.room[rows] = coded
+
+
+def hash_rows(plan: HashPlan, cut: Cut) -> tuple[NDArray[np.intp], NDArray[np.uint8]]:
+    """One task: its rows without labels and their codes."""
+    numbers: list[NDArray[np.intp]] = []
+    found: list[NDArray[np.uint8]] = []
+    for rows in blocks(cut, plan.block_rows):
+        unknown = np.arange(rows.stop - rows.start)
+        if plan.groups is not None:
+            unknown = np.flatnonzero(plan.groups.of(cut.read_labels(rows.start, rows.stop)) < 0)
+        if len(unknown):
+            numbers.append(unknown + rows.start)
+            block = cut.read(rows.start, rows.stop)[unknown]
+            found.append(codes.pack(project_block(plan.features, plan.function, block) >= 0))
+    if not numbers:
+        return np.empty(0, dtype=np.intp), np.empty((0, 0), dtype=np.uint8)
+    return np.concatenate(numbers), np.concatenate(found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numbers
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -10,12 +11,14 @@ from numpy.typing import NDArray
 from scipy import linalg, sparse
 from sklearn.utils._param_validation import Interval
 
-from hashlearn.codes import sign
-from hashlearn.hashers.linear import Learned, LinearHasher, linear
-from hashlearn.primitives import RidgeSolver, column_sweep, labelled_rows, steps
+from hashlearn.chunks.job import Job
+from hashlearn.hashers.linear import linear
+from hashlearn.hashers.rounds import Rounds, keep_codes
+from hashlearn.hashers.summed import LearnedFunction, SummedHasher, Sums, Training
+from hashlearn.primitives import column_sweep, steps
 
 
-class SDH(LinearHasher):
+class SDH(SummedHasher):
     """Supervised discrete hashing: min |Y - B G|^2 + reg |G|^2 + nu (|B - X P|^2 + ridge |P|^2), B in {-1, +1}.
 
     B is found bit by bit, G and P by ridge regression, in turn. With the authors' tiny ``nu`` the rows of a class
@@ -66,9 +69,10 @@ class SDH(LinearHasher):
     supervision: ClassVar[str] = "classes, label sets"
     cost: ClassVar[str] = "O(n p^2 + T n (m c + m^2)), p landmarks, T sweeps"
     verified: ClassVar[bool] = True
+    passes: ClassVar[str | None] = "3 + n_iter"
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **LinearHasher._parameter_constraints,
+        **SummedHasher._parameter_constraints,
         "reg": [Interval(numbers.Real, 0, None, closed="neither")],
         "nu": [Interval(numbers.Real, 0, None, closed="left")],
         "ridge": [Interval(numbers.Real, 0, None, closed="neither")],
@@ -103,35 +107,46 @@ class SDH(LinearHasher):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _learn(
-        self, features: NDArray[np.float32], labels: sparse.csr_matrix | None, rng: np.random.RandomState
-    ) -> Learned:
-        assert labels is not None
-        rows = labelled_rows(labels)
-        Y, X = labels[rows], np.column_stack([features[rows], np.ones(len(rows), dtype=np.float32)])
-        regression = RidgeSolver(X, self.ridge)
-        B = sign(rng.standard_normal((len(rows), self.n_bits_))).astype(np.float64)
+    def _learn_sums(self, training: Training, sums: Sums, job: Job, rng: np.random.RandomState) -> LearnedFunction:
+        rounds = Rounds(training, sums, self.features_.center_, self.n_bits_, self.ridge, job)
+        B = rounds.run(None, "start codes")
+        label_squares = float(np.trace(sums.yy))
         objective: list[float] = []
 
         def record() -> None:
-            label_loss = (np.asarray(Y - B @ G) ** 2).sum() + self.reg * (G**2).sum()
-            hash_loss = ((B - hashed) ** 2).sum() + self.ridge * (P**2).sum()
-            objective.append(float(label_loss + self.nu * hash_loss))
+            residual = label_squares - 2 * np.sum(G * B.yb.T) + np.sum((B.bb @ G) * G)
+            label_loss = residual + self.reg * np.sum(G**2)
+            objective.append(float(label_loss + self.nu * rounds.hash_loss(B, P)))
 
         def fit_labels() -> NDArray[np.float64]:
-            return linalg.solve(B.T @ B + self.reg * np.eye(self.n_bits_), (Y.T @ B).T, assume_a="pos")
+            return linalg.solve(B.bb + self.reg * np.eye(self.n_bits_), B.yb.T, assume_a="pos")
 
-        G, P = fit_labels(), regression.solve(B)
-        hashed = X @ P.astype(np.float32)
+        G, P = fit_labels(), rounds.regression(B)
         record()
-        for _ in steps(self.n_iter, "rounds"):
-            column_sweep(B, self.nu * hashed + Y @ G.T, G @ G.T, self.max_sweeps)
+        for k in steps(self.n_iter, "rounds"):
+            B = rounds.run(SweepStep(P, G, self.nu, self.max_sweeps), f"round {k + 1}")
             record()
             G = fit_labels()
             record()
-            P, before = regression.solve(B), P
-            hashed = X @ P.astype(np.float32)
+            P, before = rounds.regression(B), P
             record()
             if np.linalg.norm(P - before) < 1e-5 * np.linalg.norm(before):
                 break
-        return Learned(linear(P[:-1], P[-1]), B, {"objective_": np.asarray(objective)})
+        keep_codes(rounds, job)
+        return LearnedFunction(linear(P[:-1], P[-1]), attributes={"objective_": np.asarray(objective)}, coded=True)
+
+
+@dataclass
+class SweepStep:
+    """Codes of rows given the classifier G and the hash function's weights, bit by bit."""
+
+    weights: NDArray[np.float64]
+    G: NDArray[np.float64]
+    nu: float
+    max_sweeps: int
+
+    def update(
+        self, B: NDArray[np.float64], hashed: NDArray[np.floating], labels: sparse.csr_matrix
+    ) -> NDArray[np.float64]:
+        column_sweep(B, self.nu * hashed + labels @ self.G.T, self.G @ self.G.T, self.max_sweeps)
+        return B

@@ -5,16 +5,16 @@ from __future__ import annotations
 import signal
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
 
 from hashlearn.progress import report
 
 
-def steps(total: int, phase: str) -> Iterator[int]:
-    """0, 1, ... total - 1. Ctrl-C ends the loop after the step under way, so the last good state is kept.
+def steps(total: int, phase: str, first: int = 0, note: Callable[[], str] | None = None) -> Iterator[int]:
+    """first, ... total - 1. Ctrl-C ends the loop after the step under way, so the last good state is kept.
 
-    A second Ctrl-C interrupts at once, as usual.
+    A second Ctrl-C interrupts at once, as usual. ``note`` says how it goes, "loss 0.41" say, to whoever listens.
     """
     stopped = threading.Event()
     previous = None
@@ -27,9 +27,9 @@ def steps(total: int, phase: str) -> Iterator[int]:
         previous = signal.getsignal(signal.SIGINT)
         signal.signal(signal.SIGINT, stop)
     try:
-        for step in range(total):
+        for step in range(first, total):
             yield step
-            report(phase, step + 1, total)
+            report(phase, step + 1, total, note)
             if stopped.is_set():
                 message = f"Stopped by Ctrl-C after {step + 1} of {total} steps ({phase}); keeping what is learned."
                 warnings.warn(message, stacklevel=3)

@@ -66,6 +66,16 @@ LOSSES: dict[str, Loss] = {
 }
 
 
+@dataclass(frozen=True)
+class _OwnLoss:
+    """A user's loss(s, u) in the form of the others; an object, so that it can be sent to other processes."""
+
+    function: Callable[..., ArrayLike]
+
+    def __call__(self, s: FloatArray, u: FloatArray, n_bits: int) -> ArrayLike:
+        return self.function(s, u)
+
+
 def get_loss(loss: str | Callable[..., ArrayLike]) -> Loss:
     """The loss of that name, or a user's own ``loss(s, u)`` on arrays.
 
@@ -73,8 +83,7 @@ def get_loss(loss: str | Callable[..., ArrayLike]) -> Loss:
     sets, the entries of S otherwise, 0 if unknown. ``u`` is the inner product of two codes, in [-n_bits, n_bits].
     """
     if callable(loss):
-        own = loss
-        return GeneralLoss(getattr(loss, "__name__", "own"), lambda s, u, n_bits: own(s, u))
+        return GeneralLoss(getattr(loss, "__name__", "own"), _OwnLoss(loss))
     if loss not in LOSSES:
         raise ValueError(f"loss must be one of {tuple(LOSSES)} or a callable. Got {loss!r} instead.")
     return LOSSES[loss]

@@ -196,3 +196,24 @@ def test_figures_of_many_settings_are_grids_in_markdown(tmp_path):
     start = lines.index("| batch size \\ β | 0 | 1 |")
     assert [line.split(" | ")[0] for line in lines[start + 2 : start + 4]] == ["| 10", "| 50"]
     assert not any(line.startswith("| method") for line in lines)
+
+
+def test_deep_tables_have_both_forms_and_the_papers_row(tmp_path, monkeypatch):
+    holdout = data.protocols.PROTOCOLS["holdout"]
+    monkeypatch.setitem(data.protocols.PROTOCOLS, "small-deep", replace(holdout, name="small-deep"))
+    part = paper.Part("small-deep", "digits", (Variant("dch", "lsh"),), (12, 16), "map")
+    measures = replace(Measures().paper(), at=5000)
+    theirs = {"dch": (None, (0.1234, 0.2, 0.3, 0.4))}
+    made = make_paper_report([paper.Item("table 3", "small", measures, (part,), deep=theirs)], tmp_path)
+    store = Store(tmp_path / "runs")
+    run = next(run for run in store.runs() if run.definition.n_bits == 16)
+    codes, labels = store.codes(run), store.labels(run)
+    strict = metrics.map_within_radius(codes.query, codes.hashed, *labels).map
+    assert run.measured["radius_map"] == pytest.approx(strict)
+    assert run.measured["official_radius_map"] >= 0
+    lines = [line for line in made.paths[0].read_text().splitlines() if line.startswith("| dch |")]
+    assert [line.split(" | ")[1] for line in lines] == ["ours, strict", "ours, official", "the paper"]
+    assert f" {strict:.4f} |" in lines[0]
+    assert "0.1234" in lines[2]
+    records = json.loads(made.paths[2].read_text())["sections"][0]["rows"]
+    assert {record["bits"] for record in records} == {12, 16}

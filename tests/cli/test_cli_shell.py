@@ -11,7 +11,7 @@ from conftest import COMMAND, ENVIRONMENT
 
 import hashlearn
 from hashlearn.cli import GROUPS, main
-from hashlearn.hashers import METHODS
+from hashlearn.hashers import find_method, method_names
 
 
 def test_version_and_bare_call(run, call):
@@ -40,9 +40,9 @@ def test_methods(call):
     code, out, err = call("methods", "--json")
     assert (code, err) == (0, "")
     listed = json.loads(out)["methods"]
-    assert [method["name"] for method in listed] == list(METHODS)
+    assert [method["name"] for method in listed] == method_names()
     for method in listed:
-        cls = METHODS[method["name"]]
+        cls = find_method(method["name"])
         assert (method["title"], method["paper"]) == (cls.title, cls.reference)
         assert (method["supervision"], method["verified"]) == (cls.supervision, cls.verified)
 

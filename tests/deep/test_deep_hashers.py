@@ -38,7 +38,9 @@ def test_checks_that_scikit_learn_leaves_out(name, check):
 
 @pytest.mark.parametrize("name", DEEP_METHODS)
 def test_outputs_agree_learn_and_survive_a_file(name, tmp_path):
-    hasher = small(name, n_bits=12).set_params(n_epochs=8, batch_size=32, head="linear" if name == "dnnh" else "auto")
+    hasher = small(name, n_bits=12).set_params(
+        n_epochs=8, batch_size=32, learning_rate=0.003, head="linear" if name == "dnnh" else "auto"
+    )
     hasher.fit(X[:300], Y[:300])
     projections, bits, packed = hasher.decision_function(X), hasher.transform(X), hasher.encode(X)
     assert projections.dtype == np.float32

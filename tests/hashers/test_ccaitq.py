@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
-from scipy import sparse
 from sklearn.cross_decomposition import CCA
 from sklearn.datasets import load_digits
 
 from hashlearn import CCAITQ
 from hashlearn.codes import unpack
 from hashlearn.hashers.ccaitq import canonical_directions
+from hashlearn.hashers.summed import Sums
 
 X, Y = (part[:500] for part in load_digits(return_X_y=True))
 
@@ -34,12 +34,16 @@ def test_labels_linear_in_the_features_correlate_fully():
     assert np.all(hasher.correlations_[4:] < 1e-3)
 
 
+def sums_of(rows, sets):
+    return Sums(len(rows), rows.sum(axis=0), rows.T @ rows, rows.T @ sets, sets.sum(axis=0), sets.T @ sets)
+
+
 def test_correlations_agree_with_scikit_learn():
     rng = np.random.RandomState(1)
     sets = (rng.random_sample((400, 3)) < 0.4).astype(float)
     rows = rng.standard_normal((400, 6)) + sets @ rng.standard_normal((3, 6))
     rows -= rows.mean(axis=0)
-    directions, found = canonical_directions(rows, sparse.csr_matrix(sets), 1e-10, 6)
+    directions, found = canonical_directions(sums_of(rows, sets), 1e-10, 6)
     left, right = CCA(3, max_iter=5000, tol=1e-12).fit_transform(rows, sets)
     wanted = [np.corrcoef(left[:, k], right[:, k])[0, 1] for k in range(3)]
     np.testing.assert_allclose(found[:3], wanted, atol=1e-5)
@@ -51,7 +55,7 @@ def test_correlations_agree_with_scikit_learn():
 def test_bits_are_the_rotated_correlation_scaled_projections():
     hasher = CCAITQ(n_bits=9, random_state=0).fit(X, Y)
     centred = X - X.mean(axis=0)
-    directions, correlations = canonical_directions(centred, sparse.csr_matrix(one_hot(Y)), 1e-4, 9)
+    directions, correlations = canonical_directions(sums_of(centred, one_hot(Y)), 1e-4, 9)
     wanted = centred @ (directions * correlations)
     found = hasher.decision_function(X)
     # A rotation keeps inner products.

@@ -6,6 +6,7 @@ from sklearn.datasets import load_digits
 
 from hashlearn import FSDHGui
 from hashlearn.codes import unpack
+from hashlearn.hashers.rounds import random_codes
 
 X, Y = (part[:500] for part in load_digits(return_X_y=True))
 SMALL = {"n_landmarks": 60, "random_state": 0}
@@ -15,10 +16,10 @@ def learned(hasher):
     return unpack(hasher.codes_, hasher.n_bits_).astype(np.float64) * 2 - 1
 
 
-def first_bits(n, n_bits):
+def first_bits(n_rows, n_bits):
     rng = np.random.RandomState(0)
     rng.randint(2**31)  # the landmarks' seed
-    return np.where(rng.standard_normal((n, n_bits)) >= 0, 1.0, -1.0)
+    return random_codes(int(rng.randint(2**31)), slice(0, n_rows), n_bits)
 
 
 @pytest.mark.parametrize("nu", [1e-5, 1.0])

@@ -6,6 +6,7 @@ from sklearn.datasets import load_digits
 
 from hashlearn import SDH
 from hashlearn.codes import unpack
+from hashlearn.hashers.rounds import random_codes
 
 X, Y = (part[:500] for part in load_digits(return_X_y=True))
 SMALL = {"n_landmarks": 60, "random_state": 0}
@@ -46,7 +47,7 @@ def test_no_single_bit_can_be_improved():
     B, T = learned(hasher), one_hot(Y[:60])
     start = np.random.RandomState(0)
     start.randint(2**31)  # the landmarks' seed
-    first = np.where(start.standard_normal((60, 8)) >= 0, 1.0, -1.0)
+    first = random_codes(int(start.randint(2**31)), slice(0, 60), 8)
     G = np.linalg.solve(first.T @ first + np.eye(8), first.T @ T)
     base = ((T - B @ G) ** 2).sum(axis=1)
     for k in range(8):

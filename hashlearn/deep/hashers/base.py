@@ -135,12 +135,12 @@ class DeepHasher(BaseHasher):
         """Put codes that were learned for training rows into ``codes_``, in place of those the network gives them."""
 
     def _validate_params(self) -> None:
-        require_torch()
         super()._validate_params()
         check_schedule(self.schedule)
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn from classes (n,) or label sets (n, c). X: features, or whatever images the backbone takes."""
+        require_torch()
         self._validate_params()
         self.n_bits_ = int(self.n_bits)
         with verbose_listening(self.verbose):

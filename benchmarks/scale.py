@@ -1,0 +1,200 @@
+"""Rows in chunks: memory that does not grow with them, rates against the fit in memory, and 100,000 label sets.
+
+    python benchmarks/scale.py [--rows 2000000] [--parts memory rates flat cluster groups] [--folder FOLDER]
+
+Each fit runs in a process of its own, which reports its peak memory. Exits 1 when a target is missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+CHUNK, WIDTH = 50_000, 256
+
+
+class Made:
+    """Ten overlapping classes, made on the fly: the same rows in every pass."""
+
+    def __init__(self, n_rows: int, n_sets: int = 0) -> None:
+        self.n_rows, self.n_sets = n_rows, n_sets
+        self.centers = np.random.default_rng(0).normal(size=(10, WIDTH)).astype(np.float32)
+
+    def __iter__(self) -> Any:
+        for start in range(0, self.n_rows, CHUNK):
+            rng = np.random.default_rng([1, start])
+            count = min(CHUNK, self.n_rows - start)
+            y = rng.integers(0, 10, count)
+            X = rng.standard_normal((count, WIDTH), dtype=np.float32)
+            X *= 3
+            X += self.centers[y]
+            yield X, self._labels(y, rng) if self.n_sets else y
+
+    def _labels(self, y: NDArray[Any], rng: np.random.Generator) -> NDArray[np.int8]:
+        """Label sets as the bits of a number below ``n_sets``, and the class."""
+        number = rng.integers(0, self.n_sets, len(y))
+        bits = (number[:, None] >> np.arange(int(self.n_sets).bit_length())) & 1
+        return np.concatenate([bits, np.eye(10, dtype=np.int64)[y]], axis=1).astype(np.int8)
+
+
+def write(folder: Path, n_rows: int) -> tuple[str, str]:
+    """The same rows as .npy shards of rows and labels."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for k, (X, y) in enumerate(Made(n_rows)):
+        if not (folder / f"y{k:05d}.npy").exists():
+            np.save(folder / f"x{k:05d}.npy", X)
+            np.save(folder / f"y{k:05d}.npy", y)
+    return str(folder / "x*.npy"), str(folder / "y*.npy")
+
+
+def one(kind: str, n_rows: int, folder: Path, landmarks: int) -> None:
+    """A single measurement, in this process: prints seconds and peak megabytes."""
+    import hashlearn as hl
+
+    hasher = hl.GSDHP(64, n_landmarks=landmarks, random_state=0)
+    # Pools and first calls outside the clock.
+    warm = next(iter(Made(3000)))
+    hl.GSDHP(64, n_landmarks=100, n_anchors=100, random_state=0).fit_chunks([warm])
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    if kind == "array":
+        names = write(folder, n_rows)
+        files = [sorted(Path(name).parent.glob(Path(name).name)) for name in names]
+        X, y = (np.concatenate([np.load(file) for file in part]) for part in files)
+        began = time.perf_counter()
+        hasher.fit(X, y)
+    elif kind == "generator":
+        began = time.perf_counter()
+        hasher.fit_chunks(Made(n_rows), codes=False)
+    elif kind == "cluster":
+        from distributed import Client, LocalCluster
+
+        names = write(folder, n_rows)
+        with LocalCluster(2, threads_per_worker=1, dashboard_address=None) as cluster, Client(cluster) as client:
+            hl.GSDHP(64, n_landmarks=100, n_anchors=100, random_state=0).fit_chunks([warm] * 20, executor=client)
+            began = time.perf_counter()
+            hasher.fit_chunks(*names, executor=client, codes=False)
+            seconds = time.perf_counter() - began
+        began = time.perf_counter() - seconds
+    elif kind == "encode":
+        names = write(folder, n_rows)
+        hasher.fit_chunks(Made(50_000), codes=False)
+        with tempfile.TemporaryDirectory() as out:
+            began = time.perf_counter()
+            hasher.encode_chunks(names[0], out)
+    else:
+        names = write(folder, n_rows)
+        began = time.perf_counter()
+        hasher.fit_chunks(*names, codes=False)
+    seconds = time.perf_counter() - began
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    print(f"{seconds:.3f} {peak / 1024:.0f} {before / 1024:.0f}")
+
+
+def measured(kind: str, n_rows: int, options: argparse.Namespace) -> tuple[float, float]:
+    """Seconds and peak megabytes of a fit in a process of its own, the best of ``--repeats``."""
+    command = [sys.executable, __file__, "--one", kind, "--rows", str(n_rows)]
+    command += ["--folder", str(options.folder / str(n_rows)), "--landmarks", str(options.landmarks)]
+    runs = []
+    for _ in range(options.repeats):
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode:
+            raise SystemExit(done.stderr)
+        runs.append([float(value) for value in done.stdout.split()[-3:]])
+    return min(run[0] for run in runs), max(run[1] for run in runs)
+
+
+def memory(options: argparse.Namespace) -> bool:
+    passed = True
+    for kind in ("generator", "files", "encode"):
+        seconds, peak = measured(kind, options.rows, options)
+        print(f"{kind}: {options.rows} x {WIDTH} in {seconds:.1f} s, peak {peak:.0f} MB (target 1500)", flush=True)
+        passed &= peak < 1500
+    return passed
+
+
+def rates(options: argparse.Namespace) -> bool:
+    n_rows = min(options.rows, 200_000)
+    base, _ = measured("array", n_rows, options)
+    ours, _ = measured("files", n_rows, options)
+    print(f"{n_rows} rows: in memory {base:.2f} s, in chunks {ours:.2f} s, {base / ours:.2f} of its rate (target 0.8)")
+    return base / ours >= 0.8
+
+
+def cluster(options: argparse.Namespace) -> bool:
+    n_rows = min(options.rows, 500_000)
+    base, _ = measured("files", n_rows, options)
+    ours, _ = measured("cluster", n_rows, options)
+    print(
+        f"{n_rows} rows: threads {base:.2f} s, 2 Dask workers {ours:.2f} s, {base / ours:.2f} (target 0.8)", flush=True
+    )
+    return base / ours >= 0.8
+
+
+def flat(options: argparse.Namespace) -> bool:
+    per_row = []
+    for n_rows in (10_000, 50_000, 250_000, options.rows):
+        seconds, peak = measured("files", n_rows, options)
+        per_row.append(seconds / n_rows * 1e6)
+        print(f"n={n_rows}: {per_row[-1]:.1f} microseconds a row, peak {peak:.0f} MB", flush=True)
+    # The anchors' own problem is the same at every size, so only its share of a small fit may show.
+    print(f"largest against 50,000 rows: {per_row[-1] / per_row[1]:.2f} (target 1.3)")
+    return per_row[-1] / per_row[1] <= 1.3
+
+
+def groups(options: argparse.Namespace) -> bool:
+    """What 100,000 distinct label sets cost in the first pass, against ten classes."""
+    from hashlearn.chunks import as_source
+    from hashlearn.chunks.grouping import LabelReader
+    from hashlearn.chunks.job import Job
+    from hashlearn.chunks.survey import Plan, survey
+    from hashlearn.kernel import PlainFeatures
+
+    n_rows, spent = min(options.rows, 500_000), []
+    for n_sets in (0, 10_000):
+        chunks = list(Made(n_rows, n_sets))
+        narrow = [(X[:, :8].copy(), y) for X, y in chunks]
+        plan = Plan(PlainFeatures(), 8, LabelReader(), 1000, 0, 1000, 1, carry=False)
+        began = time.perf_counter()
+        seen = survey(as_source(narrow), plan, Job(n_jobs=2))
+        spent.append(time.perf_counter() - began)
+        assert seen.known is not None
+        print(f"{n_rows} rows, {len(seen.known.identity)} label sets: first pass {spent[-1]:.2f} s", flush=True)
+    extra = (spent[1] - spent[0]) / n_rows * 1e6
+    print(f"100,000 label sets cost {extra:.1f} microseconds a row more than ten classes (target 10)")
+    return extra <= 10
+
+
+PARTS = {"memory": memory, "rates": rates, "flat": flat, "cluster": cluster, "groups": groups}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=2_000_000)
+    parser.add_argument("--landmarks", type=int, default=1000)
+    parser.add_argument("--repeats", type=int, default=1)
+    parser.add_argument("--parts", nargs="+", default=list(PARTS), choices=PARTS)
+    parser.add_argument("--folder", type=Path, default=None, help="where the rows are written; a temporary one without")
+    parser.add_argument("--one", default=None, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.one:
+        one(options.one, options.rows, options.folder, options.landmarks)
+        return
+    print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
+    with tempfile.TemporaryDirectory() as temporary:
+        options.folder = options.folder or Path(temporary)
+        passed = [PARTS[name](options) for name in options.parts]
+    raise SystemExit(0 if all(passed) else 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,9 @@
+"""Rows in chunks: sources that are never in memory as a whole, and who works on them.
+
+``fit_chunks`` and ``encode_chunks`` of the hashers take anything that ``as_source`` takes.
+"""
+
+from hashlearn.chunks.executors import WorkersLost
+from hashlearn.chunks.sources import Source, Stream, as_source
+
+__all__ = ["Source", "Stream", "WorkersLost", "as_source"]

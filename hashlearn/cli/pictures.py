@@ -1,0 +1,66 @@
+"""Folders and zips of images in the place of feature files, for methods with a backbone."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hashlearn import codes, files
+from hashlearn.cli.shell import progress
+
+
+def takes_images(hasher: Any, features: str) -> bool:
+    """Whether the method has a backbone and the path is a folder or a zip."""
+    path = Path(features)
+    return getattr(hasher, "backbone", None) is not None and (path.is_dir() or path.suffix.lower() == ".zip")
+
+
+def fit_images(hasher: Any, images: str, labels: str | None) -> dict[str, Any]:
+    """Fit to all images of a folder or zip, in the sorted order of their paths.
+
+    Without a file of labels, the folder that an image lies in is its class.
+    """
+    from hashlearn.deep.stores import folder_classes, open_store
+
+    started = time.perf_counter()
+    store = open_store(images)
+    try:
+        names = list(store.names)
+    finally:
+        store.close()
+    y = np.asarray(folder_classes(names)) if labels is None else files.read_labels(labels, missing=True)
+    if y.shape[0] != len(names):
+        raise files.FileError(f"{labels} has {y.shape[0]} labels, {images} has {len(names)} images.")
+    hasher.fit(images, y)
+    return {
+        "images": len(names),
+        "labels": labels or "folders",
+        "seconds_fit": round(time.perf_counter() - started, 3),
+        "iterations": hasher.n_iter_,
+    }
+
+
+class Projected:
+    """Stands for a hasher whose projections are known: the same outputs, of rows that are the projections."""
+
+    def __init__(self, n_bits: int) -> None:
+        self.n_bits_ = n_bits
+
+    @classmethod
+    def of(cls, hasher: Any, images: str) -> tuple[Projected, NDArray[np.float32]]:
+        """The stand-in, and the projections of all images of a folder or zip, in the sorted order of their paths."""
+        with progress(f"encoding {images}"):
+            return cls(hasher.n_bits_), hasher.decision_function(images)
+
+    def decision_function(self, rows: NDArray[np.float32]) -> NDArray[np.float32]:
+        return rows
+
+    def transform(self, rows: NDArray[np.float32]) -> NDArray[np.uint8]:
+        return (rows >= 0).astype(np.uint8)
+
+    def encode(self, rows: NDArray[np.float32]) -> NDArray[np.uint8]:
+        return codes.pack(rows >= 0)

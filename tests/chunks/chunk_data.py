@@ -1,0 +1,54 @@
+"""What the tests of chunks share: a small data set, hashers for it, and what it means to be the same fit."""
+
+import numpy as np
+
+import hashlearn as hl
+
+N_ROWS, WIDTH = 7001, 16
+
+
+def rows_and_classes(n_rows=N_ROWS, seed=0):
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, 10, n_rows)
+    centers = rng.normal(size=(10, WIDTH)).astype(np.float32)
+    return centers[y] + rng.standard_normal((n_rows, WIDTH), dtype=np.float32), y
+
+
+def label_sets(n_rows=N_ROWS, n_labels=9, seed=1):
+    return (np.random.default_rng(seed).random((n_rows, n_labels)) < 0.2).astype(np.int8)
+
+
+def hasher(method=hl.GSDHP, **changes):
+    return method(**{"n_bits": 24, "n_landmarks": 60, "n_anchors": 120, "random_state": 3, **changes})
+
+
+def assert_same(one, other):
+    """Bit for bit the same fit."""
+    for name in ("anchor_indices_", "objective_", "codes_"):
+        if hasattr(one, name):
+            np.testing.assert_array_equal(getattr(one, name), getattr(other, name), err_msg=name)
+    np.testing.assert_array_equal(one.features_.center_, other.features_.center_)
+    np.testing.assert_array_equal(one.function_.weights_, other.function_.weights_)
+    if hasattr(one.features_, "landmarks_"):
+        np.testing.assert_array_equal(one.features_.landmarks_, other.features_.landmarks_)
+        assert one.features_.bandwidth_ == other.features_.bandwidth_
+
+
+class Chunks:
+    """A re-iterable of (rows, labels) in chunks of one size."""
+
+    def __init__(self, X, y, size):
+        self.X, self.y, self.size = X, y, size
+
+    def __iter__(self):
+        for start in range(0, self.X.shape[0], self.size):
+            part = slice(start, start + self.size)
+            yield (self.X[part], self.y[part]) if self.y is not None else self.X[part]
+
+
+def shards(folder, X, y, cuts, label_cuts):
+    """.npy shards of rows and of labels, cut at different places; the patterns that mean them."""
+    for name, array, places in (("x", X, cuts), ("y", y, label_cuts)):
+        for k, part in enumerate(np.split(array, places)):
+            np.save(folder / f"{name}-{k:03d}.npy", part)
+    return str(folder / "x-*.npy"), str(folder / "y-*.npy")

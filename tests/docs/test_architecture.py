@@ -1,0 +1,54 @@
+"""The architecture page is true: every file has a room, and imports go up the list only."""
+
+import ast
+import re
+from pathlib import Path
+
+import hashlearn
+
+PACKAGE = Path(hashlearn.__file__).parent
+PAGE = PACKAGE.parent / "docs" / "architecture.md"
+# These stand beside the list: the package's own face, and ``python -m hashlearn``.
+FACES = ("__init__.py", "__main__.py")
+
+
+def rooms():
+    """Names of files and folders in the order of the page; those of one line share a place."""
+    table = [line for line in PAGE.read_text().splitlines() if line.startswith("| `")]
+    return [re.findall(r"`([\w.]+/?)`", line.split("|")[1]) for line in table]
+
+
+PLACES = {name.rstrip("/"): place for place, line in enumerate(rooms()) for name in line}
+
+
+def place(parts):
+    return PLACES.get(parts[0], PLACES.get(f"{parts[0]}.py"))
+
+
+def imported(tree):
+    """Modules of hashlearn that a file imports when it is imported itself."""
+    for node in tree.body:
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "hashlearn":
+            path = node.module.split(".")[1:]
+            yield from ([path] if path else [[alias.name] for alias in node.names])
+        elif isinstance(node, ast.Import):
+            yield from (a.name.split(".")[1:] for a in node.names if a.name.startswith("hashlearn."))
+
+
+def test_every_file_has_a_room_and_every_room_a_file():
+    here = {path.name for path in PACKAGE.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
+    assert {name if (PACKAGE / name).exists() else f"{name}.py" for name in PLACES} == here - {*FACES}
+
+
+def test_imports_go_up_the_list():
+    wrong = []
+    for path in sorted(PACKAGE.rglob("*.py")):
+        own = path.relative_to(PACKAGE)
+        if str(own) in FACES:
+            continue
+        mine = place(own.parts)
+        for parts in imported(ast.parse(path.read_text())):
+            other = place(parts)
+            if other is not None and other > mine:
+                wrong.append(f"{own} imports {'.'.join(parts)}")
+    assert not wrong
