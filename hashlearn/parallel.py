@@ -7,12 +7,13 @@ count; the parallelism comes from the blocks instead.
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sized
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import cache
+from functools import lru_cache
 from typing import Any, TypeVar
 
 from threadpoolctl import ThreadpoolController
@@ -38,8 +39,9 @@ def row_blocks(n_rows: int, size: int = BLOCK_ROWS) -> list[slice]:
     return [slice(start, min(start + size, n_rows)) for start in range(0, n_rows, size)]
 
 
-@cache
-def _controller() -> ThreadpoolController:
+@lru_cache(maxsize=1)
+def _controller(n_modules: int) -> ThreadpoolController:
+    """All BLAS libraries of this process. Looking for them takes milliseconds, and only an import brings new ones."""
     return ThreadpoolController()
 
 
@@ -58,7 +60,7 @@ def one_blas_thread() -> Iterator[None]:
     global _holders, _hold
     with _holding:
         if _holders == 0:
-            _hold = _controller().limit(limits=1, user_api="blas")
+            _hold = _controller(len(sys.modules)).limit(limits=1, user_api="blas")
             _hold.__enter__()
         _holders += 1
     try:

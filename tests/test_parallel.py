@@ -1,5 +1,8 @@
 """Blocks over threads: order kept, nothing lost, errors passed on."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -41,3 +44,19 @@ def test_blas_is_held_to_one_thread():
 
     with one_blas_thread():
         assert {lib["num_threads"] for lib in threadpool_info() if lib["user_api"] == "blas"} == {1}
+
+
+def test_a_blas_that_was_loaded_later_is_held_too():
+    code = """
+import sys
+import numpy
+from hashlearn.parallel import one_blas_thread
+with one_blas_thread():
+    pass
+assert "scipy.linalg" not in sys.modules
+import scipy.linalg  # brings a BLAS of its own
+from threadpoolctl import threadpool_info
+with one_blas_thread():
+    print({lib["num_threads"] for lib in threadpool_info() if lib["user_api"] == "blas"})
+"""
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "{1}\n"

@@ -79,7 +79,7 @@ class Network:
     >>> import hashlearn as hl
     >>> from sklearn.datasets import load_digits
     >>> X, y = load_digits(return_X_y=True)
-    >>> network = hl.deep.Network(head=[64], n_epochs=5)
+    >>> network = hl.deep.Network(head=[64], n_epochs=20)
     >>> hasher = hl.GSDHP(n_bits=16, n_anchors=100, function=network, n_jobs=1, random_state=0).fit(X[:1000], y[:1000])
     >>> bool(hasher.score(X[1000:], y[1000:]) > 0.7)
     True
