@@ -3,7 +3,7 @@
 ``fit_chunks`` and ``encode_chunks`` of the hashers take anything that ``as_source`` takes.
 """
 
-from hashlearn.chunks.executors import WorkersLost
+from hashlearn.chunks.executors import WORKER_ENVIRONMENT, WorkersLost
 from hashlearn.chunks.sources import Source, Stream, as_source
 
-__all__ = ["Source", "Stream", "WorkersLost", "as_source"]
+__all__ = ["WORKER_ENVIRONMENT", "Source", "Stream", "WorkersLost", "as_source"]

@@ -16,6 +16,16 @@ RETRIES = 5
 
 Work = Callable[[Any, Any], Any]
 
+# For ``dask.config.set({"distributed.nanny.pre-spawn-environ": WORKER_ENVIRONMENT})`` before workers start. Dask has
+# them give memory back after every block, and getting it again costs a third of the speed.
+WORKER_ENVIRONMENT = {
+    "OMP_NUM_THREADS": 1,
+    "OPENBLAS_NUM_THREADS": 1,
+    "MKL_NUM_THREADS": 1,
+    "MALLOC_TRIM_THRESHOLD_": 2**30,
+    "MALLOC_MMAP_THRESHOLD_": 2**28,
+}
+
 
 class WorkersLost(RuntimeError):
     """The workers died and cannot be replaced; what was done is lost unless a checkpoint holds it."""
