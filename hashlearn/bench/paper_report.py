@@ -21,7 +21,7 @@ from hashlearn.bench.paper import (
 from hashlearn.bench.paper_numbers import REMARKS
 from hashlearn.bench.plots import LinePlot, need_matplotlib
 from hashlearn.bench.report import write_report
-from hashlearn.bench.runner import Finished, run_plan
+from hashlearn.bench.runner import Finished, kept_runs, run_plan
 from hashlearn.bench.scoring import scores_of
 from hashlearn.bench.sections import Section
 from hashlearn.bench.store import Run, Store
@@ -49,11 +49,15 @@ def make_paper_report(
     methods: Sequence[str] | None = None,
     bits: Sequence[int] | None = None,
     others: bool = False,
+    kept: bool = False,
     jobs: int = 1,
     threads: int | None = None,
     on_finished: Finished | None = None,
 ) -> PaperReport:
-    """Run what is not in ``folder``/runs yet, then write the report; both are written anew after every item."""
+    """Run what is not in ``folder``/runs yet, then write the report; both are written anew after every item.
+
+    With ``kept`` nothing is run: the report has what is there.
+    """
     need_matplotlib()
     report = PaperReport()
     made: list[Section] = []
@@ -72,19 +76,27 @@ def make_paper_report(
                     made.append(deep_section(store, [], item, f"{item.name.capitalize()}: {item.about}"))
                 continue
             try:
-                outcome = run_plan(plan, store.folder, data_dir, jobs=jobs, threads=threads, on_finished=on_finished)
+                if kept:
+                    outcome = kept_runs(plan, store.folder, data_dir)
+                else:
+                    outcome = run_plan(
+                        plan, store.folder, data_dir, jobs=jobs, threads=threads, on_finished=on_finished
+                    )
             except (ValueError, OSError) as error:  # some of its files are here, but not all, or too few rows
                 report.left_out.append(f"{name} is left out: {error}")
                 continue
             report.failed += outcome.failed
             runs = [*outcome.kept, *outcome.made]
+            if not runs:
+                report.left_out.append(f"{name} is left out: no run of it is kept.")
+                continue
             used += runs
             heading = f"{item.name.capitalize()}: {item.about}. {title}, {part.protocol}"
             section = item_section(store, runs, item, part, heading, data)
             if item.deep:
                 section = deep_section(store, runs, item, heading)
             if section.rows and item.name.startswith("table"):
-                floats = float_cosine(store, data, part.protocol, data_dir, item.measures)
+                floats = float_cosine(store, data, part.protocol, data_dir, item.measures, part.score)
                 section.notes.append(f"Cosine on the features themselves, as floats: {floats:.4f}.")
             made.append(section)
         report.paths = write_report(folder, TITLE, [*made, *_left_out(report)], used)

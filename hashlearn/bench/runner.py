@@ -101,6 +101,13 @@ def run_plan(
     return Outcome(kept, made)
 
 
+def kept_runs(plan: Plan, folder: str | Path, data_dir: str | None = None) -> Outcome:
+    """The runs of the plan that the folder holds already; nothing is run."""
+    store = Store(folder)
+    found = (store.get(definition.key) for definition in definitions(plan, data_dir))
+    return Outcome([run for run in found if run is not None], [])
+
+
 def definitions(plan: Plan, data_dir: str | None = None) -> Iterator[Definition]:
     """The runs of a plan, seed by seed: a bench that is stopped early has all methods, over fewer seeds."""
     for seed in plan.seeds:

@@ -12,9 +12,11 @@ from hashlearn.data.protocols import protocol
 from hashlearn.data.registry import load
 
 
-def float_cosine(store: Store, data: str, protocol_name: str, data_dir: str | None, measures: Measures) -> float:
-    """Cosine on the features of seed 0: NDCG for label sets, MAP for classes. Kept with the scores, once computed."""
-    text = json.dumps([data, protocol_name, measures.at, measures.ndcg_at, measures.ties, measures.gain])
+def float_cosine(
+    store: Store, data: str, protocol_name: str, data_dir: str | None, measures: Measures, score: str
+) -> float:
+    """Cosine on the features of seed 0, scored by ``score`` ("map", "ndcg"). Kept with the scores, once computed."""
+    text = json.dumps([data, protocol_name, score, measures.at, measures.ndcg_at, measures.ties, measures.gain])
     path = store.folder / "scores" / f"cosine.{hashlib.sha256(text.encode()).hexdigest()[:12]}.json"
     if path.exists():
         return float(json.loads(path.read_text(encoding="utf-8"))["score"])
@@ -30,7 +32,7 @@ def float_cosine(store: Store, data: str, protocol_name: str, data_dir: str | No
         ties=measures.ties,
         gain=measures.gain,
     )
-    score = found.ndcg if pool.multilabel else found.map
+    value = float(getattr(found, score))
     path.parent.mkdir(exist_ok=True)
-    write_json(path, {"data": data, "protocol": protocol_name, "score": score})
-    return score
+    write_json(path, {"data": data, "protocol": protocol_name, "score": value})
+    return value

@@ -223,6 +223,7 @@ def paper_report(
     others: Annotated[
         bool, typer.Option("--others", help="In tables, also run the methods that the paper has no row for.")
     ] = False,
+    kept: Annotated[bool, typer.Option("--kept", help="Run nothing; report on the runs that are there.")] = False,
     jobs: Jobs = 1,
     threads: Threads = None,
 ) -> int:
@@ -240,6 +241,7 @@ def paper_report(
             methods=methods,
             bits=bits,
             others=others,
+            kept=kept,
             jobs=jobs,
             threads=threads,
             on_finished=SayFinished(),

@@ -188,6 +188,16 @@ def test_a_table_has_remarks_and_the_floats_beside_it(tmp_path):
     assert again.paths[0].read_text() == text
 
 
+def test_a_report_on_what_is_kept_runs_nothing(tmp_path):
+    item = small_item((), [Variant("lsh", "lsh")], (8,))
+    made = make_paper_report([item], tmp_path)
+    more = small_item((), [Variant("lsh", "lsh"), Variant("itq", "itq")], (8, 16))
+    again = make_paper_report([more], tmp_path, kept=True)
+    assert again.paths[0].read_text() == made.paths[0].read_text()
+    empty = make_paper_report([more], tmp_path / "empty", kept=True)
+    assert empty.left_out == ["Figure 1, holdout is left out: no run of it is kept."]
+
+
 def test_figures_of_many_settings_are_grids_in_markdown(tmp_path):
     settings = [SMALL | {"batch_size": batch, "beta": beta} for batch in (10, 50) for beta in (0.0, 1.0)]
     variants = [Variant(f"gsdhp {n}", "gsdhp", values) for n, values in enumerate(settings)]

@@ -28,12 +28,16 @@ def test_the_new_method_of_the_page_works():
     assert len(np.unique(hasher.codes_, axis=0)) == 10
 
 
-def test_the_readme_example_runs():
-    (block,) = python_blocks(ROOT / "README.md")
-    assert len(block.strip().splitlines()) <= 12
+def test_the_readme_examples_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    first, second = python_blocks(ROOT / "README.md")
+    assert len(first.strip().splitlines()) <= 12
     space: dict = {}
-    exec(block, space)
+    exec(first, space)
     assert space["scores"].map > 0.9
+    exec(second, space)
+    assert (space["y"][space["hits"].ids] >= 3).all()
+    space["shop"].close()
 
 
 @pytest.mark.parametrize("number", range(len(python_blocks(ROOT / "docs" / "guide.md"))))
