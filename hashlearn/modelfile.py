@@ -5,11 +5,9 @@ What the document says is the business of ``models.py``; docs/model-files.md des
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
-import secrets
 import stat
 from typing import Any
 
@@ -18,6 +16,8 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load as load_arrays
 from safetensors.numpy import save as save_arrays
+
+from hashlearn.wholefile import saved
 
 FORMAT = "hashlearn model"
 VERSION = 1
@@ -101,34 +101,8 @@ def read(path: str | os.PathLike[str]) -> bytes:
 
 def write(data: bytes, path: str | os.PathLike[str]) -> None:
     """Put the bytes at ``path`` all at once: whoever looks finds the old file or the new one, never a part."""
-    name = os.fspath(path)
-    target = os.path.realpath(name)  # a link keeps pointing where it does
-    folder = os.path.dirname(target)
-    if os.path.exists(target) and not os.path.isfile(target):
-        raise ModelFileError(f"Cannot save the model to {name}: something that is not a file is in its place.")
-    temporary = os.path.join(folder, f".hashlearn-{secrets.token_hex(8)}.tmp")
-    try:
-        try:
-            with open(temporary, "xb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, target)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary)
-            raise
-    except FileNotFoundError as error:
-        raise FileNotFoundError(f"Cannot save the model to {name}: there is no directory {folder}.") from error
-    except OSError as error:
-        raise type(error)(f"Cannot save the model to {name}: {error.strerror}.") from error
-    # The file is in place; some file systems cannot also sync the directory that says so.
-    with contextlib.suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+    with saved(path, "model", ModelFileError) as file:
+        file.write(data)
 
 
 def own_copy(view: NDArray[np.generic]) -> NDArray[np.generic]:

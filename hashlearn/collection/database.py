@@ -24,6 +24,7 @@ from pathlib import Path
 
 from hashlearn.codes import MAX_BITS
 from hashlearn.collection.store import CollectionError, Spec
+from hashlearn.wholefile import sync_folder
 
 FILE = "collection.sqlite"
 APPLICATION = 0x686C636F  # "hlco", in the header of the file
@@ -74,13 +75,7 @@ def _into_place(temporary: Path, path: Path) -> None:
     except OSError:  # a file system without links
         os.replace(temporary, path)
     for folder in (path.parent, path.parent.absolute().parent):
-        # The file is in place; some file systems cannot also sync the folder that says so.
-        with contextlib.suppress(OSError):
-            handle = os.open(folder, os.O_RDONLY)
-            try:
-                os.fsync(handle)
-            finally:
-                os.close(handle)
+        sync_folder(folder)
 
 
 def drop(folder: Path) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO
 
 from hashlearn.files.arrays import FileError
+from hashlearn.wholefile import whole_file
 
 
 def check_output(name: str | Path, suffixes: tuple[str, ...] = ()) -> Path:
@@ -29,18 +29,9 @@ def check_output(name: str | Path, suffixes: tuple[str, ...] = ()) -> Path:
 @contextmanager
 def written_whole(path: Path) -> Iterator[IO[bytes]]:
     """A stream to a temporary file beside ``path`` that takes its name at the end; on any error it is removed."""
-    # Named before it is made, so that even Ctrl-C in the very making of it leaves nothing behind.
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}.tmp")
-    try:
+    with ExitStack() as stack:
         try:
-            stream = temporary.open("xb")
+            stream = stack.enter_context(whole_file(path))
         except OSError as error:
             raise FileError(f"{path} cannot be written: {error.strerror}.") from error
-        with stream:
-            yield stream
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+        yield stream

@@ -13,12 +13,10 @@ The header says kind, n_bits, bitorder, settings, rows, next_id, structure (its 
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import mmap
 import os
-import secrets
 import stat
 from typing import Any, NamedTuple
 
@@ -26,6 +24,7 @@ import numpy as np
 
 from hashlearn.codes import MAX_BITS, n_bytes
 from hashlearn.index.results import Codes, Ids, IndexFileError
+from hashlearn.wholefile import saved
 
 VERSION = 1
 _MAGIC = b"hashlearn index\n"
@@ -45,45 +44,19 @@ class Stored(NamedTuple):
 
 def write(path: str | os.PathLike[str], header: dict[str, Any], codes: Codes, ids: Ids, structure: bytes) -> None:
     """Put the file at ``path`` all at once: whoever looks finds the old file or the new one, never a part."""
-    name = os.fspath(path)
-    target = os.path.realpath(name)  # a link keeps pointing where it does
-    folder = os.path.dirname(target)
-    if os.path.exists(target) and not os.path.isfile(target):
-        raise IndexFileError(f"Cannot save the index to {name}: something that is not a file is in its place.")
     full = {**header, "rows": len(ids), "structure": len(structure), "version": VERSION}
     text = json.dumps(full, sort_keys=True, separators=(",", ":")).encode()
     text += b" " * (-(_START + len(text)) % _ALIGN)
     parts: list[Any] = [_MAGIC, len(text).to_bytes(8, "little"), text]
     parts += [np.ascontiguousarray(codes), bytes(-codes.nbytes % _ALIGN), np.ascontiguousarray(ids, dtype="<i8")]
-    temporary = os.path.join(folder, f".hashlearn-{secrets.token_hex(8)}.tmp")
-    try:
-        try:
-            with open(temporary, "xb") as file:
-                digest = hashlib.sha256()
-                for part in [*parts, structure]:
-                    if len(part):
-                        view = memoryview(part).cast("B")
-                        digest.update(view)
-                        file.write(view)
-                file.write(digest.digest())
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, target)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary)
-            raise
-    except FileNotFoundError as error:
-        raise FileNotFoundError(f"Cannot save the index to {name}: there is no directory {folder}.") from error
-    except OSError as error:
-        raise type(error)(f"Cannot save the index to {name}: {error.strerror}.") from error
-    # The file is in place; some file systems cannot also sync the directory that says so.
-    with contextlib.suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+    with saved(path, "index", IndexFileError) as file:
+        digest = hashlib.sha256()
+        for part in [*parts, structure]:
+            if len(part):
+                view = memoryview(part).cast("B")
+                digest.update(view)
+                file.write(view)
+        file.write(digest.digest())
 
 
 def read(path: str | os.PathLike[str], mapped: bool, verify: bool) -> Stored:

@@ -111,7 +111,7 @@ def test_an_interrupt_leaves_nothing_behind(sent, code, model, folder):
         text=True,
     )
     deadline = time.monotonic() + 30
-    while not list(folder.glob(".c.npy.*.tmp")):
+    while not list(folder.glob(".hashlearn-*.tmp")):
         assert process.poll() is None, process.communicate()[1]
         assert time.monotonic() < deadline
         time.sleep(0.02)
