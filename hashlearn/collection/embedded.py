@@ -248,7 +248,7 @@ class EmbeddedStore(Store):
             number = block.gone[0] if len(block.gone) else block.ids[known][changed][0]
             raise UnsupportedByStoreError(
                 f"A collection of kind {self.spec.kind!r} cannot {what} rows (id {number}): "
-                "use the kind 'flat' or 'ivf', or a new collection."
+                "use the kind 'flat', 'ivf' or 'multihash', or a new collection."
             )
 
     def _rows(self, db: sqlite3.Connection, ids: Ids, codes: Codes, vectors: bool) -> Rows:

@@ -5,7 +5,7 @@
      header    JSON, padded with spaces so that the codes begin at a multiple of 64
      codes     rows x ceil(n_bits / 8) bytes in the order of the ids, then zeros up to a multiple of 64
      ids       rows x 8 bytes, little-endian int64, increasing
-     structure faiss bytes of an approximate kind, or nothing
+     structure faiss bytes of ivf and hnsw, or nothing
     32 bytes   SHA-256 of everything before
 
 The header says kind, n_bits, bitorder, settings, rows, next_id, structure (its length) and version.

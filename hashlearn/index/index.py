@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-from contextlib import nullcontext
 from typing import Any, Literal
 
 import numpy as np
@@ -174,8 +173,9 @@ class Index:
             nothing = np.empty(0, dtype=np.int64)
             return Ball(np.zeros(len(queries) + 1, dtype=np.int64), nothing, nothing.astype(np.int32))
         if self.kind == "multihash":
-            with self._lock:  # the number of flips is a property of the structure
-                found = self._built().ball(queries, radius, n_jobs)  # type: ignore[union-attr]
+            with self._lock:
+                structure = self._built()
+            found = structure.ball(queries, radius, n_jobs)  # type: ignore[union-attr]
             if found is not None:
                 return inputs.sorted_ball(found)
         with self._lock:
@@ -184,9 +184,9 @@ class Index:
         return inputs.sorted_ball([(lims, distances, row_ids[places]) for lims, distances, places in parts])
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write a file (its format is in docs/search.md) all at once; a structure is built first and saved too."""
+        """Write a file (its format is in docs/search.md) all at once; the structure of ivf and hnsw is saved too."""
         with self._lock:
-            structure = self._built() if len(self) else None
+            structure = self._built() if self.kind in KINDS and KINDS[self.kind].stored else None
             row_ids, row_codes = self._rows.whole()
             header = {"kind": self.kind, "n_bits": self.n_bits, "bitorder": self.bitorder, "settings": self.settings}
             data = b"" if structure is None else structure.to_bytes()
@@ -208,7 +208,7 @@ class Index:
             raise IndexFileError(f"{name} is damaged: its header does not describe an index ({error})") from error
         index._rows = Rows.of(stored.ids, stored.codes)
         index._next_id = header["next_id"]
-        if len(stored.structure) and index.kind in KINDS:
+        if len(stored.structure) and index.kind in KINDS and KINDS[index.kind].stored:
             structure = KINDS[index.kind](index.n_bits, index.settings)
             try:
                 structure.from_bytes(stored.structure, len(stored.ids))
@@ -241,9 +241,7 @@ class Index:
         return self._lookup
 
     def _approximate(self, structure: Structure, queries: Codes, k: int, n_jobs: int | None) -> tuple[Any, Any]:
-        # A radius search changes the flips of a multihash structure for a moment.
-        with self._lock if self.kind == "multihash" else nullcontext():
-            parts = scan.over_queries(lambda part: structure.search(part, k), queries, n_jobs)
+        parts = scan.over_queries(lambda part: structure.search(part, k), queries, n_jobs)
         distances = np.concatenate([part[0] for part in parts])
         labels = np.concatenate([part[1] for part in parts])
         # Empty places (-1) go last.
@@ -259,7 +257,8 @@ class Index:
     def _forget(self, ids: Ids, what: str) -> None:
         if self.kind in KINDS and not KINDS[self.kind].removes:
             raise UnsupportedByKindError(
-                f"An index of kind {self.kind!r} cannot {what} (id {ids[0]}): use 'flat' or 'ivf', or a new index."
+                f"An index of kind {self.kind!r} cannot {what} (id {ids[0]}): "
+                "use 'flat', 'ivf' or 'multihash', or a new index."
             )
         if self._structure is not None:
             self._structure.remove(ids)  # type: ignore[attr-defined]

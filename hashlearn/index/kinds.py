@@ -1,4 +1,4 @@
-"""The approximate kinds: a faiss structure beside the rows, built when it is first needed.
+"""The approximate kinds: a structure beside the rows (of faiss, or tables of pieces), built when it is first needed.
 
 The rows (ids and codes) are always there as well. What a structure cannot do exactly, filters and most radius
 searches, is done by scanning them.
@@ -6,28 +6,36 @@ searches, is done by scanning them.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import numpy as np
 
+from hashlearn.codes import hamming_distances
 from hashlearn.index import scan
+from hashlearn.index.pieces import MOST_PIECE_BITS, PieceTables, Reach
 from hashlearn.index.results import Codes, Ids
+from hashlearn.index.rows import Rows
 
 Settings = dict[str, int | None]
 Found = tuple[np.ndarray, Ids]
 FoundInBall = tuple[Ids, np.ndarray, Ids]
 
+_LATER_ROWS = 65536  # beside the tables of a multihash, before they are made anew
+_QUERY_SHIFT, _DISTANCE_SHIFT = 57, 46  # of a number that holds a query of a part, a distance and a row
 _GROWTH = 4  # times the rows of the training, after which lists are learned anew
 _TRAINING_ROWS = 32  # a list
 _TRAINING_ROUNDS = 6
 
 
 class Structure:
-    """A faiss index over some rows. Distances are int32, -1 where nothing was found."""
+    """A faiss index, or the like, over some rows. Distances are int32, -1 where nothing was found."""
 
     kind: ClassVar[str]
     defaults: ClassVar[Settings]
     removes: ClassVar[bool] = False
+    stored: ClassVar[bool] = True
+    """Whether files hold the structure; else it is built again from the rows."""
 
     def __init__(self, n_bits: int, settings: Settings) -> None:
         self.n_bits = n_bits
@@ -131,53 +139,97 @@ class Ivf(Structure):
 
 
 class MultiHash(Structure):
-    """Hash tables over pieces of the code; a query looks up its own pieces with a few bits flipped."""
+    """Hash tables over pieces of the code; a query looks up its own pieces with a few bits flipped.
+
+    Rows that came after the tables were made are compared one by one, until the tables are made anew.
+    """
 
     kind = "multihash"
     defaults: ClassVar[Settings] = {"n_hashes": None, "n_flips": 1}
+    removes = True
+    stored = False  # sorting the rows again takes no longer than reading tables
     _most_flips = 2  # of a radius search: beyond, scanning is quicker
 
     def build(self, ids: Ids, codes: Codes) -> None:
-        import faiss
+        n_pieces = min(self.settings["n_hashes"] or max(1, self.n_bits // 16), self.n_bits)
+        self._tables = PieceTables(codes, n_pieces, min(self.n_bits // n_pieces, MOST_PIECE_BITS))
+        self._ids = ids
+        self._gone = np.zeros(len(ids), dtype=bool)
+        self._later = Rows(codes.shape[1])
+        self.rows = len(ids)
 
-        n_hashes = min(self.settings["n_hashes"] or max(1, self.n_bits // 16), self.n_bits)
-        piece = min(self.n_bits // n_hashes, 24)
-        inner = faiss.IndexBinaryMultiHash(8 * codes.shape[1], n_hashes, piece)
-        self.index = faiss.IndexBinaryIDMap(inner)
-        self.add(ids, codes)
-        self.tune()
+    def add(self, ids: Ids, codes: Codes) -> None:
+        self._later.put(ids, codes)
+        self._later.whole()  # now, because searches of several threads only read
+        self.rows += len(ids)
 
-    def tune(self) -> None:
-        self._flip(self.settings["n_flips"] or 0)
+    def remove(self, ids: Ids) -> None:
+        places = np.searchsorted(self._ids, ids)
+        places = places[self._ids[np.minimum(places, len(self._ids) - 1)] == ids]
+        self.rows -= self._later.remove(ids) + int(np.count_nonzero(~self._gone[places]))
+        self._gone[places] = True
+
+    def outgrown(self, n_rows: int) -> bool:
+        later = n_rows - (self.rows - len(self._later))
+        return later > _LATER_ROWS or int(np.count_nonzero(self._gone)) > len(self._ids) // _GROWTH
+
+    def search(self, queries: Codes, k: int) -> Found:
+        distances = np.full((len(queries), k), -1, dtype=np.int32)
+        ids = np.full((len(queries), k), -1, dtype=np.int64)
+        most = k + int(np.count_nonzero(self._gone))  # of the nearest, so many may be gone
+
+        def reach(near: np.ndarray) -> int:
+            return int(np.searchsorted(np.cumsum(np.bincount(near)), most))
+
+        for start, lims, near, row_ids in self._found(queries, self.settings["n_flips"] or 0, reach):
+            counts = np.minimum(np.diff(lims), k)
+            query = np.repeat(np.arange(len(counts)), counts)
+            place = np.arange(len(query)) - np.repeat(np.cumsum(counts) - counts, counts)
+            distances[start + query, place] = near[lims[query] + place]
+            ids[start + query, place] = row_ids[lims[query] + place]
+        return distances, ids
 
     def ball(self, queries: Codes, radius: int, n_jobs: int | None) -> list[FoundInBall] | None:
         # r flips over m disjoint pieces leave one piece with r // m at most: those flips miss nothing.
-        tables = self._inner()
-        flips = radius // tables.nhash
-        if flips > min(self._most_flips, tables.b):
+        flips = radius // self._tables.n_pieces
+        if flips > min(self._most_flips, self._tables.piece_bits):
             return None
-        self._flip(flips)
-        try:
-            parts = scan.over_queries(lambda part: self.index.range_search(part, radius + 1), queries, n_jobs)
-        finally:
-            self.tune()
-        return [(lims.astype(np.int64), distances.astype(np.int32), ids) for lims, distances, ids in parts]
 
-    def _inner(self) -> Any:
-        import faiss
+        def inside(part: Codes) -> list[FoundInBall]:
+            balls = []
+            for _, lims, near, ids in self._found(part, flips, lambda _: radius):
+                good = near <= radius
+                balls.append((np.append(0, np.cumsum(good))[lims], near[good].astype(np.int32), ids[good]))
+            return balls
 
-        return faiss.downcast_IndexBinary(self.index.index)
+        return [one for balls in scan.over_queries(inside, queries, n_jobs) for one in balls]
 
-    def _flip(self, flips: int) -> None:
-        tables = self._inner()
-        tables.nflip = min(flips, tables.b)
+    def _found(self, queries: Codes, flips: int, reach: Reach) -> Iterator[tuple[int, Ids, np.ndarray, Ids]]:
+        """For parts of the queries: the number of the first, then lims, distances and ids by (query, distance)."""
+        later_ids, later_codes = self._later.whole()
+        for part, query, distance, row in self._tables.candidates(queries, flips, reach):
+            here = ~self._gone[row]
+            query, distance, row = query[here], distance[here], row[here]
+            n_queries = part.stop - part.start
+            if len(later_ids):
+                later = hamming_distances(queries[part], later_codes).astype(np.int64)
+                query = np.append(query, np.repeat(np.arange(n_queries), len(later_ids)))
+                distance = np.append(distance, later.ravel())
+                row = np.append(row, np.tile(np.arange(len(later_ids)) + len(self._ids), n_queries))
+            # One sort of whole numbers is several times as fast as lexsort; rows in order are ids in order.
+            key = np.sort((query << _QUERY_SHIFT) | (distance << _DISTANCE_SHIFT) | row)
+            lims = np.searchsorted(key, np.arange(n_queries + 1) << _QUERY_SHIFT)
+            near = (key >> _DISTANCE_SHIFT) & ((1 << (_QUERY_SHIFT - _DISTANCE_SHIFT)) - 1)
+            row = key & ((1 << _DISTANCE_SHIFT) - 1)
+            ids = self._ids[np.minimum(row, len(self._ids) - 1)]
+            if len(later_ids):
+                is_later = row >= len(self._ids)
+                ids[is_later] = later_ids[row[is_later] - len(self._ids)]
+            yield part.start, lims, near, ids
 
     @property
     def size(self) -> int:
-        tables = self._inner()
-        # Bit-packed row numbers in one string a bucket, and a hash table entry a bucket.
-        numbers = self.rows * max(1, self.rows.bit_length()) // 8
-        return self.rows * (tables.code_size + 8) + tables.nhash * numbers + 64 * int(tables.hashtable_size())
+        return self._tables.size + self._gone.nbytes
 
 
 class Hnsw(Structure):
