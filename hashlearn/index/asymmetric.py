@@ -22,6 +22,7 @@ Scores = NDArray[np.float32]
 _BLOCK_ROWS = 65536
 _FEWEST_FOR_FAST = 8192  # fewer codes are scored as quickly as they are scanned
 _MOST_CANDIDATES = 16384
+_CANDIDATES_TOGETHER = 2**16  # of the queries that are ranked at once
 
 # The signs of the 16 values of a nibble, lowest bit first.
 _SIGNS = np.unpackbits(np.arange(16, dtype=np.uint8)[:, None], axis=1, count=4, bitorder="little") * 2.0 - 1.0
@@ -53,17 +54,18 @@ class Lookup:
         queries = self._by_place(projections)
         ids = np.empty((len(queries), k), dtype=np.int64)
         scores = np.empty((len(queries), k), dtype=np.float32)
-        first = 2 * k + 64
-        fast = self._candidates(queries, first) if len(queries) else None
-        for number, query in enumerate(queries):
-            tables = _tables(query)
-            found = None
-            if fast is not None:
-                found = self._proved(query, tables, k, fast[0][number], fast[1][number])
-                more = None if found is not None else self._candidates(queries[number : number + 1], 8 * first)
-                if more is not None:
-                    found = self._proved(query, tables, k, more[0][0], more[1][0])
-            ids[number], scores[number] = self._scan(tables, k) if found is None else found
+        open_ = np.arange(len(queries))
+        for count in (2 * k + 64, 16 * k + 512):
+            if self._fast is not None and count <= min(_MOST_CANDIDATES, len(self._codes)):
+                left = []
+                for block in row_blocks(len(open_), max(1, _CANDIDATES_TOGETHER // count)):
+                    part = open_[block]
+                    proved, found, near = self._from_candidates(queries[part], k, count)
+                    ids[part[proved]], scores[part[proved]] = found, near
+                    left.append(part[~proved])
+                open_ = np.concatenate([*left, open_[:0]])
+        for number in open_:
+            ids[number], scores[number] = self._scan(_tables(queries[number : number + 1]), k)
         return ids, scores
 
     def _by_place(self, projections: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -75,69 +77,72 @@ class Lookup:
             queries = queries.reshape(len(queries), width, 8)[:, :, ::-1].reshape(len(queries), 8 * width)
         return np.ascontiguousarray(queries)
 
-    def _candidates(self, queries: NDArray[np.float32], count: int) -> Any:
-        if self._fast is None or count > min(_MOST_CANDIDATES, len(self._codes)):
-            return None
-        return self._fast.search(queries, count)
-
-    def _proved(
-        self, query: NDArray[np.float32], tables: NDArray[np.float64], k: int, near: Scores, places: Ids
-    ) -> tuple[Ids, Scores] | None:
-        """The answer from candidates of the fast scan; None when a row that is not among them could belong to it."""
-        if places[-1] < 0:
-            return None
-        scores = _scores(self._codes[places], tables)
-        found = self._expand(scores, places, k)
+    def _from_candidates(
+        self, queries: NDArray[np.float32], k: int, count: int
+    ) -> tuple[NDArray[np.bool_], Ids, Scores]:
+        """Which answers the best ``count`` codes of the fast scan prove, and those answers."""
+        assert self._fast is not None
+        near, places = self._fast.search(queries, count)
+        proved = places[:, -1] >= 0  # for a query of zeros it finds nothing
+        queries, near, places = queries[proved], near[proved], places[proved]
+        ids, scores = self._expand(_scores(self._codes[places], _tables(queries)), places, k)
         # Rounding moves each entry by half a step at most; twice that leaves room for the float32 sums of faiss.
-        size = np.abs(query.astype(np.float64))
-        nibbles = size.reshape(-1, 4).sum(axis=1)
-        error = len(nibbles) * 2 * nibbles.max() / 255 + 1e-5 * size.sum()
-        return found if found[1][-1] < -float(near[-1]) - error else None
+        size = np.abs(queries, dtype=np.float64)
+        nibbles = size.reshape(len(queries), size.shape[1] // 4, 4).sum(axis=2)
+        error = nibbles.shape[1] * 2 * nibbles.max(axis=1) / 255 + 1e-5 * size.sum(axis=1)
+        sure = scores[:, -1] < -near[:, -1].astype(np.float64) - error
+        proved[proved] = sure
+        return proved, ids[sure], scores[sure]
 
     def _scan(self, tables: NDArray[np.float64], k: int) -> tuple[Ids, Scores]:
         """The answer from the scores of all codes, block by block."""
         best, where = np.empty(0, dtype=np.float32), np.empty(0, dtype=np.int64)
         for block in row_blocks(len(self._codes), _BLOCK_ROWS):
-            scores = _scores(self._codes[block], tables)
+            scores = _scores(self._codes[None, block], tables)[0]
             good = np.flatnonzero(scores <= _kth(best, k))
             best = np.concatenate([best, scores[good]])
             where = np.concatenate([where, good + block.start])
             keep = best <= _kth(best, k)
             best, where = best[keep], where[keep]
-        return self._expand(best, where, k)
+        ids, scores = self._expand(best[None], where[None], k)
+        return ids[0], scores[0]
 
     def _expand(self, scores: Scores, places: Ids, k: int) -> tuple[Ids, Scores]:
-        """The k best rows of some codes, ordered by (score, id). There may be fewer than k."""
-        order = np.argsort(scores, kind="stable")
-        scores, places = scores[order], places[order]
+        """The k best rows (queries, k) of some codes (queries, codes), which have at least k, by (score, id)."""
+        order = np.argsort(scores, axis=1, kind="stable")
+        scores, places = np.take_along_axis(scores, order, axis=1), np.take_along_axis(places, order, axis=1)
         # A code can give no more than its k smallest ids; every code that ties with the last needed one counts.
         counts = np.minimum(self._starts[places + 1] - self._starts[places], k)
-        last = min(int(np.searchsorted(np.cumsum(counts), k)), len(counts) - 1)
-        end = int(np.searchsorted(scores, scores[last], side="right"))
-        scores, places, counts = scores[:end], places[:end], counts[:end]
+        last = (np.cumsum(counts, axis=1) < k).sum(axis=1, keepdims=True)
+        query, column = np.nonzero(scores <= np.take_along_axis(scores, last, axis=1))
+        scores, places, counts = scores[query, column], places[query, column], counts[query, column]
         begins = np.repeat(self._starts[places] - (np.cumsum(counts) - counts), counts)
         ids = self._ids[self._order[begins + np.arange(len(begins))]]
-        scores = np.repeat(scores, counts)
-        order = np.lexsort((ids, scores))[:k]
+        query, scores = np.repeat(query, counts), np.repeat(scores, counts)
+        order = np.lexsort((ids, scores, query))
+        first = np.searchsorted(query, np.arange(len(last)))
+        order = order[first[:, None] + np.arange(k)]
         return ids[order], scores[order]
 
 
-def _tables(projection: NDArray[np.float32]) -> NDArray[np.float64]:
-    """Entry [b, v]: what the value v of byte b adds to -q.h."""
-    query = projection.reshape(-1, 8).astype(np.float64)
-    tables = np.empty((len(query), 256))
-    tables[:, 0] = query.sum(axis=1)  # all signs -1
+def _tables(projections: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Entry [q, b, v]: what the value v of byte b adds to -q.h."""
+    queries = projections.reshape(len(projections), projections.shape[1] // 8, 8).astype(np.float64)
+    tables = np.empty((*queries.shape[:2], 256))
+    tables[..., 0] = queries.sum(axis=2)  # all signs -1
     for bit in range(8):  # with the bit set, the same sums less 2 q; a matrix product takes several times as long
         half = 1 << bit
-        np.subtract(tables[:, :half], 2 * query[:, bit : bit + 1], out=tables[:, half : 2 * half])
+        np.subtract(tables[..., :half], 2 * queries[..., bit : bit + 1], out=tables[..., half : 2 * half])
     return tables
 
 
 def _scores(codes: Codes, tables: NDArray[np.float64]) -> Scores:
-    """Scores of codes. One order of additions, so that a code has one score however it was found."""
-    scores = tables[0].take(codes[:, 0])
-    for byte in range(1, len(tables)):
-        scores += tables[byte].take(codes[:, byte])
+    """Scores of codes (queries, codes, bytes). One order of additions, so that a code has one score however found."""
+    n_queries, n_bytes = tables.shape[:2]
+    entries, begins = tables.ravel(), (256 * n_bytes * np.arange(n_queries))[:, None]
+    scores = entries.take(codes[..., 0] + begins)
+    for byte in range(1, n_bytes):
+        scores += entries.take(codes[..., byte] + (begins + 256 * byte))
     return scores.astype(np.float32)
 
 
