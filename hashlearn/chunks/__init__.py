@@ -4,6 +4,7 @@
 """
 
 from hashlearn.chunks.executors import WORKER_ENVIRONMENT, WorkersLost
-from hashlearn.chunks.sources import Source, Stream, as_source
+from hashlearn.chunks.naming import as_source
+from hashlearn.chunks.sources import Source, Stream
 
 __all__ = ["WORKER_ENVIRONMENT", "Source", "Stream", "WorkersLost", "as_source"]

@@ -61,11 +61,15 @@ class Checkpoint:
                 "folder, or delete it to begin anew."
             )
 
+    def has(self, name: str) -> bool:
+        """Whether a state was saved under this name."""
+        return self.path is not None and (self.path / f"{name}.npz").exists()
+
     def load(self, name: str) -> State | None:
         """A saved state, None if there is none."""
-        file = None if self.path is None else self.path / f"{name}.npz"
-        if file is None or not file.exists():
+        if self.path is None or not self.has(name):
             return None
+        file = self.path / f"{name}.npz"
         try:
             with np.load(file, allow_pickle=False) as archive:
                 return {key: archive[key] for key in archive.files}

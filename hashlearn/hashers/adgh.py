@@ -6,18 +6,19 @@ import numbers
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy import sparse
 from sklearn.utils._param_validation import Interval
 
-from hashlearn.hashers.linear import Learned, LinearHasher, linear
-from hashlearn.primitives import RidgeSolver, class_numbers, keep_sign, metric_procrustes, steps, top_generalised
+from hashlearn.chunks.job import Job
+from hashlearn.hashers.linear import linear
+from hashlearn.hashers.rounds import Rounds, SignStep, keep_codes
+from hashlearn.hashers.summed import LearnedFunction, SummedHasher, Sums, Training
+from hashlearn.primitives import class_numbers, keep_sign, metric_procrustes, steps, top_generalised
 from hashlearn.primitives.procrustes import inverse_root
 
 METRIC_RIDGE = 1e-6  # share of the mean diagonal of K'K, which is singular when landmarks repeat
 
 
-class ADGH(LinearHasher):
+class ADGH(SummedHasher):
     """Asymmetric discrete graph hashing: max tr(B' A P) + w tr(B' K W) subject to W'K'KW = n I.
 
     B are the codes of n rows, P those of anchors, both in {-1, +1}; A joins rows and anchors of one class, normalised
@@ -72,10 +73,12 @@ class ADGH(LinearHasher):
     supervision: ClassVar[str] = "classes"
     cost: ClassVar[str] = "O(n p^2 + p^3 + T n p m)"
     verified: ClassVar[bool] = False
+    passes: ClassVar[str | None] = "3 + max_iter"
+    by_group: ClassVar[bool] = True
     multilabel: ClassVar[bool] = False
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **LinearHasher._parameter_constraints,
+        **SummedHasher._parameter_constraints,
         "n_anchors": [Interval(numbers.Integral, 1, None, closed="left")],
         "weight": [Interval(numbers.Real, 0, None, closed="left")],
         "refit": ["boolean"],
@@ -110,52 +113,47 @@ class ADGH(LinearHasher):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _learn(
-        self, features: NDArray[np.float32], labels: sparse.csr_matrix | None, rng: np.random.RandomState
-    ) -> Learned:
-        assert labels is not None
-        number = class_numbers(labels, "ADGH")
-        rows = np.flatnonzero(number >= 0)
-        _, classes, sizes = np.unique(number[rows], return_inverse=True, return_counts=True)
-        kernel = features[rows].astype(np.float64)
-        count, width, bits = len(kernel), kernel.shape[1], self.n_bits_
+    def _check_training(self, training: Training) -> None:
+        class_numbers(training.labels, "ADGH")
+        width, bits = len(training.center), self.n_bits_
         if bits > width:
             raise ValueError(f"ADGH needs as many features (landmarks) as bits. Got {width} features for {bits} bits.")
-        members = sparse.csr_matrix((np.ones(count), (classes, np.arange(count))))
+
+    def _learn_sums(self, training: Training, sums: Sums, job: Job, rng: np.random.RandomState) -> LearnedFunction:
+        classes = class_numbers(training.labels, "ADGH")
+        count, width, bits, own = sums.count, len(sums.xx), self.n_bits_, sums.groups
+        assert training.counts is not None
+        sizes = training.counts
         anchors = np.minimum(sizes, max(1, round(self.n_anchors / len(sizes))))
         strength = np.sqrt(anchors / sizes)[:, None]
 
-        ridge = RidgeSolver(kernel, self.ridge)
-        metric = ridge.gram + max(METRIC_RIDGE * np.trace(ridge.gram) / width, 1e-12) * np.eye(width)
+        rounds = Rounds(training, sums, self.features_.center_, bits, self.ridge, job)
+        metric = sums.xx + max(METRIC_RIDGE * np.trace(sums.xx) / width, 1e-12) * np.eye(width)
         root = inverse_root(metric)
         # A A' = sum over classes of 1 1' / n_k, so K'A A'K needs the class sums of K only.
-        sums = (members @ kernel) / np.sqrt(sizes)[:, None]
-        _, directions = top_generalised(sums.T @ sums, metric, bits, ridge=0.0)
+        means = own / np.sqrt(sizes)[:, None]
+        _, directions = top_generalised(means.T @ means, metric, bits, ridge=0.0)
         projection = np.sqrt(count) * directions
-        projected = kernel @ projection
-        codes = np.where(projected >= 0, 1.0, -1.0)
         anchor_codes, objective = np.ones((len(sizes), bits)), []
+        B = rounds.run(SignStep(projection, np.zeros_like(anchor_codes)), "start codes")
 
         def value() -> float:
-            graph = strength * anchor_codes * (members @ codes)
-            return float(graph.sum() + self.weight * (codes * projected).sum())
+            graph = strength * anchor_codes * B.groups.all()
+            return float(graph.sum() + self.weight * (B.xb * projection).sum())
 
         for step in steps(self.max_iter, "rounds"):
-            anchor_codes = keep_sign(members @ codes, anchor_codes)
+            anchor_codes = keep_sign(B.groups.all(), anchor_codes)
             objective.append(value())
-            previous = codes
-            codes = keep_sign((strength * anchor_codes)[classes] + self.weight * projected, previous)
+            B = rounds.run(SignStep(self.weight * projection, strength * anchor_codes), f"round {step + 1}")
             objective.append(value())
-            if step and np.array_equal(codes, previous):
+            if step and B.changed == 0:
                 break
-            projection = metric_procrustes(root, kernel.T @ codes, count)
-            projected = kernel @ projection
+            projection = metric_procrustes(root, B.xb, count)
             objective.append(value())
-        everyone = np.ones((len(features), bits))
-        everyone[rows] = codes
+        keep_codes(rounds, job)
         trace = {"objective_": np.asarray(objective), "n_iter_": step + 1}
-        return Learned(
-            linear(ridge.solve(codes) if self.refit else projection),
-            codes=everyone,
-            attributes={**trace, "projection_": projection, "anchor_codes_": anchor_codes},
+        return LearnedFunction(
+            linear(rounds.regression(B) if self.refit else projection),
+            attributes={**trace, "projection_": projection, "anchor_codes_": anchor_codes[np.argsort(classes)]},
+            coded=True,
         )

@@ -12,16 +12,19 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from hashlearn import codes
+from hashlearn.chunks.job import Job
 from hashlearn.functions.linear import LinearFunction
-from hashlearn.hashers.linear import Learned, LinearHasher, linear
+from hashlearn.hashers.linear import linear
+from hashlearn.hashers.rounds import CodeSums, Rounds, SignStep, SweepStep, keep_codes
+from hashlearn.hashers.summed import LearnedFunction, SummedHasher, Sums, Training
 from hashlearn.kernel import Rows
 from hashlearn.parallel import ordered_map, row_blocks
-from hashlearn.primitives import LabelProduct, RidgeSolver, column_sweep, labelled_rows, steps
+from hashlearn.primitives import LabelProduct, steps
 
 FloatArray = NDArray[np.float64]
 
 
-class AIBC(LinearHasher):
+class AIBC(SummedHasher):
     """Asymmetric inner-product binary coding: min |B Z' - m S|^2 + nu (|B - XW|^2 + |Z - XR|^2 + ridge terms).
 
     B and Z in {-1, +1} are two different codes of the same rows: B as queries, Z as database, each with a linear
@@ -77,9 +80,10 @@ class AIBC(LinearHasher):
     supervision: ClassVar[str] = "classes, label sets"
     cost: ClassVar[str] = "O(n p^2 + T n m (p + m))"
     verified: ClassVar[bool] = False
+    passes: ClassVar[str | None] = "4 + 2 n_iter"
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **LinearHasher._parameter_constraints,
+        **SummedHasher._parameter_constraints,
         "similarity": [StrOptions({"labels", "features"})],
         "nu": [Interval(numbers.Real, 0, None, closed="neither")],
         "ridge": [Interval(numbers.Real, 0, None, closed="neither")],
@@ -127,52 +131,59 @@ class AIBC(LinearHasher):
         X = validate_data(self, X, accept_sparse="csr", dtype=[np.float32, np.float64], reset=False)
 
         def hashed(block: slice) -> NDArray[np.uint8]:
-            return self._hash(self.features_.map_block(X[block]) - self.features_.center_)
+            features = self.features_.map_block(X[block]) - self.features_.center_
+            return codes.pack(self.database_function_.project(features) >= 0)
 
         return np.concatenate(list(ordered_map(hashed, row_blocks(X.shape[0]), self.n_jobs)))
 
-    def _learn(self, features: NDArray[np.float32], labels: sparse.csr_matrix, rng: np.random.RandomState) -> Learned:
-        rows = labelled_rows(labels) if self.similarity == "labels" else np.arange(len(features))
-        X, n_bits = features[rows], self.n_bits_
-        S = CentredLabels(labels[rows]) if self.similarity == "labels" else InnerProducts(X)
-        nu = self.nu * n_bits * len(X)
-        solver = RidgeSolver(X, self.ridge)
-        B, Z = (codes.sign(X @ rng.standard_normal((X.shape[1], n_bits))).astype(np.float64) for _ in range(2))
-        W, R = solver.solve(B), solver.solve(Z)
+    @property
+    def _uses_labels(self) -> bool:
+        return self.similarity == "labels"
 
-        def misfit(signs: FloatArray, weights: FloatArray) -> float:
-            return float(((signs - X @ weights) ** 2).sum() + self.ridge * (weights**2).sum())
+    def _row_seed(self, rng: np.random.RandomState) -> int:
+        """Nothing is drawn by row numbers, so nothing is taken from ``rng``."""
+        return 0
+
+    def _learn_sums(self, training: Training, sums: Sums, job: Job, rng: np.random.RandomState) -> LearnedFunction:
+        n_bits = self.n_bits_
+        S: CentredLabels | InnerProducts = InnerProducts(float(np.trace(sums.xx)) / sums.count)
+        if self._uses_labels:
+            S = CentredLabels(training.labels, training.counts)
+        nu = self.nu * n_bits * sums.count
+
+        def start(name: str) -> tuple[Rounds, CodeSums]:
+            rounds = Rounds(training, sums, self.features_.center_, n_bits, self.ridge, job, name=name)
+            directions = rng.standard_normal((len(sums.xx), n_bits))
+            step = SignStep(directions, np.zeros((training.n_groups, n_bits)))
+            return rounds, rounds.run(step, f"start {name}")
+
+        (queries, B), (database, Z) = start("queries"), start("database")
+        W, R = queries.regression(B), database.regression(Z)
+
+        def step(other: CodeSums, weights: FloatArray) -> SweepStep:
+            pull, by_features = S.affinity(other)
+            return SweepStep(n_bits * by_features + nu * weights, n_bits * pull, other.bb, self.inner_iter)
 
         def objective() -> float:
-            pairs = ((B.T @ B) * (Z.T @ Z)).sum() - 2 * n_bits * (B * (S @ Z)).sum()
-            return float(pairs + nu * (misfit(B, W) + misfit(Z, R)))
+            pairs = (B.bb * Z.bb).sum() - 2 * n_bits * S.agreement(B, Z)
+            return float(pairs + nu * (queries.hash_loss(B, W) + database.hash_loss(Z, R)))
 
         trace = [objective()]
-        for _ in steps(self.n_iter, "AIBC"):
-            before = B.copy(), Z.copy()
-            column_sweep(B, n_bits * (S @ Z) + nu * (X @ W), Z.T @ Z, self.inner_iter)
+        for k in steps(self.n_iter, "rounds"):
+            B = queries.run(step(Z, W), f"round {k + 1}, queries")
             trace.append(objective())
-            W = solver.solve(B)
+            W = queries.regression(B)
             trace.append(objective())
-            column_sweep(Z, n_bits * (S @ B) + nu * (X @ R), B.T @ B, self.inner_iter)
+            Z = database.run(step(B, R), f"round {k + 1}, database")
             trace.append(objective())
-            R = solver.solve(Z)
+            R = database.regression(Z)
             trace.append(objective())
-            if np.array_equal(before, (B, Z)):
+            if B.changed == Z.changed == 0:
                 break
-        learned = np.zeros((len(features), n_bits))
-        learned[rows] = Z
-        attributes = {"objective_": np.asarray(trace), "database_function_": linear(R)}
-        return Learned(linear(W), learned, attributes)
-
-    def _hash(self, features: NDArray[np.float32]) -> NDArray[np.uint8]:
-        """Database codes: what the frame gives training rows without labels."""
-        return codes.pack(self.database_function_.project(features) >= 0)
-
-    def _validate_labels(self, X: Rows, y: Any) -> Any:
-        if self.similarity == "features":
-            return np.zeros(X.shape[0], dtype=int)
-        return super()._validate_labels(X, y)
+        keep_codes(database, job)
+        hashed = linear(R)
+        attributes = {"objective_": np.asarray(trace), "database_function_": hashed}
+        return LearnedFunction(linear(W), attributes=attributes, coded=True, rest=hashed)
 
 
 class CentredLabels:
@@ -181,25 +192,39 @@ class CentredLabels:
     Uncentred, nearly all entries are -1 and bits that are +1 in all of B and -1 in all of Z would serve best.
     """
 
-    def __init__(self, labels: sparse.csr_matrix) -> None:
+    def __init__(self, labels: sparse.csr_matrix, sizes: NDArray[np.integer] | None = None) -> None:
+        """``labels`` are label sets, ``sizes`` the rows that have them; None for one each."""
         self._product = LabelProduct.of(labels)
-        ones = np.ones((labels.shape[0], 1))
-        self._mean = float((self._product @ ones).mean()) / len(ones)
+        counts = np.ones((labels.shape[0], 1)) if sizes is None else sizes.astype(np.float64)[:, None]
+        self._mean = float((counts * (self._product @ counts)).sum() / counts.sum() ** 2)
         # With one class only S is constant; then the shift is left out.
         self._scale = self._product.similarity.largest - self._mean
         if self._scale <= 1e-12:
             self._mean, self._scale = 0.0, self._product.similarity.largest
 
-    def __matmul__(self, Z: FloatArray) -> FloatArray:
-        return (self._product @ Z - self._mean * Z.sum(axis=0)) / self._scale
+    def __matmul__(self, sums: FloatArray) -> FloatArray:
+        """S Z of a row of each label set, from the sums of Z by set."""
+        return (self._product @ sums - self._mean * sums.sum(axis=0)) / self._scale
+
+    def affinity(self, Z: CodeSums) -> tuple[FloatArray, FloatArray]:
+        """S Z as a line for each label set and weights of the features."""
+        return self @ Z.groups.all(), np.zeros_like(Z.xb)
+
+    def agreement(self, B: CodeSums, Z: CodeSums) -> float:
+        """tr(B' S Z)."""
+        return float((B.groups.all() * (self @ Z.groups.all())).sum())
 
 
 class InnerProducts:
     """S = X X' over the mean squared length of a row, as products only."""
 
-    def __init__(self, features: NDArray[np.float32]) -> None:
-        self._features = features
-        self._scale = float((features.astype(np.float64) ** 2).sum()) / len(features) or 1.0
+    def __init__(self, mean_square: float) -> None:
+        self._scale = mean_square or 1.0
 
-    def __matmul__(self, Z: FloatArray) -> FloatArray:
-        return self._features @ (self._features.T @ Z) / self._scale
+    def affinity(self, Z: CodeSums) -> tuple[FloatArray, FloatArray]:
+        """S Z as a line for each label set and weights of the features."""
+        return np.zeros((1, Z.xb.shape[1])), Z.xb / self._scale
+
+    def agreement(self, B: CodeSums, Z: CodeSums) -> float:
+        """tr(B' S Z)."""
+        return float((B.xb * Z.xb).sum() / self._scale)

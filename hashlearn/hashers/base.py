@@ -20,7 +20,8 @@ from hashlearn import codes, metrics
 from hashlearn.chunks.checkpoint import Checkpoint
 from hashlearn.chunks.encode import encode_source
 from hashlearn.chunks.job import Job
-from hashlearn.chunks.sources import AnySource, as_source
+from hashlearn.chunks.naming import as_source
+from hashlearn.chunks.sources import AnySource
 from hashlearn.kernel import FeatureMap, Rows
 from hashlearn.labels import label_matrix
 from hashlearn.parallel import ordered_map, row_blocks
@@ -92,6 +93,10 @@ class BaseHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     def _n_features_out(self) -> int:
         return self.n_bits_
 
+    @property
+    def _uses_labels(self) -> bool:
+        return self.supervision != "none"
+
     def fit_chunks(
         self,
         chunks: Any,
@@ -131,7 +136,7 @@ class BaseHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         self._validate_params()
         self._check_chunked()
         source = as_source(chunks, y, executor)
-        if self.supervision != "none" and not source.labels:
+        if self._uses_labels and not source.labels:
             raise ValueError(
                 f"{type(self).__name__} requires y to be passed, but the chunks have no labels: give y, or chunks of "
                 "(X, y)."

@@ -10,14 +10,20 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils._param_validation import Interval
 
-from hashlearn.codes import sign
-from hashlearn.hashers.linear import FloatArray, Learned, LinearHasher, linear
-from hashlearn.primitives import RidgeSolver, keep_sign, labelled_rows, steps
+from hashlearn import codes
+from hashlearn.chunks.checkpoint import State
+from hashlearn.hashers.from_labels import CodedRows, FromLabelsHasher, GroupNumbers, PackedCodes, scaled_ridge
+from hashlearn.hashers.linear import FloatArray
+from hashlearn.hashers.sums import GroupSums
+from hashlearn.parallel import ordered_map, row_blocks
+from hashlearn.primitives import keep_sign, steps
 
 TIE = 1e-5
+BLOCK = 16_384
+"""Rows whose codes are unpacked at a time."""
 
 
-class COSDISH(LinearHasher):
+class COSDISH(FromLabelsHasher):
     """Column sampling based discrete supervised hashing: min |m S - B B_s'|^2 for m sampled rows s at a time.
 
     Rows are similar (1) if they share a label, else -r, where r balances both kinds among the sampled entries. The
@@ -62,9 +68,10 @@ class COSDISH(LinearHasher):
     supervision: ClassVar[str] = "classes, label sets"
     cost: ClassVar[str] = "O(T (n m^2 + m^4) + n d^2), T rounds"
     verified: ClassVar[bool] = True
+    passes: ClassVar[str | None] = "2"
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **LinearHasher._parameter_constraints,
+        **FromLabelsHasher._parameter_constraints,
         "n_samplings": [Interval(numbers.Integral, 1, None, closed="left")],
         "n_alternations": [Interval(numbers.Integral, 1, None, closed="left")],
         "ridge": [Interval(numbers.Real, 0, None, closed="neither")],
@@ -93,32 +100,63 @@ class COSDISH(LinearHasher):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _learn(
-        self, features: NDArray[np.float32], labels: sparse.csr_matrix | None, rng: np.random.RandomState
-    ) -> Learned:
-        assert labels is not None
-        rows = labelled_rows(labels)
-        Y = labels[rows]
-        B = sign(rng.standard_normal((len(rows), self.n_bits_))).astype(np.float64)
+    def _learn_codes(
+        self, group: GroupNumbers, labels: sparse.csr_matrix, rng: np.random.RandomState
+    ) -> tuple[PackedCodes, State]:
+        n, counts = len(group), np.bincount(group, minlength=labels.shape[0])
+        packed = random_codes(n, self.n_bits_, rng)
         for _ in steps(self.n_samplings, "samples"):
-            sample = rng.choice(len(rows), min(self.n_bits_, len(rows)), replace=False)
-            others = np.setdiff1d(np.arange(len(rows)), sample)
-            S = balanced_similarity(Y, sample)
+            sample = rng.choice(n, min(self.n_bits_, n), replace=False)
+            S = balanced_similarity(labels, group[sample], counts)
             for _ in range(self.n_alternations):
-                B[sample] = sampled_codes(S[sample], S[others], B[others])
-                B[others] = other_codes(S[others], B[sample], B[others])
-        spread = features.std(axis=0, dtype=np.float64)
-        spread[spread == 0] = 1.0
-        scaled = (features[rows] / spread).astype(np.float32)
-        weights = RidgeSolver(scaled, self.ridge).solve(B) / spread[:, None]
-        return Learned(linear(weights), B)
+                totals, overlap = self._sums_of_others(packed, group, sample, len(S))
+                own = sampled_codes(S[group[sample]], S.T @ totals, overlap)
+                vote(packed, group, S, own)
+                packed[sample] = codes.pack(own)
+        return packed, {}
+
+    def _sums_of_others(
+        self, packed: PackedCodes, group: GroupNumbers, sample: NDArray[np.intp], n_groups: int
+    ) -> tuple[FloatArray, FloatArray]:
+        """Sums of the codes of the rows outside the sample by group, and of their outer products."""
+        totals = GroupSums(n_groups, np.arange(n_groups), np.zeros((n_groups, self.n_bits_)))
+        overlap = np.zeros((self.n_bits_, self.n_bits_))
+
+        def add(rows: slice | NDArray[np.intp]) -> tuple[GroupSums, FloatArray]:
+            B = codes.unpack_signs(packed[rows], self.n_bits_).astype(np.float64)
+            return GroupSums.of(group[rows], B, n_groups), B.T @ B
+
+        # Whole numbers, which are exact in whatever order they are added and taken away.
+        for part, products in ordered_map(add, row_blocks(len(group), BLOCK), self.n_jobs):
+            totals += part
+            overlap += products
+        mine, products = add(sample)
+        mine.values *= -1
+        totals += mine
+        return totals.values, overlap - products
+
+    def _learn_weights(self, rows: CodedRows) -> FloatArray:
+        sums = rows.centred()
+        return scaled_ridge(sums.xx, sums.xt, rows.spread(), self.ridge)
 
 
-def balanced_similarity(labels: sparse.csr_matrix, sample: NDArray[np.intp]) -> FloatArray:
-    """S (n, s) between all rows and the sampled: 1 where a label is shared, else -(similar / dissimilar pairs)."""
+def random_codes(n_rows: int, n_bits: int, rng: np.random.RandomState) -> PackedCodes:
+    """Random packed codes, drawn a block at a time."""
+    blocks = [codes.pack(rng.standard_normal((b.stop - b.start, n_bits)) >= 0) for b in row_blocks(n_rows, BLOCK)]
+    return np.concatenate(blocks)
+
+
+def balanced_similarity(
+    labels: sparse.csr_matrix, sample: NDArray[np.integer], counts: NDArray[np.integer] | None = None
+) -> FloatArray:
+    """S between groups and sampled rows: 1 where a label is shared, else -(similar / dissimilar pairs of rows).
+
+    ``labels`` has a line a group, ``sample`` the groups of the sampled rows, ``counts`` the rows of each group (one).
+    """
     similar = (labels @ labels[sample].T).toarray() > 0
-    count = int(similar.sum())
-    return np.where(similar, 1.0, -count / max(similar.size - count, 1))
+    rows = np.ones(len(similar), dtype=np.int64) if counts is None else counts
+    count = int(rows @ similar.sum(axis=1))
+    return np.where(similar, 1.0, -count / max(int(rows.sum()) * len(sample) - count, 1))
 
 
 def other_codes(S: FloatArray, sampled: FloatArray, previous: FloatArray) -> FloatArray:
@@ -128,19 +166,29 @@ def other_codes(S: FloatArray, sampled: FloatArray, previous: FloatArray) -> Flo
     return keep_sign(votes, previous)
 
 
-def sampled_codes(S_sample: FloatArray, S_others: FloatArray, others: FloatArray) -> FloatArray:
-    """Codes of the sampled rows, bit by bit: min b'Qb + p'b, Q and p from what the earlier bits leave over."""
-    n_bits = others.shape[1]
-    codes = np.empty((len(S_sample), n_bits))
-    pull, overlap = n_bits * (S_others.T @ others), others.T @ others
-    rest = n_bits * S_sample
+def vote(packed: PackedCodes, group: GroupNumbers, S: FloatArray, sampled: FloatArray) -> None:
+    """``other_codes`` of every row, in place. A vote is the same for a whole group; what a tie keeps is a row's own."""
+    ones = np.ones((len(S), sampled.shape[1]))
+    least, most = (codes.pack(other_codes(S, sampled, before)) for before in (-ones, ones))
+    for rows in row_blocks(len(group), BLOCK):
+        packed[rows] = least[group[rows]] | (packed[rows] & most[group[rows]])
+
+
+def sampled_codes(S_sample: FloatArray, pull: FloatArray, overlap: FloatArray) -> FloatArray:
+    """Codes of the sampled rows, bit by bit: min b'Qb + p'b, Q and p from what the earlier bits leave over.
+
+    ``pull`` is S'B and ``overlap`` B'B of the rows outside the sample.
+    """
+    n_bits = len(overlap)
+    chosen = np.empty((len(S_sample), n_bits))
+    pull, rest = n_bits * pull, n_bits * S_sample
     for k in range(n_bits):
         Q = -2 * rest
         np.fill_diagonal(Q, 0.0)
-        p = -2 * (pull[:, k] - codes[:, :k] @ overlap[:k, k])
-        codes[:, k] = balanced_bit(Q, p)
-        rest -= np.outer(codes[:, k], codes[:, k])
-    return codes
+        p = -2 * (pull[:, k] - chosen[:, :k] @ overlap[:k, k])
+        chosen[:, k] = balanced_bit(Q, p)
+        rest -= np.outer(chosen[:, k], chosen[:, k])
+    return chosen
 
 
 def balanced_bit(Q: FloatArray, p: FloatArray) -> FloatArray:

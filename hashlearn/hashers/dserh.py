@@ -10,15 +10,19 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import linalg, sparse
 from sklearn.utils._param_validation import Interval
 
-from hashlearn.codes import sign
-from hashlearn.hashers.linear import Learned, LinearHasher, linear
-from hashlearn.labels import group_rows
-from hashlearn.primitives import RidgeSolver, keep_sign, labelled_rows, rank_weights, steps, top_eigenvectors
+from hashlearn import codes
+from hashlearn.chunks.job import Job
+from hashlearn.hashers import row_sample
+from hashlearn.hashers.linear import linear
+from hashlearn.hashers.rounds import Rounds, SignStep, keep_codes
+from hashlearn.hashers.summed import LearnedFunction, SummedHasher, SumPlan, Sums, Training, centred_sums, sum_rows
+from hashlearn.hashers.sums import add_up
+from hashlearn.primitives import rank_weights, steps, top_eigenvectors
 
 FloatArray = NDArray[np.float64]
 
 
-class DSeRH(LinearHasher):
+class DSeRH(SummedHasher):
     """Discrete semantic ranking hashing: min -tr(H' Theta H) / m + mu (|H - X W|^2 + ridge |W|^2), H in {-1, +1}.
 
     Theta_qi = 2 (#rows less - #rows more relevant to q than i is), made symmetric and scaled to spectral norm 1;
@@ -43,7 +47,8 @@ class DSeRH(LinearHasher):
     n_iter : int, default=50
         Rounds of the alternation; it ends earlier when no bit changes.
     n_samples : int or None, default=10000
-        Rows to learn from, drawn at random; None for all. The table between their label sets is held in memory.
+        Rows to learn from, drawn at random; None for all. Their features and the table between their label sets are
+        held in memory; with None the table alone, but then every round is a pass over the rows.
     kernel : {"rbf", "rbf-fixed"} or None, default=None
         None for the centred rows.
     n_landmarks : int, default=1000
@@ -76,9 +81,11 @@ class DSeRH(LinearHasher):
     supervision: ClassVar[str] = "classes, label sets"
     cost: ClassVar[str] = "O(n d^2 + G^3 + T (n d m + G^2 m)), G label sets"
     verified: ClassVar[bool] = False
+    passes: ClassVar[str | None] = "2; 7 + n_iter if n_samples is None"
+    by_group: ClassVar[bool] = True
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **LinearHasher._parameter_constraints,
+        **SummedHasher._parameter_constraints,
         "class_relevance": ["array-like", None],
         "mu": [Interval(numbers.Real, 0, None, closed="neither")],
         "ridge": [Interval(numbers.Real, 0, None, closed="neither")],
@@ -113,45 +120,58 @@ class DSeRH(LinearHasher):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _learn(self, features: NDArray[np.float32], labels: sparse.csr_matrix, rng: np.random.RandomState) -> Learned:
-        known = labelled_rows(labels)
-        if self.n_samples is not None and len(known) > self.n_samples:
-            known = np.sort(rng.choice(known, self.n_samples, replace=False))
-        rows, n_bits, mu = features[known], self.n_bits_, self.mu
-        order = RankOrder(labels[known], self._relevance(labels.shape[1]))
-        solver = RidgeSolver(rows, self.ridge)
-        codes = sign(rows @ self._directions(rows, order, rng)).astype(np.float64)
-        weights = solver.solve(codes)
+    def _check_training(self, training: Training) -> None:
+        self._relevance(training.labels.shape[1])
+
+    def _learn_rows(self, training: Training, job: Job, rng: np.random.RandomState) -> LearnedFunction:
+        if self.n_samples is None:
+            return super()._learn_rows(training, job, rng)
+        found = row_sample.draw(training, self.n_samples, job)
+        self._set_center(training, found.mean)
+        rows, group, features = found.drawn(self.n_samples)
+        sample = row_sample.small_training(training, group, features, self.features_.center_)
+        # In this process: its rows are here already.
+        inner = Job(n_jobs=job.n_jobs, checkpoint=job.checkpoint)
+        inner.room = np.zeros((len(rows), codes.n_bytes(self.n_bits_)), dtype=np.uint8)
+        sums = add_up(sample.source, sum_rows, SumPlan(sample, by_group=True), inner, "add up sample")
+        learned = self._learn_sums(sample, centred_sums(sums, sample, np.zeros(features.shape[1])), inner, rng)
+        learned.coded, learned.row_codes = False, (rows, inner.room)
+        return learned
+
+    def _learn_sums(self, training: Training, sums: Sums, job: Job, rng: np.random.RandomState) -> LearnedFunction:
+        n_bits, mu = self.n_bits_, self.mu
+        order = RankOrder(training.labels, self._relevance(training.labels.shape[1]), training.counts)
+        rounds = Rounds(training, sums, self.features_.center_, n_bits, self.ridge, job, reversible=True)
+        directions = self._directions(sums.groups, order, rng)
+        H = rounds.run(SignStep(directions, np.zeros((training.n_groups, n_bits))), "start codes")
+        weights = rounds.regression(H)
         # The share of the old code in a step, 1 / eta: ``safe`` makes each step minimise a majoriser.
         safe = 2 * max(0.0, -order.lowest) / n_bits
         inertia = safe / 10
 
-        def objective(codes: FloatArray, weights: FloatArray) -> float:
-            misfit = ((codes - rows @ weights) ** 2).sum() + self.ridge * (weights**2).sum()
-            return float(mu * misfit - order.agreement(codes) / n_bits)
+        def objective(weights: FloatArray) -> float:
+            return float(mu * rounds.hash_loss(H, weights) - order.agreement(H.groups.all()) / n_bits)
 
-        trace = [objective(codes, weights)]
-        for _ in steps(self.n_iter, "DSeRH"):
-            pull = 2 / n_bits * (order @ codes) + 2 * mu * (rows @ weights)
+        trace = [objective(weights)]
+        for k in steps(self.n_iter, "rounds"):
+            pull = 2 / n_bits * (order @ H.groups.all())
             while True:
-                new = keep_sign(inertia * codes + pull, codes)
-                value = objective(new, weights)
+                H = rounds.run(SignStep(2 * mu * weights, pull, inertia=inertia), f"round {k + 1}")
+                value = objective(weights)
                 if value <= trace[-1] or inertia >= safe:
                     break
                 inertia = min(2 * inertia, safe)
-            unchanged = np.array_equal(new, codes)
-            codes, weights = new, solver.solve(new)
-            trace += [value, objective(codes, weights)]
-            if unchanged:
+                rounds.undo()
+            weights = rounds.regression(H)
+            trace += [value, objective(weights)]
+            if H.changed == 0:
                 break
-        learned = sign(features @ weights)
-        learned[known] = codes
-        return Learned(linear(weights), learned, {"objective_": np.asarray(trace)})
+        keep_codes(rounds, job)
+        return LearnedFunction(linear(weights), attributes={"objective_": np.asarray(trace)}, coded=True)
 
-    def _directions(self, rows: NDArray[np.float32], order: RankOrder, rng: np.random.RandomState) -> FloatArray:
+    def _directions(self, sums: FloatArray, order: RankOrder, rng: np.random.RandomState) -> FloatArray:
         """Top eigenvectors of X' Theta X; bits past the number of features start as random mixtures of them."""
-        sums = order.sums(rows)
-        top = top_eigenvectors(sums.T @ order.table @ sums, self.n_bits_)[1]
+        top = top_eigenvectors(sums.T @ (order @ sums), self.n_bits_)[1]
         return np.hstack([top, top @ rng.standard_normal((top.shape[1], self.n_bits_ - top.shape[1]))])
 
     def _relevance(self, n_classes: int) -> FloatArray:
@@ -167,7 +187,13 @@ class DSeRH(LinearHasher):
 
 
 class RankOrder:
-    """Theta between rows, held as a table between their label sets.
+    """Theta between rows, held as a table between their label sets: rows enter by their sums over each set.
+
+    Parameters
+    ----------
+    sets : label sets (G, c).
+    class_relevance : (c, c)
+    sizes : rows of each set, None for one each.
 
     Attributes
     ----------
@@ -175,14 +201,15 @@ class RankOrder:
     lowest : the smallest eigenvalue of Theta between rows.
     """
 
-    def __init__(self, labels: sparse.csr_matrix, class_relevance: FloatArray) -> None:
-        self.group, first = group_rows(labels)
-        self._members = sparse.csr_matrix((np.ones(len(self.group)), (self.group, np.arange(len(self.group)))))
-        sets, sizes = labels[first].toarray(), np.bincount(self.group).astype(np.float64)
-        weights = 2 * rank_weights(sets @ class_relevance @ sets.T, sizes)
+    def __init__(
+        self, sets: sparse.csr_matrix, class_relevance: FloatArray, sizes: NDArray[np.integer] | None = None
+    ) -> None:
+        labels = sets.toarray()
+        counts = np.ones(len(labels)) if sizes is None else sizes.astype(np.float64)
+        weights = 2 * rank_weights(labels @ class_relevance @ labels.T, counts)
         self.table = (weights + weights.T) / 2
         # Rows of one label set are alike, so Theta has the spectrum of the table scaled by the sets' sizes, and zeros.
-        root = np.sqrt(sizes)
+        root = np.sqrt(counts)
         spectrum = linalg.eigvalsh(root[:, None] * self.table * root)
         norm = float(np.abs(spectrum).max())
         if norm == 0:
@@ -190,15 +217,10 @@ class RankOrder:
         self.table /= norm
         self.lowest = float(min(spectrum[0], 0.0)) / norm
 
-    def sums(self, values: NDArray[np.floating]) -> FloatArray:
-        """Sums over the rows of each label set (G, k)."""
-        return np.asarray(self._members @ values.astype(np.float64))
+    def __matmul__(self, sums: FloatArray) -> FloatArray:
+        """Theta H of a row of each set (G, m), from the sums of H by set."""
+        return self.table @ sums
 
-    def __matmul__(self, codes: FloatArray) -> FloatArray:
-        """Theta H (n, m)."""
-        return (self.table @ self.sums(codes))[self.group]
-
-    def agreement(self, codes: FloatArray) -> float:
+    def agreement(self, sums: FloatArray) -> float:
         """tr(H' Theta H)."""
-        sums = self.sums(codes)
         return float((sums * (self.table @ sums)).sum())

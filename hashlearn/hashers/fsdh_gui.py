@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import numbers
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy import linalg, sparse
+from scipy import linalg
 from sklearn.utils._param_validation import Interval
 
 from hashlearn.chunks.job import Job
 from hashlearn.hashers.linear import linear
-from hashlearn.hashers.rounds import Rounds, keep_codes
+from hashlearn.hashers.rounds import Rounds, SignStep, keep_codes
 from hashlearn.hashers.summed import LearnedFunction, SummedHasher, Sums, Training
-from hashlearn.primitives import keep_sign, steps
+from hashlearn.primitives import steps
 
 
 class FSDHGui(SummedHasher):
@@ -102,38 +100,24 @@ class FSDHGui(SummedHasher):
         self.verbose = verbose
 
     def _learn_sums(self, training: Training, sums: Sums, job: Job, rng: np.random.RandomState) -> LearnedFunction:
-        rounds = Rounds(training, sums, self.features_.center_, self.n_bits_, self.ridge, job)
+        rounds = Rounds(training, sums, self.features_.center_, self.n_bits_, self.ridge, job, intercept=True)
         label_gram = linalg.cho_factor(sums.yy + self.reg * np.eye(len(sums.yy)))
         B = rounds.run(None, "start codes")
         objective: list[float] = []
 
         def record() -> None:
-            residual = sums.count * self.n_bits_ - 2 * np.sum(G * B.yb) + np.sum((sums.yy @ G) * G)
+            residual = sums.count * self.n_bits_ - 2 * np.sum(G * rounds.by_label(B)) + np.sum((sums.yy @ G) * G)
             label_loss = residual + self.reg * np.sum(G**2)
             objective.append(float(label_loss + self.nu * rounds.hash_loss(B, P)))
 
-        G, P = linalg.cho_solve(label_gram, B.yb), rounds.regression(B)
+        G, P = linalg.cho_solve(label_gram, rounds.by_label(B)), rounds.regression(B)
         record()
         for k in steps(self.n_iter, "rounds"):
-            B = rounds.run(SignStep(P, G, self.nu), f"round {k + 1}")
+            B = rounds.run(SignStep(P.astype(np.float32), training.labels @ G, self.nu), f"round {k + 1}")
             record()
-            G = linalg.cho_solve(label_gram, B.yb)
+            G = linalg.cho_solve(label_gram, rounds.by_label(B))
             record()
             P = rounds.regression(B)
             record()
         keep_codes(rounds, job)
         return LearnedFunction(linear(P[:-1], P[-1]), attributes={"objective_": np.asarray(objective)}, coded=True)
-
-
-@dataclass
-class SignStep:
-    """Codes of rows given what labels and features say of them; a tie keeps its bit."""
-
-    weights: NDArray[np.float64]
-    G: NDArray[np.float64]
-    nu: float
-
-    def update(
-        self, B: NDArray[np.float64], hashed: NDArray[np.floating], labels: sparse.csr_matrix
-    ) -> NDArray[np.float64]:
-        return keep_sign(labels @ self.G + self.nu * hashed, B)

@@ -6,26 +6,20 @@ import numbers
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy import sparse
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from hashlearn.hashers.linear import Learned, LinearHasher, linear
-from hashlearn.primitives import (
-    LabelProduct,
-    RidgeSolver,
-    keep_sign,
-    labelled_rows,
-    metric_procrustes,
-    steps,
-    top_generalised,
-)
+from hashlearn.chunks.job import Job
+from hashlearn.hashers.linear import linear
+from hashlearn.hashers.rounds import Rounds, SignStep, keep_codes
+from hashlearn.hashers.summed import LearnedFunction, SummedHasher, Sums, Training
+from hashlearn.primitives import LabelProduct, metric_procrustes, steps, top_generalised
 from hashlearn.primitives.procrustes import inverse_root
+from hashlearn.similarity import LabelSimilarity
 
 METRIC_RIDGE = 1e-6  # share of the mean diagonal of K'K, which is singular when landmarks repeat
 
 
-class KSDH(LinearHasher):
+class KSDH(SummedHasher):
     """Kernel-based supervised discrete hashing: min |B (KA)' - m S|^2 + w |B - KA|^2 subject to A'K'KA = n I.
 
     The constraint makes all quadratic terms constant, so with G = m S + w I each half-step maximises tr(B' G K A)
@@ -35,6 +29,8 @@ class KSDH(LinearHasher):
     The paper's text was not at hand: this follows notes on it (``verified`` is False). With more bits than classes the
     constraint forces A into directions without meaning, and hashing by A gets worse with every bit; ``refit`` replaces
     A by a ridge regression on G K A, which does not. ``codes_`` are learned for the variant "B" and hashed for "H".
+
+    K enters by K'K, by its sums by label set (n_sets x n_landmarks numbers, held in memory) and by a pass a round.
 
     Parameters
     ----------
@@ -79,9 +75,11 @@ class KSDH(LinearHasher):
     supervision: ClassVar[str] = "classes, label sets"
     cost: ClassVar[str] = "O(n p^2 + p^3 + T n m (p + c))"
     verified: ClassVar[bool] = False
+    passes: ClassVar[str | None] = "2 + max_iter"
+    by_group: ClassVar[bool] = True
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **LinearHasher._parameter_constraints,
+        **SummedHasher._parameter_constraints,
         "variant": [StrOptions({"B", "H"})],
         "refit": ["boolean"],
         "weight": [Interval(numbers.Real, 0, None, closed="left")],
@@ -116,42 +114,41 @@ class KSDH(LinearHasher):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _learn(
-        self, features: NDArray[np.float32], labels: sparse.csr_matrix | None, rng: np.random.RandomState
-    ) -> Learned:
-        assert labels is not None
-        rows = labelled_rows(labels)
-        kernel, similarity = features[rows].astype(np.float64), LabelProduct.of(labels[rows])
-        count, width, bits = len(kernel), kernel.shape[1], self.n_bits_
+    def _check_training(self, training: Training) -> None:
+        width, bits = len(training.center), self.n_bits_
         if bits > width:
             raise ValueError(f"KSDH needs as many features (landmarks) as bits. Got {width} features for {bits} bits.")
+
+    def _learn_sums(self, training: Training, sums: Sums, job: Job, rng: np.random.RandomState) -> LearnedFunction:
+        count, width, bits, own = sums.count, len(sums.xx), self.n_bits_, sums.groups
+        rounds = Rounds(training, sums, self.features_.center_, bits, self.ridge, job)
+        # S between label sets: rows with equal labels enter by their sums alone.
+        similarity = LabelProduct(LabelSimilarity(np.arange(len(own)), training.labels))
         free = self.variant == "B"
         scale = bits / similarity.similarity.largest
         weight = self.weight * bits * count if free else 0.0
-
-        def affinity(values: NDArray[np.floating]) -> NDArray[np.float64]:
-            return scale * (similarity @ values) + weight * values
-
-        ridge = RidgeSolver(kernel, self.ridge)
-        metric = ridge.gram + max(METRIC_RIDGE * np.trace(ridge.gram) / width, 1e-12) * np.eye(width)
+        metric = sums.xx + max(METRIC_RIDGE * np.trace(sums.xx) / width, 1e-12) * np.eye(width)
         root = inverse_root(metric)
-        _, directions = top_generalised(similarity.quadratic(kernel), metric, bits, ridge=0.0)
-        projection, codes, objective = np.sqrt(count) * directions, np.ones((count, bits)), []
+        _, directions = top_generalised(similarity.quadratic(own), metric, bits, ridge=0.0)
+        projection, objective = np.sqrt(count) * directions, []
         for step in steps(self.max_iter, "rounds"):
-            projected = kernel @ projection
-            scores, previous = affinity(projected), codes
-            codes = keep_sign(scores if free else projected, previous)
-            objective.append(float((codes * scores).sum()))
-            if step and np.array_equal(codes, previous):
+            pull = scale * (similarity @ (own @ projection))
+            targets = own.T @ pull + weight * (sums.xx @ projection)
+            B = rounds.run(
+                SignStep(weight * projection, pull) if free else SignStep(projection, np.zeros_like(pull)),
+                f"round {step + 1}",
+            )
+            by_group = B.groups.all()
+            objective.append(float((by_group * pull).sum() + weight * (B.xb * projection).sum()))
+            if step and B.changed == 0:
                 break
-            cross = kernel.T @ affinity(codes)
+            cross = scale * (own.T @ (similarity @ by_group)) + weight * B.xb
             projection = metric_procrustes(root, cross, count)
             objective.append(float((projection * cross).sum()))
-        weights = ridge.solve(scores) if self.refit else projection
-        everyone = np.ones((len(features), bits))
-        everyone[rows] = codes
-        return Learned(
-            linear(weights),
-            codes=everyone if free else None,
+        if free:
+            keep_codes(rounds, job)
+        return LearnedFunction(
+            linear(rounds.solve(targets) if self.refit else projection),
             attributes={"objective_": np.asarray(objective), "projection_": projection, "n_iter_": step + 1},
+            coded=free,
         )

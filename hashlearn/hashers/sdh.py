@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import numbers
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import linalg, sparse
+from scipy import linalg
 from sklearn.utils._param_validation import Interval
 
 from hashlearn.chunks.job import Job
 from hashlearn.hashers.linear import linear
-from hashlearn.hashers.rounds import Rounds, keep_codes
+from hashlearn.hashers.rounds import Rounds, SweepStep, keep_codes
 from hashlearn.hashers.summed import LearnedFunction, SummedHasher, Sums, Training
-from hashlearn.primitives import column_sweep, steps
+from hashlearn.primitives import steps
 
 
 class SDH(SummedHasher):
@@ -108,23 +107,24 @@ class SDH(SummedHasher):
         self.verbose = verbose
 
     def _learn_sums(self, training: Training, sums: Sums, job: Job, rng: np.random.RandomState) -> LearnedFunction:
-        rounds = Rounds(training, sums, self.features_.center_, self.n_bits_, self.ridge, job)
+        rounds = Rounds(training, sums, self.features_.center_, self.n_bits_, self.ridge, job, intercept=True)
         B = rounds.run(None, "start codes")
         label_squares = float(np.trace(sums.yy))
         objective: list[float] = []
 
         def record() -> None:
-            residual = label_squares - 2 * np.sum(G * B.yb.T) + np.sum((B.bb @ G) * G)
+            residual = label_squares - 2 * np.sum(G * rounds.by_label(B).T) + np.sum((B.bb @ G) * G)
             label_loss = residual + self.reg * np.sum(G**2)
             objective.append(float(label_loss + self.nu * rounds.hash_loss(B, P)))
 
         def fit_labels() -> NDArray[np.float64]:
-            return linalg.solve(B.bb + self.reg * np.eye(self.n_bits_), B.yb.T, assume_a="pos")
+            return linalg.solve(B.bb + self.reg * np.eye(self.n_bits_), rounds.by_label(B).T, assume_a="pos")
 
         G, P = fit_labels(), rounds.regression(B)
         record()
         for k in steps(self.n_iter, "rounds"):
-            B = rounds.run(SweepStep(P, G, self.nu, self.max_sweeps), f"round {k + 1}")
+            step = SweepStep(P.astype(np.float32), training.labels @ G.T, G @ G.T, self.max_sweeps, self.nu)
+            B = rounds.run(step, f"round {k + 1}")
             record()
             G = fit_labels()
             record()
@@ -134,19 +134,3 @@ class SDH(SummedHasher):
                 break
         keep_codes(rounds, job)
         return LearnedFunction(linear(P[:-1], P[-1]), attributes={"objective_": np.asarray(objective)}, coded=True)
-
-
-@dataclass
-class SweepStep:
-    """Codes of rows given the classifier G and the hash function's weights, bit by bit."""
-
-    weights: NDArray[np.float64]
-    G: NDArray[np.float64]
-    nu: float
-    max_sweeps: int
-
-    def update(
-        self, B: NDArray[np.float64], hashed: NDArray[np.floating], labels: sparse.csr_matrix
-    ) -> NDArray[np.float64]:
-        column_sweep(B, self.nu * hashed + labels @ self.G.T, self.G @ self.G.T, self.max_sweeps)
-        return B

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,7 @@ from hashlearn.functions.linear import RidgeSums
 from hashlearn.hashers import row_pass
 from hashlearn.hashers.base import HashFunction
 from hashlearn.hashers.linear import LinearHasher
-from hashlearn.hashers.sums import FeatureSums, add_up, block_rows, blocks, unit_rows
+from hashlearn.hashers.sums import FeatureSums, GroupedSums, GroupSums, add_up, block_rows, blocks, unit_rows
 from hashlearn.kernel import AnchorKernel, FeatureMap, PlainFeatures, Rows
 from hashlearn.labels import group_rows, label_matrix
 from hashlearn.parallel import one_blas_thread, ordered_map, row_blocks
@@ -30,6 +30,13 @@ from hashlearn.timing import PhaseTimer
 FloatArray = NDArray[np.float64]
 SAMPLE_ROWS = 100_000
 """Rows that a rotation is learned from, at most: n rows would have to be read once a round."""
+
+
+@dataclass
+class Elsewhere:
+    """What a worker knows of a source: tasks bring the rows that they are about."""
+
+    n_rows: int | None
 
 
 @dataclass
@@ -48,10 +55,18 @@ class Training:
     n_unlabelled: int = 0
     seed: int = 0
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "source": Elsewhere(self.source.n_rows)}
+
     @property
     def n_rows(self) -> int:
         assert self.source.n_rows is not None
         return self.source.n_rows
+
+    @property
+    def n_groups(self) -> int:
+        """Groups of rows with equal labels; one without labels."""
+        return 1 if self.table is None else int(self.table.shape[0])
 
     @property
     def labels(self) -> sparse.csr_matrix:
@@ -66,7 +81,10 @@ class Training:
 
 @dataclass
 class Sums:
-    """Sums over the labelled rows (all rows without labels) of centred features x and label sets y."""
+    """Sums over the labelled rows (all rows without labels) of centred features x and label sets y.
+
+    ``groups`` (n_groups, d) are those of x by group, for methods that ask for them by ``by_group``.
+    """
 
     count: int
     x: FloatArray
@@ -74,21 +92,31 @@ class Sums:
     xy: FloatArray
     y: FloatArray
     yy: FloatArray
+    groups: FloatArray = field(default_factory=lambda: np.empty((0, 0)))
 
 
 @dataclass
 class LearnedFunction:
-    """What a method hands back; ``group_codes`` in {-1, +1} are learned codes, one a group."""
+    """What a method hands back; ``group_codes`` in {-1, +1} are learned codes, one a group.
+
+    Rows whose codes are not learned are hashed by ``rest``, where that is not the function itself.
+    """
 
     function: HashFunction
     group_codes: NDArray[Any] | None = None
     attributes: dict[str, Any] = field(default_factory=dict)
     coded: bool = False
     """Whether the rows with labels have their codes already."""
+    rest: HashFunction | None = None
+    row_codes: tuple[NDArray[np.intp], NDArray[np.uint8]] | None = None
+    """Some rows and their packed codes, where only a sample has learned ones."""
 
 
 class SummedHasher(LinearHasher):
     """Base of methods that learn from sums over rows. A subclass implements ``_learn_sums``."""
+
+    by_group: ClassVar[bool] = False
+    """Whether the method needs the sums of features by label set: n_groups x d numbers."""
 
     @abstractmethod
     def _learn_sums(self, training: Training, sums: Sums, job: Job, rng: np.random.RandomState) -> LearnedFunction:
@@ -98,7 +126,7 @@ class SummedHasher(LinearHasher):
         """Learn from classes (n,) or label sets (n, c) of 0/1, dense or sparse; unsupervised methods ignore y."""
         X = self._validate(X)
         table = counts = group = None
-        if self.supervision != "none":
+        if self._uses_labels:
             labels = label_matrix(self._validate_labels(X, y), getattr(self, "unlabeled", None))
             group, first = group_rows(labels)
             if not len(first):
@@ -117,7 +145,7 @@ class SummedHasher(LinearHasher):
                     view, rows = PlainFeatures(), np.concatenate(list(parts))
             known = GivenGroups() if group is not None else None
             unlabelled = int(np.count_nonzero(group < 0)) if group is not None else 0
-            seed = int(rng.randint(2**31))
+            seed = self._row_seed(rng)
             training = Training(memory_source(rows, group), view, center, known, table, counts, unlabelled, seed)
             job = Job(n_jobs=self.n_jobs)
             self._learn_all(training, memory_source(X, group), features, job, rng, timer)
@@ -130,7 +158,7 @@ class SummedHasher(LinearHasher):
         timer = PhaseTimer()
         with timer("features"):
             features = self._feature_map(rng)
-            reader = LabelReader(getattr(self, "unlabeled", None)) if self.supervision != "none" else None
+            reader = LabelReader(getattr(self, "unlabeled", None)) if self._uses_labels else None
             plan = Plan(
                 features,
                 source.n_features,
@@ -148,11 +176,15 @@ class SummedHasher(LinearHasher):
         if seen.known is not None:
             table = seen.known.table()
             counts = seen.known.count[np.argsort(seen.known.numbers())]
-        seed = int(rng.randint(2**31))
+        seed = self._row_seed(rng)
         training = Training(source, features, center, seen.groups, table, counts, seen.n_unlabelled, seed)
-        self._learn_all(training, source, features, job, rng, timer)
-        self._store_codes(job, source="hashed" if self.supervision == "none" else "learned")
+        learned = self._learn_all(training, source, features, job, rng, timer)
+        self._store_codes(job, source="learned" if learned else "hashed")
         self.seconds_ = timer.seconds
+
+    def _row_seed(self, rng: np.random.RandomState) -> int:
+        """Seed of what is drawn by row numbers."""
+        return int(rng.randint(2**31))
 
     def _provisional(self, features: FeatureMap, X: Rows) -> NDArray[np.float32]:
         """About the mean of the features; of plain rows the mean itself, added up as a first pass would."""
@@ -171,12 +203,13 @@ class SummedHasher(LinearHasher):
         job: Job,
         rng: np.random.RandomState,
         timer: PhaseTimer,
-    ) -> None:
-        """The passes. ``source`` and ``features`` are the rows themselves, to be hashed in the end."""
+    ) -> bool:
+        """The passes; whether codes are learned. ``source`` and ``features`` are the rows, to be hashed in the end."""
         job.open_codes(training.n_rows, self.n_bits_)
         self.features_ = features
+        self._check_training(training)
         with timer("learn"), one_blas_thread():
-            learned = self._learn_sums(training, self._add_up(training, job), job, rng)
+            learned = self._learn_rows(training, job, rng)
         self.function_ = learned.function
         for name, value in learned.attributes.items():
             setattr(self, name, value)
@@ -188,20 +221,34 @@ class SummedHasher(LinearHasher):
                         job.room[rows] = coded
             own = learned.group_codes is not None or learned.coded
             if training.n_unlabelled or not own:
-                row_pass.hash_rest(source, self.features_, self.function_, training.groups if own else None, job)
+                function = learned.rest or self.function_
+                row_pass.hash_rest(source, self.features_, function, training.groups if own else None, job)
+            if learned.row_codes is not None and job.room is not None:
+                rows, coded = learned.row_codes
+                job.room[rows] = coded
+        return own or learned.row_codes is not None
+
+    def _check_training(self, training: Training) -> None:
+        """ValueError if the method cannot learn from such labels or features: said before the long passes."""
+
+    def _learn_rows(self, training: Training, job: Job, rng: np.random.RandomState) -> LearnedFunction:
+        """All passes that learn."""
+        return self._learn_sums(training, self._add_up(training, job), job, rng)
 
     def _add_up(self, training: Training, job: Job) -> Sums:
         """Sums of features and label sets, centred as ``kernel`` says; sets the features' centre."""
-        found = add_up(training.source, sum_rows, training, job, "add up rows", FeatureSums)
-        center = training.center + found.mean
+        kind = GroupedSums if self.by_group else FeatureSums
+        found = add_up(training.source, sum_rows, SumPlan(training, self.by_group), job, "add up rows", kind)
+        return centred_sums(found, training, self._set_center(training, found.mean))
+
+    def _set_center(self, training: Training, mean: FloatArray) -> FloatArray:
+        """Centre of the features as ``kernel`` says; how far it is from the one that ``mean`` is counted from."""
+        center = training.center + mean
         if self.kernel == "rbf-fixed":
             center = np.zeros_like(center)
         self.features_.center_ = center.astype(np.float32)
-        s = found.sums.recentred(center - training.center)
-        yy = np.zeros((0, 0))
-        if training.table is not None and training.counts is not None:
-            yy = (training.table.T @ sparse.diags(training.counts.astype(np.float64)) @ training.table).toarray()
-        return Sums(s.count, s.x, s.xx, s.xt, s.t, yy)
+        # Of the rounded centre, which is the one that features are hashed with.
+        return self.features_.center_.astype(np.float64) - training.center
 
     def _sample(self, training: Training, weights: FloatArray, job: Job) -> FloatArray:
         """Projections of the labelled rows, of at most SAMPLE_ROWS of them drawn at random, in row order."""
@@ -215,20 +262,48 @@ class SummedHasher(LinearHasher):
         return np.concatenate(parts)[rowkeys.lowest(np.concatenate(keys), SAMPLE_ROWS)]
 
 
-def sum_rows(training: Training, cut: Cut) -> tuple[FeatureSums, slice, None]:
+def centred_sums(found: FeatureSums, training: Training, shift: FloatArray) -> Sums:
+    """The sums for features less ``shift``."""
+    s, yy = found.sums.recentred(shift), np.zeros((0, 0))
+    result = Sums(s.count, s.x, s.xx, s.xt, s.t, yy)
+    if training.table is not None and training.counts is not None:
+        counts = training.counts.astype(np.float64)
+        result.yy = (training.table.T @ sparse.diags(counts) @ training.table).toarray()
+        if isinstance(found, GroupedSums):
+            result.groups = found.groups.all() - np.outer(counts, shift)
+            result.xy, result.y = np.asarray(training.table.T @ result.groups).T, training.table.T @ counts
+    return result
+
+
+@dataclass
+class SumPlan:
+    """What every task of adding up needs."""
+
+    training: Training
+    by_group: bool
+
+
+def sum_rows(plan: SumPlan, cut: Cut) -> tuple[FeatureSums, slice, None]:
     """One task of adding up."""
+    training = plan.training
     result: FeatureSums | None = None
     for rows in blocks(cut, block_rows(training.n_rows)):
         x = training.view.map_block(cut.read(rows.start, rows.stop))
         x -= training.center
         total = x.sum(axis=0, dtype=np.float64)
         group = training.group(cut, rows)
-        y = np.zeros((len(x), 0))
+        known = np.flatnonzero(group >= 0)
+        y = np.zeros((len(known), 0))
         if training.table is not None:
-            x = x[group >= 0]
-            y = training.table[group[group >= 0]].toarray()
+            x, group = x[known], group[known]
+            if not plan.by_group:
+                y = training.table[group].toarray()
         # In double precision: some methods divide by next to nothing.
-        part = FeatureSums(rows.stop - rows.start, total, RidgeSums.of(x.astype(np.float64), y))
+        wide = x.astype(np.float64)
+        part = FeatureSums(rows.stop - rows.start, total, RidgeSums.of(wide, y))
+        if plan.by_group:
+            by_group = GroupSums.of(group, wide, training.n_groups)
+            part = GroupedSums(part.n_rows, part.total, part.sums, by_group)
         result = part if result is None else result.__iadd__(part)
     assert result is not None
     return result, slice(cut.start, cut.stop), None

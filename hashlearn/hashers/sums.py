@@ -9,6 +9,7 @@ from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from hashlearn.chunks.checkpoint import State
 from hashlearn.chunks.job import Job
@@ -17,6 +18,7 @@ from hashlearn.functions.linear import RidgeSums
 from hashlearn.progress import report
 
 FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.intp]
 MOST_BLOCKS, MOST_TASKS, FEW_TASKS = 8, 1024, 32
 
 
@@ -61,6 +63,76 @@ class FeatureSums:
         sums = RidgeSums(int(state["sums.count"]), *(state[f"sums.{name}"] for name in ("x", "xx", "xt", "t", "tt")))
         names = [name for name in cls.__dataclass_fields__ if name not in ("n_rows", "sums")]
         return cls(n_rows=int(state["n_rows"]), sums=sums, **{name: state[name] for name in names})
+
+
+@dataclass
+class GroupSums:
+    """Sums of values over the rows of each group, a line for each of the groups ``ids``, which are sorted.
+
+    A task meets few of many label sets: only those travel.
+    """
+
+    n_groups: int
+    ids: IntArray
+    values: FloatArray
+
+    @classmethod
+    def of(cls, group: IntArray, values: FloatArray, n_groups: int) -> Self:
+        ids, place = np.unique(group, return_inverse=True)
+        members = sparse.csr_matrix((np.ones(len(place)), (place, np.arange(len(place)))), (len(ids), len(place)))
+        return cls(n_groups, ids, np.asarray(members @ values))
+
+    def __iadd__(self, other: Self) -> Self:
+        if len(self.ids) < self.n_groups:
+            ids = np.union1d(self.ids, other.ids)
+            # Room for all groups at once, before new ones are made room for again and again.
+            self._widen(np.arange(self.n_groups) if 2 * len(ids) > self.n_groups else ids)
+        self.values[np.searchsorted(self.ids, other.ids)] += other.values
+        return self
+
+    def all(self) -> FloatArray:
+        """A line for every group."""
+        self._widen(np.arange(self.n_groups))
+        return self.values
+
+    def _widen(self, ids: IntArray) -> None:
+        if len(ids) > len(self.ids):
+            values = np.zeros((len(ids), self.values.shape[1]))
+            values[np.searchsorted(ids, self.ids)] = self.values
+            self.ids, self.values = ids, values
+
+    def state(self) -> State:
+        return {"n_groups": np.array(self.n_groups), "ids": self.ids, "values": self.values}
+
+    @classmethod
+    def of_state(cls, state: State) -> Self:
+        return cls(int(state["n_groups"]), state["ids"], state["values"])
+
+
+@dataclass
+class GroupedSums(FeatureSums):
+    """The same, and the sums of the features by group."""
+
+    groups: GroupSums
+
+    def __iadd__(self, other: Self) -> Self:
+        super().__iadd__(other)
+        self.groups += other.groups
+        return self
+
+    def state(self) -> State:
+        plain = FeatureSums(self.n_rows, self.total, self.sums).state()
+        return plain | {f"groups.{name}": value for name, value in self.groups.state().items()}
+
+    @classmethod
+    def of_state(cls, state: State) -> Self:
+        plain = FeatureSums.of_state(state)
+        return cls(plain.n_rows, plain.total, plain.sums, GroupSums.of_state(under(state, "groups.")))
+
+
+def under(state: State, prefix: str) -> State:
+    """The arrays of a state whose names begin with ``prefix``, without it."""
+    return {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
 
 
 def block_rows(n_rows: int) -> int:
@@ -127,8 +199,10 @@ def add_up(
             job.room.flush()
         return {**done.state(), "stop": np.array(start)}
 
+    # A stream would be iterated in vain to find that nothing is left.
+    cuts = source.cuts(unit_rows(source), start) if start < source.n_rows else iter(())
     with job.checkpoint.saving(name, state) as save:
-        for sums, rows, coded in job.run(function, plan, tasks(source.cuts(unit_rows(source), start))):
+        for sums, rows, coded in job.run(function, plan, tasks(cuts)):
             if job.room is not None and coded is not None:
                 job.room[rows] = coded
             part = _own(sums) if part is None else part.__iadd__(sums)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import numbers
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,12 +12,22 @@ from scipy import linalg, optimize, sparse
 from scipy.sparse.linalg import ArpackNoConvergence, eigsh
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from hashlearn.hashers.linear import FloatArray, Learned, LinearHasher, linear
-from hashlearn.primitives import RidgeSolver, keep_sign, labelled_rows, steps
-from hashlearn.primitives.partners import PAIR_LOSSES, draw_partners, pair_matrix
+from hashlearn import codes
+from hashlearn.chunks.checkpoint import State
+from hashlearn.chunks.sources import Cut
+from hashlearn.hashers.from_labels import CodedRows, CodePlan, FromLabelsHasher, GroupNumbers, PackedCodes
+from hashlearn.hashers.linear import FloatArray
+from hashlearn.parallel import row_blocks
+from hashlearn.primitives import keep_sign, steps
+from hashlearn.primitives.partners import PAIR_LOSSES, Pairs, draw_partners, pair_matrix
+from hashlearn.progress import report
+
+PAIRED_ROWS = 20_000
+"""Rows whose bits are inferred from pairs, at most: pairs take some 25 kB a row."""
+GROUP_BLOCK = 64
 
 
-class TSH(LinearHasher):
+class TSH(FromLabelsHasher):
     """Two-step hashing: bits that minimise a pairwise loss of Hamming distances, then one classifier a bit.
 
     With the bits so far fixed, a bit z costs sum a_ij z_i z_j over the pairs (see FastH for the losses). It starts from
@@ -26,6 +37,9 @@ class TSH(LinearHasher):
     (``verified`` is False), with the gradient corrected. The classifiers are support vector machines with squared
     hinge on kernel features, all bits at once by repeated ridge regression, in place of one exact kernel machine a
     bit. Partners are drawn with replacement, repeats dropped. ``codes_`` are the inferred (learned) bits.
+
+    Of more than 20,000 labelled rows that many are drawn and paired with each other. The other rows of a label set
+    share one code: bit by bit what is cheapest with partners among the drawn.
 
     Parameters
     ----------
@@ -64,9 +78,10 @@ class TSH(LinearHasher):
     supervision: ClassVar[str] = "classes, label sets"
     cost: ClassVar[str] = "O(m pairs + n p^2 + n p m)"
     verified: ClassVar[bool] = False
+    passes: ClassVar[str | None] = "2 + rounds"
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **LinearHasher._parameter_constraints,
+        **FromLabelsHasher._parameter_constraints,
         "loss": [StrOptions(set(PAIR_LOSSES))],
         "n_partners": [Interval(numbers.Integral, 1, None, closed="left")],
         "box_iter": [Interval(numbers.Integral, 1, None, closed="left")],
@@ -98,24 +113,70 @@ class TSH(LinearHasher):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _learn(
-        self, features: NDArray[np.float32], labels: sparse.csr_matrix | None, rng: np.random.RandomState
-    ) -> Learned:
-        assert labels is not None
-        rows = labelled_rows(labels)
-        pairs = draw_partners(labels[rows], self.n_partners, rng)
+    def _learn_codes(
+        self, group: GroupNumbers, labels: sparse.csr_matrix, rng: np.random.RandomState
+    ) -> tuple[PackedCodes, State]:
+        rows = np.arange(len(group))
+        if len(rows) > PAIRED_ROWS:
+            rows = np.sort(rng.choice(len(rows), PAIRED_ROWS, replace=False))
+        bits, energy = self._infer_all(labels[group[rows]], rng)
+        packed = codes.pack(bits)
+        if len(rows) < len(group):
+            own = packed
+            packed = codes.pack(self._follow(labels, group[rows], bits, rng))[group]
+            packed[rows] = own
+        return packed, {"energy_": energy}
+
+    def _infer_all(self, labels: sparse.csr_matrix, rng: np.random.RandomState) -> tuple[NDArray[np.int8], FloatArray]:
+        """Bits of rows from pairs among them, one bit after the other, and what each costs."""
+        pairs = draw_partners(labels, self.n_partners, rng)
         places = pair_matrix(pairs, np.ones(len(pairs.left), dtype=bool))
         distance = np.zeros(len(pairs.left), dtype=np.int64)
-        codes, energy = np.ones((len(features), self.n_bits_)), []
+        bits, energy = np.ones((labels.shape[0], self.n_bits_), dtype=np.int8), []
         for k in steps(self.n_bits_, "bits"):
             gain = pairs.gain(self.loss, distance, self.n_bits_).astype(np.float64)
             matrix = sparse.csr_matrix((gain[places.data], places.indices, places.indptr), shape=places.shape)
             bit, trace = infer(matrix, self.box_iter, rng)
             energy.append(trace)
-            codes[rows, k] = bit
+            bits[:, k] = bit
             distance += bit[pairs.left] != bit[pairs.right]
-        weights = squared_hinge(features[rows], codes[rows], self.ridge)
-        return Learned(linear(weights), codes=codes, attributes={"energy_": np.asarray(energy)})
+        return bits, np.asarray(energy)
+
+    def _follow(
+        self, labels: sparse.csr_matrix, group: GroupNumbers, bits: NDArray[np.int8], rng: np.random.RandomState
+    ) -> NDArray[np.int8]:
+        """Bits of one more row of every group: each as cheap as it can be with partners among rows that have bits."""
+        result = np.empty((labels.shape[0], self.n_bits_), dtype=np.int8)
+        for block in row_blocks(labels.shape[0], GROUP_BLOCK):
+            pairs = draw_followers(labels, block, group, self.n_partners, rng)
+            distance = np.zeros(len(pairs.left), dtype=np.int64)
+            for k in range(self.n_bits_):
+                gain, theirs = pairs.gain(self.loss, distance, self.n_bits_), bits[pairs.right, k]
+                bit = np.where(np.bincount(pairs.left, gain * theirs, pairs.n_rows) > 0, -1, 1)
+                result[block, k] = bit
+                distance += bit[pairs.left] != theirs
+            report("bits of other rows", block.stop, labels.shape[0])
+        return result
+
+    def _learn_weights(self, rows: CodedRows) -> FloatArray:
+        return squared_hinge(rows, self.ridge)
+
+
+def draw_followers(
+    labels: sparse.csr_matrix, block: slice, group: GroupNumbers, count: int, rng: np.random.RandomState
+) -> Pairs:
+    """Up to ``count`` similar and as many dissimilar partners of each group in a block, among rows of given groups."""
+    shared = (labels[block] @ labels.T).toarray() > 0
+    left, right, similar = [], [], []
+    for place, row in enumerate(shared):
+        related = row[group]
+        for wanted in (True, False):
+            choice = np.flatnonzero(related == wanted)
+            chosen = choice if len(choice) <= count else choice[rng.randint(len(choice), size=count)]
+            left.append(np.full(len(chosen), place))
+            right.append(chosen)
+            similar.append(np.full(len(chosen), wanted))
+    return Pairs(np.concatenate(left), np.concatenate(right), np.concatenate(similar), len(shared))
 
 
 def infer(matrix: sparse.csr_matrix, box_iter: int, rng: np.random.RandomState) -> tuple[FloatArray, list[float]]:
@@ -146,19 +207,55 @@ def smallest_eigenvector(matrix: sparse.csr_matrix, rng: np.random.RandomState) 
         return start
 
 
-def squared_hinge(
-    features: NDArray[np.float32], codes: FloatArray, ridge: float, max_iter: int = 100, tol: float = 1e-4
-) -> FloatArray:
-    """Weights that minimise sum max(0, 1 - z f)^2 + ridge |w|^2 for every bit.
+def squared_hinge(rows: CodedRows, ridge: float, max_iter: int = 100, tol: float = 1e-4) -> FloatArray:
+    """Weights that minimise sum max(0, 1 - z f)^2 + ridge |w|^2 for every bit z.
 
-    Ridge regression on targets that are moved to f where the margin is met lowers this sum in every round.
+    Ridge regression on targets that are moved to f where the margin is met lowers this sum in every round, a pass each.
     """
-    solver, targets, last = RidgeSolver(features, ridge), codes, np.inf
-    for _ in range(max_iter):
-        weights = solver.solve(targets)
-        margins = codes * (features @ weights.astype(np.float32))
-        loss = float((np.maximum(1 - margins, 0) ** 2).sum() + ridge * (weights**2).sum())
+    sums = rows.centred()
+    factor = linalg.cho_factor(sums.xx + ridge * np.eye(len(sums.xx)), lower=True)
+    cross, last = sums.xt, np.inf
+    for k in range(max_iter):
+        weights = linalg.cho_solve(factor, cross)
+        margins = rows.add_up(sum_margins, weights.astype(np.float32), f"margins {k + 1}", MarginSums)
+        loss = float(margins.loss.sum() + ridge * (weights**2).sum())
         if last - loss <= tol * loss:
             break
-        targets, last = codes * np.maximum(margins, 1), loss
+        cross, last = margins.xt, loss
     return weights
+
+
+@dataclass
+class MarginSums:
+    """Sums of the squared hinge loss of each bit, and of products of features and moved targets."""
+
+    loss: FloatArray
+    xt: FloatArray
+
+    def __iadd__(self, other: Self) -> Self:
+        self.loss += other.loss
+        self.xt += other.xt
+        return self
+
+    def state(self) -> State:
+        return dict(vars(self))
+
+    @classmethod
+    def of_state(cls, state: State) -> Self:
+        return cls(state["loss"], state["xt"])
+
+
+def sum_margins(
+    plan: tuple[CodePlan, NDArray[np.float32]], task: tuple[Cut, PackedCodes]
+) -> tuple[MarginSums, slice, None]:
+    """One task of a round of ``squared_hinge``."""
+    coded, weights = plan
+    result: MarginSums | None = None
+    for x, known, B in coded.blocks(task):
+        own = x[known]
+        margins = B * (own @ weights)
+        loss = np.square(np.maximum(1 - margins, 0)).sum(axis=0)
+        part = MarginSums(loss, own.astype(np.float64).T @ (B * np.maximum(margins, 1)))
+        result = part if result is None else result.__iadd__(part)
+    assert result is not None
+    return result, slice(task[0].start, task[0].stop), None

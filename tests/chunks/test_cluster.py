@@ -1,20 +1,27 @@
-"""A real Dask cluster of two worker processes: the same answer, also when one of them is killed."""
+"""Processes and a real Dask cluster of two of them: the same answer by every method, also when a worker is killed."""
 
 import os
 import signal
 import threading
 import time
-from concurrent.futures import CancelledError, Future
+from concurrent.futures import CancelledError, Future, ProcessPoolExecutor
+from functools import cache
+from multiprocessing import get_context
 
 import distributed
 import numpy as np
 import pytest
 from chunk_data import Chunks, assert_same, hasher, rows_and_classes, shards
 from distributed.scheduler import KilledWorker
+from small_methods import SETTINGS
 
+import hashlearn as hl
 from hashlearn.chunks import WorkersLost, survey
 from hashlearn.chunks.executors import _on_cluster
 from hashlearn.hashers import row_pass
+
+CHUNKED = [name for name, method in hl.hashers.METHODS.items() if method.passes]
+FEW_ROWS = 2300
 
 
 @pytest.fixture(scope="module")
@@ -31,8 +38,37 @@ def client():
 
 
 @pytest.fixture(scope="module")
+def pool():
+    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as executor:
+        yield executor
+
+
+@pytest.fixture(scope="module")
 def data():
     return rows_and_classes()
+
+
+def few_rows():
+    """Some of them without labels, and more than one block in every pass."""
+    X, y = rows_and_classes(FEW_ROWS)
+    return X, np.where(np.arange(FEW_ROWS) % 9 == 0, np.nan, y)
+
+
+@pytest.fixture(scope="module")
+def few_files(tmp_path_factory):
+    return shards(tmp_path_factory.mktemp("few"), *few_rows(), [700, 1500], [1000])
+
+
+def small_fit(name):
+    known = hl.hashers.METHODS[name]().get_params()
+    settings = {**SETTINGS, "n_bits": 12, "n_iter": 3, "n_partners": 10, "n_samplings": 3}
+    return hl.hashers.METHODS[name](**{key: value for key, value in settings.items() if key in known})
+
+
+@cache
+def fitted_in_memory(name):
+    X, y = few_rows()
+    return small_fit(name).fit(X, y)
 
 
 @pytest.fixture(scope="module")
@@ -43,6 +79,18 @@ def in_memory(data):
 @pytest.fixture(autouse=True)
 def small_cuts(monkeypatch):
     monkeypatch.setattr(survey, "CUT_BLOCKS", 1)
+
+
+@pytest.mark.parametrize("name", CHUNKED)
+def test_every_method_on_processes(name, pool, few_files):
+    X, y = few_files
+    assert_same(fitted_in_memory(name), small_fit(name).fit_chunks(X, y, executor=pool))
+
+
+@pytest.mark.parametrize("name", CHUNKED)
+def test_every_method_on_the_cluster(name, client, few_files):
+    X, y = few_files
+    assert_same(fitted_in_memory(name), small_fit(name).fit_chunks(X, y, executor=client))
 
 
 def test_files(client, data, in_memory, tmp_path):

@@ -5,6 +5,8 @@ import pytest
 
 from hashlearn import AIBC, codes, metrics
 from hashlearn.hashers.aibc import CentredLabels, InnerProducts
+from hashlearn.hashers.rounds import CodeSums
+from hashlearn.hashers.sums import GroupSums
 from hashlearn.labels import label_matrix
 
 
@@ -28,9 +30,14 @@ def test_products_with_s_of_labels(kind):
 
 
 def test_products_with_s_of_features():
-    X, Z = classes(n=30)[0], np.random.RandomState(0).standard_normal((30, 4))
-    S = X.astype(float) @ X.T.astype(float)
-    np.testing.assert_allclose(InnerProducts(X) @ Z, S @ Z / np.trace(S) * 30, rtol=1e-5, atol=1e-5)
+    X, B, Z = classes(n=30)[0].astype(float), *np.random.RandomState(0).standard_normal((2, 30, 4))
+    S = X @ X.T
+    S *= 30 / np.trace(S)
+    one, other = (CodeSums(A.T @ A, X.T @ A, GroupSums.of(np.zeros(30, int), A, 1), 0) for A in (B, Z))
+    product = InnerProducts((X**2).sum() / 30)
+    by_group, weights = product.affinity(other)
+    np.testing.assert_allclose(by_group[[0] * 30] + X @ weights, S @ Z, rtol=1e-5, atol=1e-5)
+    assert product.agreement(one, other) == pytest.approx(np.trace(B.T @ S @ Z))
 
 
 @pytest.mark.parametrize("kind", ["classes", "label sets", "features"])

@@ -8,8 +8,8 @@ from scipy import sparse
 from sklearn.datasets import load_digits
 
 from hashlearn import COSDISH
-from hashlearn.codes import unpack
-from hashlearn.hashers.cosdish import balanced_bit, balanced_similarity, other_codes, sampled_codes
+from hashlearn.codes import pack, unpack
+from hashlearn.hashers.cosdish import balanced_bit, balanced_similarity, other_codes, sampled_codes, vote
 
 X, Y = (part[:500] for part in load_digits(return_X_y=True))
 
@@ -74,7 +74,7 @@ def test_sampled_bits_minimise_what_earlier_bits_leave_over():
     S = np.triu(S) + np.triu(S, 1).T
     S_others = np.where(rng.random_sample((30, 5)) < 0.5, 1.0, -1.0)
     others = np.where(rng.random_sample((30, 3)) < 0.5, 1.0, -1.0)
-    codes = sampled_codes(S, S_others, others)
+    codes = sampled_codes(S, S_others.T @ others, others.T @ others)
     for k in range(3):
         rest = 3 * S - codes[:, :k] @ codes[:, :k].T
         rest_others = 3 * S_others - others[:, :k] @ codes[:, :k].T
@@ -111,6 +111,31 @@ def test_similarity_is_balanced():
     found = balanced_similarity(sets, np.array([0, 2]))
     np.testing.assert_allclose(found, [[1, -5 / 3], [1, -5 / 3], [-5 / 3, 1], [1, 1]])
     assert found.sum() == pytest.approx(0)
+
+
+def test_groups_say_what_their_rows_say():
+    """Similarity, votes and sums by group, against the same row by row."""
+    rng = np.random.RandomState(0)
+    table = sparse.csr_matrix([[1, 1, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]])
+    group = rng.randint(4, size=50).astype(np.int8)
+    sample = rng.choice(50, 6, replace=False)
+    S = balanced_similarity(table, group[sample], np.bincount(group, minlength=4))
+    by_row = balanced_similarity(table[group], sample)
+    np.testing.assert_array_equal(S[group], by_row)
+    # The second label set has no vote on the first two bits: they are ties there.
+    previous, sampled = (np.where(rng.random_sample((n, 10)) < 0.5, 1.0, -1.0) for n in (50, 6))
+    S[1] = [1, -1, 1, -1, 1, -1]
+    sampled[:, :2] = 1
+    packed = pack(previous)
+    vote(packed, group, S, sampled)
+    np.testing.assert_array_equal(unpack(packed, 10) * 2.0 - 1, other_codes(S[group], sampled, previous))
+    assert (unpack(packed, 10)[group == 1, 0] == (previous[group == 1, 0] > 0)).all()
+    hasher = COSDISH(n_bits=10)
+    hasher.n_bits_ = 10
+    totals, overlap = hasher._sums_of_others(pack(previous), group, sample, 4)
+    others = np.setdiff1d(np.arange(50), sample)
+    np.testing.assert_array_equal(overlap, previous[others].T @ previous[others])
+    np.testing.assert_array_equal(totals, [previous[others][group[others] == g].sum(axis=0) for g in range(4)])
 
 
 def test_retrieves_held_out_rows_and_codes_follow_classes():

@@ -2,11 +2,12 @@
 
 import numpy as np
 import pytest
+from scipy import sparse
 from sklearn.datasets import load_digits
 
 from hashlearn import LFH
 from hashlearn.codes import unpack
-from hashlearn.hashers.lfh import ascend, score
+from hashlearn.hashers.lfh import SampledRounds, ascend, score
 
 X, Y = (part[:500] for part in load_digits(return_X_y=True))
 
@@ -69,6 +70,34 @@ def test_the_full_score_never_falls_when_one_row_moves_at_a_time():
             values.append(full(U))
     assert np.all(np.diff(values) >= -1e-9)
     assert values[-1] > values[0] + 1
+
+
+def test_rows_that_move_alone_end_where_they_end_together():
+    """Against a loop over rounds that moves all rows at once and samples among them."""
+    rng = np.random.RandomState(0)
+    labels = sparse.csr_matrix([[1, 1, 0], [0, 1, 0], [0, 0, 1]])
+    group, start = rng.randint(3, size=40), rng.standard_normal((40, 4)).astype(np.float32)
+    samples = np.array([rng.choice(40, 5, replace=False) for _ in range(6)])
+    U = start.astype(np.float64)
+    similar = (labels[group] @ labels[group].T).toarray() > 0
+    objective = []
+    for sample in samples:
+        others, V = np.setdiff1d(np.arange(40), sample), U[sample]
+        shared = similar[np.ix_(others, sample)]
+        before = score(U[others], V, shared, 0.5)
+        U[others] = ascend(U[others], V, shared, 0.5)
+        objective.append((before, score(U[others], V, shared, 0.5)))
+    sampled = np.unique(samples)
+    rounds = SampledRounds(labels, 0.5)
+    rounds.run(start[sampled], sampled, samples, group[sampled])
+    found, sums = start.astype(np.float64), np.zeros((6, 2))
+    for rows in np.split(np.arange(40), [7, 30]):
+        part = found[rows]
+        sums += [rounds.move(part, rows, group[rows], k) for k in range(6)]
+        found[rows] = part
+    assert len(sampled) < 40
+    np.testing.assert_allclose(found, U, atol=1e-10)
+    np.testing.assert_allclose(sums, objective)
 
 
 def test_huge_factors_overflow_nothing():

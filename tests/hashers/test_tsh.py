@@ -8,7 +8,14 @@ from scipy import optimize, sparse
 from sklearn.svm import LinearSVC
 
 from hashlearn import TSH, codes
-from hashlearn.hashers.tsh import infer, smallest_eigenvector, squared_hinge
+from hashlearn.chunks.grouping import GivenGroups
+from hashlearn.chunks.job import Job, memory_source
+from hashlearn.hashers import tsh
+from hashlearn.hashers.from_labels import CodedRows
+from hashlearn.hashers.summed import Training
+from hashlearn.hashers.tsh import draw_followers, infer, smallest_eigenvector, squared_hinge
+from hashlearn.kernel import PlainFeatures
+from hashlearn.primitives.partners import loss_table
 
 FAST = {"n_landmarks": 40, "n_partners": 20, "random_state": 0}
 
@@ -23,6 +30,15 @@ def random_matrix(n, seed, density=0.5):
     rng = np.random.RandomState(seed)
     upper = np.triu(rng.randint(-5, 6, size=(n, n)) * (rng.rand(n, n) < density), 1)
     return sparse.csr_matrix((upper + upper.T).astype(float))
+
+
+def coded_rows(X, B):
+    """Rows in memory with codes, features counted from zero."""
+    center, group = np.zeros(X.shape[1], dtype=np.float32), np.zeros(len(X), dtype=np.intp)
+    training = Training(memory_source(X, group), PlainFeatures(), center, GivenGroups())
+    rows = CodedRows(training, codes.pack(B > 0), B.shape[1], Job())
+    rows.center, rows.shift = center, np.zeros(X.shape[1])
+    return rows
 
 
 def test_inference_never_rises_and_often_finds_the_minimum():
@@ -69,11 +85,11 @@ def test_classifiers_are_at_the_optimum_of_the_squared_hinge():
     rng = np.random.RandomState(0)
     X = rng.normal(size=(150, 6)).astype(np.float32)
     B = np.where(X @ rng.normal(size=(6, 3)) + 0.8 * rng.normal(size=(150, 3)) >= 0, 1.0, -1.0)
-    weights = squared_hinge(X, B, 0.5, max_iter=500, tol=1e-9)
+    weights = squared_hinge(coded_rows(X, B), 0.5, max_iter=500, tol=1e-9)
     for k in range(3):
         exact = LinearSVC(C=1 / (2 * 0.5), fit_intercept=False, dual=False, tol=1e-8).fit(X, B[:, k]).coef_[0]
         np.testing.assert_allclose(weights[:, k], exact, atol=2e-3)
-    early = squared_hinge(X, B, 0.5, max_iter=1)  # plain ridge regression is not it
+    early = squared_hinge(coded_rows(X, B), 0.5, max_iter=1)  # plain ridge regression is not it
     assert np.abs(early - weights).max() > 0.05
 
 
@@ -86,6 +102,41 @@ def test_bits_fit_the_pairs_of_separable_classes():
     assert distance[same].mean() < 0.2
     assert distance[~same].mean() > 4
     assert hasher.score(X, y) > 0.9
+
+
+def test_rows_beyond_those_paired_follow_their_group(monkeypatch):
+    monkeypatch.setattr(tsh, "PAIRED_ROWS", 60)
+    X, y = blobs()
+    hasher = TSH(n_bits=8, **FAST).fit(X, y)
+    distance = codes.hamming_distances(hasher.codes_, hasher.codes_)
+    same = y[:, None] == y[None, :]
+    assert distance[same].mean() < 0.2
+    assert distance[~same].mean() > 4
+    assert hasher.score(X, y) > 0.9
+
+
+def test_a_following_bit_is_the_cheaper_one():
+    """Against the loss of whole codes: of the two codes that differ in the last bit alone, the better one."""
+    rng = np.random.RandomState(0)
+    labels = sparse.csr_matrix((rng.rand(12, 5) < 0.4) | (np.arange(5) == 0))
+    labels[6:, 0] = 0
+    labels.eliminate_zeros()
+    group, bits = rng.randint(12, size=80), np.where(rng.rand(80, 4) < 0.5, 1, -1).astype(np.int8)
+    hasher = TSH(loss="hinge", n_partners=10)
+    hasher.n_bits_ = 4
+    found = hasher._follow(labels, group, bits, np.random.RandomState(1))
+    pairs = draw_followers(labels, slice(0, 12), group, 10, np.random.RandomState(1))
+    for g in range(12):
+        mine = pairs.left == g
+        sharing = (labels[group[pairs.right[mine]]] @ labels[g].T).toarray().ravel() > 0
+        np.testing.assert_array_equal(sharing, pairs.similar[mine])
+        assert sharing.sum() <= 10
+        tables = {s: loss_table("hinge", s, 4) for s in (False, True)}
+        costs = []
+        for last in (found[g, 3], -found[g, 3]):
+            differs = bits[pairs.right[mine]] != np.append(found[g, :3], last)
+            costs.append(sum(tables[bool(s)][d] for s, d in zip(sharing, differs.sum(axis=1), strict=True)))
+        assert costs[0] <= costs[1]
 
 
 def test_ksh_and_bre_give_the_same_bits_and_hinge_others():
