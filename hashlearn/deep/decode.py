@@ -61,6 +61,9 @@ def decode(data: bytes, name: str, scaling: Scaling) -> Pixels:
             return _square(_colour(ImageOps.exif_transpose(image)), scaling)
     except FileError:
         raise
+    except Image.UnidentifiedImageError as error:
+        # Pillow's own message shows the address of an object.
+        raise FileError(f"{name} is no image that can be read: of no known format.") from error
     # Damaged bytes reach every corner of a decoder, so no list of exceptions is complete.
     except Exception as error:
         raise FileError(f"{name} is no image that can be read: {one_line(error)}") from error

@@ -93,4 +93,4 @@ class Standardise(nn.Module):
         self.scale.fill_(scale)
 
     def forward(self, rows: Tensor) -> Tensor:
-        return (rows - self.center) / self.scale
+        return (rows - self.center).div_(self.scale)

@@ -79,9 +79,10 @@ class ImageInputs:
         if source.on_error == "skip":
             self.usable = source.usable()
             if len(self.usable) < len(source):
-                row, reason = next(iter(source.damaged.items()))
-                count = len(source) - len(self.usable)
-                warnings.warn(f"{count} of {len(source)} images are left out; row {row}: {reason}", stacklevel=2)
+                # Threads find them in any order.
+                row = min(source.damaged)
+                left_out = f"{len(source) - len(self.usable)} of {len(source)} images are left out"
+                warnings.warn(f"{left_out} (all in .damaged); row {row}: {source.damaged[row]}", stacklevel=2)
 
     def __len__(self) -> int:
         return len(self.source)

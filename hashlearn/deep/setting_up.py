@@ -53,8 +53,11 @@ def open_rows(X: Any) -> Opened:
     return Opened(ArrayInputs(X, X.dtype), X, n_features=int(X.shape[1]))
 
 
-def open_backbone(backbone: Any, X: Any, n_jobs: int | None) -> Opened:
-    """Inputs for a backbone that is to be trained. Its module is a copy, so that a user's own stays as it is."""
+def open_backbone(backbone: Any, X: Any, n_jobs: int | None, seed: int) -> Opened:
+    """Inputs for a backbone that is to be trained. Its module is a copy, so that a user's own stays as it is.
+
+    Weights that start at random depend on the seed alone.
+    """
     from hashlearn.deep import backbones
 
     name, settings = _name_and_settings(backbone)
@@ -62,7 +65,10 @@ def open_backbone(backbone: Any, X: Any, n_jobs: int | None) -> Opened:
         name = copy.deepcopy(name)
         if _is_float_array(X) and not settings:
             settings = {"n_features": _width(name, ArrayInputs(X))}
-    built = backbones.build(name, **settings)
+    with torch.random.fork_rng(devices=[]):
+        # Not the head's seed: two layers of one shape would start alike.
+        torch.manual_seed(seed + 1)
+        built = backbones.build(name, **settings)
     images = None
     if built.image_size is not None:
         images = {"size": built.image_size} | {field: getattr(built.recipe, field) for field in IMAGE_FIELDS}

@@ -25,6 +25,8 @@ from hashlearn.primitives import steps
 PHASE = "training"
 Schedule = str | Sequence[Sequence[float]] | None
 NOTE_SECONDS = 0.2
+MOST_DENSE = 1 << 24
+"""Labels of all rows that are kept as floats: 64 MB."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,7 @@ def train(
     run = _Run(network, loss, settings, score, checkpoint)
     run.resume()
     plan_of = _EpochPlans(len(rows), settings)
+    label_sets = _LabelSets(labels, device)
     epoch_steps = plan_of.size
     batches: Iterator[Tensor] = iter(())
     plan: list[NDArray[np.intp]] = []
@@ -99,8 +102,7 @@ def train(
                 run.begin_epoch()
             run.set_rates(step / total)
             idx = plan[place]
-            Y = torch.from_numpy(labels[idx].toarray()).float()
-            run.step(_single(next(batches)).to(device), Y.to(device), step, torch.from_numpy(idx).to(device))
+            run.step(_single(next(batches)).to(device), label_sets(idx), step, torch.from_numpy(idx).to(device))
             if place == epoch_steps - 1 and run.end_epoch() and step + 1 < total:
                 break
         run.close()
@@ -229,20 +231,36 @@ class _Run:
 
 
 class _EpochPlans:
-    """The batches of an epoch: places among the training rows, shuffled by seed and epoch alone."""
+    """The batches of an epoch: places among the training rows, shuffled by seed and epoch alone.
+
+    All batches are equally large, to one row, and never above ``batch_size`` if that is possible with two rows each.
+    A small rest would make a step as long as the others on the noise of a few pairs; a single row has no pair at all
+    and no batch statistics.
+    """
 
     def __init__(self, n_rows: int, settings: Settings) -> None:
         self.n_rows, self.settings = n_rows, settings
-        starts = list(range(0, n_rows, settings.batch_size))
-        # A single row has no pair and no batch statistics: it joins the batch before.
-        if len(starts) > 1 and n_rows - starts[-1] == 1:
-            starts.pop()
-        self.cuts = starts[1:]
-        self.size = len(starts)
+        self.size = max(1, min(math.ceil(n_rows / settings.batch_size), n_rows // 2))
 
     def __call__(self, epoch: int) -> list[NDArray[np.intp]]:
         order = np.random.default_rng([self.settings.seed, epoch]).permutation(self.n_rows)
-        return [part.astype(np.intp) for part in np.split(order, self.cuts)]
+        return [part.astype(np.intp) for part in np.array_split(order, self.size)]
+
+
+class _LabelSets:
+    """Label sets of batches as 0/1 rows, cut from one tensor where all of them fit: slicing a sparse matrix is slow."""
+
+    def __init__(self, labels: sparse.csr_matrix, device: torch.device) -> None:
+        self.labels, self.device = labels, device
+        self.all = self._dense(labels) if labels.shape[0] * labels.shape[1] <= MOST_DENSE else None
+
+    def __call__(self, idx: NDArray[np.intp]) -> Tensor:
+        if self.all is not None:
+            return self.all[torch.from_numpy(idx).to(self.device)]
+        return self._dense(self.labels[idx])
+
+    def _dense(self, labels: sparse.csr_matrix) -> Tensor:
+        return torch.from_numpy(labels.astype(np.float32).toarray()).to(self.device)
 
 
 def _single(batch: Tensor) -> Tensor:
@@ -277,7 +295,9 @@ def make_optimizer(network: HashNetwork, settings: Settings) -> torch.optim.Opti
     ]
     if settings.optimizer == "sgd":
         return torch.optim.SGD(groups, momentum=settings.momentum)
-    return torch.optim.Adam(groups)
+    # One kernel a parameter instead of many: the optimiser is a fifth of a step of a linear head. Not on all devices.
+    fused = next(network.parameters()).device.type in ("cpu", "cuda")
+    return torch.optim.Adam(groups, fused=fused)
 
 
 def rate_factor(schedule: Schedule, share: float) -> float:

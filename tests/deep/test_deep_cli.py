@@ -92,6 +92,23 @@ def test_alexnet_in_one_command(call, tmp_path):
     assert load("m.hl").codes_.shape == (4, 1)
 
 
+def test_encode_stops_at_a_damaged_image_and_names_it(call, tmp_path):
+    """Codes have no names: a row left out would give all codes behind it to the wrong image."""
+    write_images(tmp_path / "images", per_class=2)
+    backbone = json.dumps({"name": "small_cnn", "image_size": 16, "n_features": 16})
+    code, _, err = call(
+        "fit", "images", "--method", "dch", "--bits", 8, "-o", "m.hl", "--jobs", 1,
+        "--set", f"backbone={backbone}", "--set", "n_epochs=1",
+    )  # fmt: skip
+    assert (code, err) == (0, "")
+    damaged = sorted((tmp_path / "images").rglob("*.png"))[1]
+    damaged.write_bytes(damaged.read_bytes()[:50])
+    code, out, err = call("encode", "m.hl", "images", "-o", "c.npy")
+    assert (code, out, err.count("\n")) == (1, "", 1)
+    assert damaged.name in err
+    assert not (tmp_path / "c.npy").exists()
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [

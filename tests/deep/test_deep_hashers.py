@@ -69,6 +69,25 @@ def test_random_state_decides_everything(name):
     assert not np.array_equal(first.decision_function(X), other.decision_function(X))
 
 
+def test_random_state_decides_a_backbone_that_starts_at_random():
+    """And the user's own random numbers neither matter nor move."""
+    pixels = np.random.default_rng(0).integers(0, 256, (16, 8, 8, 3), dtype=np.uint8)
+    backbone = {"name": "small_cnn", "image_size": 8, "n_features": 8}
+
+    def fitted(seed):
+        hasher = hl.deep.DCH(8, backbone=backbone, n_epochs=1, random_state=seed, n_jobs=1)
+        return hasher.fit(pixels, np.arange(16) % 2).decision_function(pixels)
+
+    torch.manual_seed(1)
+    first = fitted(0)
+    drawn = torch.rand(3)
+    torch.manual_seed(1)
+    assert torch.equal(drawn, torch.rand(3))
+    torch.manual_seed(2)
+    np.testing.assert_array_equal(first, fitted(0))
+    assert not np.array_equal(first, fitted(1))
+
+
 @pytest.mark.parametrize("name", DEEP_METHODS)
 def test_metadata_is_complete(name):
     method = find_method(name)

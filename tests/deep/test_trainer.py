@@ -11,14 +11,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from sklearn.datasets import load_digits
 
 import hashlearn
 import hashlearn as hl
 from hashlearn.deep.heads import build_head
 from hashlearn.deep.inputs import ArrayInputs, in_turn, moments
+from hashlearn.deep.losses import DCHLoss
 from hashlearn.deep.network import HashNetwork, torch_threads
-from hashlearn.deep.trainer import Settings, make_optimizer, rate_factor
+from hashlearn.deep.trainer import Settings, _EpochPlans, make_optimizer, rate_factor
 from hashlearn.modelfile import ModelFileError
 from hashlearn.progress import last_note, listening
 
@@ -48,7 +51,7 @@ def test_a_fit_is_the_plain_loop():
     )
     for epoch in range(2):
         order = torch.from_numpy(np.random.default_rng([seed, epoch]).permutation(300))
-        for idx in order.split(64):
+        for idx in order.tensor_split(5):
             adam.zero_grad()
             torch.nn.functional.binary_cross_entropy_with_logits(layer(rows[idx]), targets[idx]).backward()
             adam.step()
@@ -91,10 +94,38 @@ def test_a_schedule_changes_what_is_learned_and_zero_stops_it():
     assert not np.array_equal(weights(half), weights(hl.deep.DCH(n_epochs=4, **SMALL).fit(X, Y)))
 
 
-def test_a_last_batch_of_one_row_joins_the_one_before():
-    """257 rows in batches of 64: batch normalisation and pairs cannot bear a single row."""
-    hasher = hl.deep.OrthoHash(n_epochs=1, **SMALL).fit(X[:257], Y[:257])
-    assert np.isfinite(hasher.losses_).all()
+@given(n_rows=st.integers(2, 600), batch_size=st.integers(2, 128), epoch=st.integers(0, 3))
+def test_batches_are_even(n_rows, batch_size, epoch):
+    """A rest of a few rows would move the network as far as a whole batch does, on the noise of its few pairs."""
+    plans = _EpochPlans(n_rows, Settings(batch_size=batch_size))
+    sizes = [len(part) for part in plans(epoch)]
+    assert len(sizes) == plans.size
+    assert max(sizes) - min(sizes) <= 1
+    assert min(sizes) >= 2
+    # Three rows are one batch, whatever the size: a row alone has no pair. Else memory is what the user chose.
+    assert max(sizes) <= max(batch_size, 3)
+    np.testing.assert_array_equal(np.sort(np.concatenate(plans(epoch))), np.arange(n_rows))
+
+
+def test_no_batch_of_a_training_is_a_small_rest(monkeypatch):
+    """257 rows in batches of 64: five of 51 or 52, not four of 64 and one row."""
+    sizes = []
+
+    class Spy(DCHLoss):
+        def forward(self, u, Y, step, idx):
+            sizes.append(len(u))
+            return super().forward(u, Y, step, idx)
+
+    monkeypatch.setattr("hashlearn.deep.losses.DCHLoss", Spy)
+    hl.deep.DCH(n_epochs=1, **SMALL).fit(X[:257], Y[:257])
+    assert sorted(sizes) == [51, 51, 51, 52, 52]
+
+
+def test_many_labels_are_cut_from_the_sparse_matrix(monkeypatch):
+    """Too many labels to hold as floats at once: the same training, batch by batch."""
+    whole = hl.deep.DCH(n_epochs=2, **SMALL).fit(X, Y)
+    monkeypatch.setattr("hashlearn.deep.trainer.MOST_DENSE", 0)
+    np.testing.assert_array_equal(weights(whole), weights(hl.deep.DCH(n_epochs=2, **SMALL).fit(X, Y)))
 
 
 @pytest.mark.parametrize("name", ["DPSH", "DNNH", "OrthoHash"])

@@ -143,20 +143,21 @@ class DeepHasher(BaseHasher):
         require_torch()
         self._validate_params()
         self.n_bits_ = int(self.n_bits)
+        rng = self._rng()
+        seed = int(rng.randint(2**31))
         with verbose_listening(self.verbose):
-            opened = self._open(X, reset=True)
+            opened = self._open(X, seed)
             with closing(opened.inputs):
-                self.seconds_ = self._fit(opened, y)
+                self.seconds_ = self._fit(opened, y, rng, seed)
         return self
 
-    def _fit(self, opened: Opened, y: Any) -> dict[str, float]:
+    def _fit(self, opened: Opened, y: Any, rng: np.random.RandomState, seed: int) -> dict[str, float]:
         from hashlearn.deep import setting_up
         from hashlearn.deep.network import new_network, pick_device, to_arrays, torch_threads, useful_threads
         from hashlearn.deep.trainer import train
 
-        inputs, timer, rng = opened.inputs, PhaseTimer(), self._rng()
+        inputs, timer = opened.inputs, PhaseTimer()
         labels, known = self._labels(inputs, y)
-        seed = int(rng.randint(2**31))
         training, held_out = setting_up.hold_out(known, self.validation, rng)
         own = labels[training]
         spec = opened.spec(self.head_of_method if self.head == "auto" else self.head, self._n_outputs(own.shape[1]))
@@ -180,11 +181,15 @@ class DeepHasher(BaseHasher):
         return timer.seconds
 
     def decision_function(self, X: Any) -> NDArray[np.float32]:
-        """Outputs of the network (n, n_bits); their signs are the bits."""
+        """Outputs of the network (n, n_bits); their signs are the bits.
+
+        An image source with ``on_error="skip"`` has a row for each image in its ``usable()`` and none for others.
+        """
         check_is_fitted(self)
         require_torch()
-        with closing(self._open(X, reset=False).inputs) as inputs:
-            return self._project_inputs(inputs)
+        with closing(self._open(X).inputs) as inputs:
+            projections = self._project_inputs(inputs)
+            return projections if inputs.usable is None else projections[inputs.usable]
 
     def _project(self, X: Rows) -> NDArray[np.float32]:
         from hashlearn.deep.inputs import ArrayInputs
@@ -200,10 +205,14 @@ class DeepHasher(BaseHasher):
         with torch_threads(useful_threads(module, 1, self.n_jobs)):
             return outputs(module, inputs, self.n_bits_, pick_device(self.device))
 
-    def _open(self, X: Any, reset: bool) -> Opened:
-        """The inputs of a network, and what is known of them. Features are checked as scikit-learn does."""
+    def _open(self, X: Any, seed: int | None = None) -> Opened:
+        """The inputs of a network, and what is known of them. Features are checked as scikit-learn does.
+
+        With a seed they are for fitting, and a backbone that starts at random gets its weights from it.
+        """
         from hashlearn.deep import setting_up
 
+        reset = seed is not None
         if self.backbone is None:
             X = validate_data(
                 self,
@@ -214,8 +223,8 @@ class DeepHasher(BaseHasher):
                 reset=reset,
             )
             return setting_up.open_rows(X)
-        if reset:
-            return setting_up.open_backbone(self.backbone, X, self.n_jobs)
+        if seed is not None:
+            return setting_up.open_backbone(self.backbone, X, self.n_jobs, seed)
         return setting_up.Opened(setting_up.open_inputs(self.function_.spec["backbone"], X, self.n_jobs))
 
     def _labels(self, inputs: Inputs, y: Any) -> tuple[sparse.csr_matrix, NDArray[np.intp]]:
