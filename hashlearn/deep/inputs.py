@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections import deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
 import numpy as np
@@ -14,7 +13,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from torch import Tensor
 
-from hashlearn.parallel import row_blocks
+from hashlearn.parallel import in_order, row_blocks
 
 WAITING = 2
 
@@ -111,17 +110,7 @@ def in_turn(
         yield from map(made, range(len(plan)))
         return
     with ThreadPoolExecutor(1, thread_name_prefix="hashlearn-batches") as pool:
-        waiting: deque[Future[Tensor]] = deque()
-        try:
-            for number in range(len(plan)):
-                waiting.append(pool.submit(made, number))
-                if len(waiting) > WAITING:
-                    yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
-        finally:
-            for future in waiting:
-                future.cancel()
+        yield from in_order(lambda number: pool.submit(made, number), range(len(plan)), WAITING)
 
 
 def moments(rows: Any) -> tuple[NDArray[np.float64], float]:
