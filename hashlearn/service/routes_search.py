@@ -7,7 +7,7 @@ import time
 from typing import Annotated, Any
 
 import numpy as np
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Depends, Query, Request, Response
 from numpy.typing import NDArray
 
 from hashlearn.service import figures, searching, shapes
@@ -22,12 +22,29 @@ IMAGE_TYPES = ("image/png", "image/jpeg", "image/webp")
 
 router = APIRouter(prefix="/api/v1/collections/{collection}", route_class=StrictRoute, tags=["search"])
 
-K = Annotated[int | None, Query(ge=1, description="Hits a query; 10 when there is no radius either.")]
-Radius = Annotated[int | None, Query(ge=0, description="All hits at most this many bits away.")]
-Mode = Annotated[shapes.Mode, Query()]
-Oversample = Annotated[float, Query(ge=1, allow_inf_nan=False)]
-Metric = Annotated[shapes.Metric, Query()]
-Where = Annotated[str | None, Query(description="A filter as JSON text.")]
+
+def _filter(text: str | None) -> dict[str, Any] | None:
+    if text is None:
+        return None
+    where = parse_json(text.encode("utf-8", "replace"))
+    if not isinstance(where, dict):
+        raise bad("bad_filter", 'where must be a JSON object such as {"year": {">=": 2020}}.')
+    return where
+
+
+def how_asked(
+    k: Annotated[int | None, Query(ge=1, description="Hits a query; 10 when there is no radius either.")] = None,
+    radius: Annotated[int | None, Query(ge=0, description="All hits at most this many bits away.")] = None,
+    mode: shapes.Mode = "hamming",
+    oversample: Annotated[float, Query(ge=1, allow_inf_nan=False)] = 4.0,
+    metric: shapes.Metric = "cosine",
+    where: Annotated[str | None, Query(description="A filter as JSON text.")] = None,
+) -> How:
+    """How to search, from the query part of the address: for bodies that are not JSON."""
+    return How(k, radius, mode, oversample, metric, _filter(where))
+
+
+Asked = Annotated[How, Depends(how_asked)]
 
 
 def binary_body(*kinds: str) -> dict[str, Any]:
@@ -64,19 +81,13 @@ async def search_npy(
     request: Request,
     here: Here,
     opened: Chosen,
-    k: K = None,
-    radius: Radius = None,
-    mode: Mode = "hamming",
-    oversample: Oversample = 4.0,
-    metric: Metric = "cosine",
-    where: Where = None,
+    how: Asked,
 ) -> Response:
     """A batch: an .npy array of vectors (float32, float64) or packed codes (uint8); the answer is an .npz.
 
     It holds ids and distances (queries, k), with -1 in empty places; with a radius, lims, ids and distances.
     """
     check_type(request, NPY_TYPE)
-    how = How(k, radius, mode, oversample, metric, _filter(where))
     body = await request.body()
     return Response(await here.workers.read(_npz, here, opened, body, how), media_type=NPZ_TYPE)
 
@@ -89,15 +100,6 @@ def _npz(here: Here, opened: Opened, body: bytes, how: How) -> bytes:
     return stream.getvalue()
 
 
-def _filter(text: str | None) -> dict[str, Any] | None:
-    if text is None:
-        return None
-    where = parse_json(text.encode("utf-8", "replace"))
-    if not isinstance(where, dict):
-        raise bad("bad_filter", 'where must be a JSON object such as {"year": {">=": 2020}}.')
-    return where
-
-
 @router.post(
     "/search/image",
     response_model=shapes.SearchAnswer,
@@ -108,12 +110,7 @@ async def search_image(
     request: Request,
     here: Here,
     opened: Chosen,
-    k: K = None,
-    radius: Radius = None,
-    mode: Mode = "hamming",
-    oversample: Oversample = 4.0,
-    metric: Metric = "cosine",
-    where: Where = None,
+    how: Asked,
     include: Annotated[str, Query(description="payload, code, vector: joined by commas.")] = "payload",
 ) -> Response:
     """Find the nearest items of an uploaded picture (PNG, JPEG or WebP)."""
@@ -124,7 +121,6 @@ async def search_image(
     wanted = {name for name in include.split(",") if name}
     if wanted - {"payload", "code", "vector"}:
         raise bad("bad_request", "include may name payload, code and vector, joined by commas.")
-    how = How(k, radius, mode, oversample, metric, _filter(where))
     body = await request.body()
     return json_response(await here.workers.read(_by_picture, here, opened, body, how, wanted))
 
