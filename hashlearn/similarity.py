@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
+from sklearn.utils.validation import check_array
 
 from hashlearn.labels import UNKNOWN, group_rows, label_matrix, one_hot
 
@@ -184,6 +185,25 @@ def from_pairs(n_rows: int, similar: ArrayLike, dissimilar: ArrayLike) -> sparse
     signs = np.concatenate([np.ones(len(off_diagonal[0])), -np.ones(len(off_diagonal[1]))])
     values = np.concatenate([signs, signs, np.ones(len(named))])
     return sparse.csr_matrix((values, (rows, columns)), shape=(n_rows, n_rows))
+
+
+def check_similarity(S: Any, anchors: ArrayLike, n_rows: int) -> tuple[Any, NDArray[np.intp]]:
+    """S (n_rows, p) between rows and anchors, dense or CSR, and the anchors' row numbers; ValueError if they clash."""
+    S = check_array(S, accept_sparse="csr", dtype=np.float64, input_name="S")
+    places = np.asarray(anchors)
+    if places.ndim != 1 or places.dtype.kind not in "iu" or len(np.unique(places)) != len(places):
+        raise ValueError("anchors must be a 1-D array of distinct row numbers.")
+    if S.shape != (n_rows, len(places)):
+        raise ValueError(
+            f"S must have one row per row of X and one column per anchor, {(n_rows, len(places))}. "
+            f"Got {S.shape} instead."
+        )
+    if places.min(initial=0) < 0 or places.max(initial=0) >= n_rows:
+        raise ValueError(f"anchors names rows outside 0..{n_rows - 1}.")
+    between = S[places]
+    if abs(between - between.T).max() > 1e-9 * max(abs(between).max(), 1e-300):
+        raise ValueError("S between anchors must be symmetric: S[anchors[i], j] == S[anchors[j], i].")
+    return S, places.astype(np.intp)
 
 
 def neighbour_similarity(

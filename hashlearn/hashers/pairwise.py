@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
-from sklearn.utils.validation import check_array
 
 from hashlearn import codes
 from hashlearn.chunks.grouping import GivenGroups, Groups, LabelReader
@@ -34,6 +33,7 @@ from hashlearn.similarity import (
     LabelSimilarity,
     MatrixSimilarity,
     Similarity,
+    check_similarity,
     from_labels,
     from_pairs,
     neighbour_similarity,
@@ -148,23 +148,10 @@ class PairwiseHasher(BaseHasher):
         ``anchors`` (p,) are row numbers of X; S between anchors must be symmetric.
         """
         X = self._validate(X)
-        S = check_array(S, accept_sparse="csr", dtype=np.float64, input_name="S")
-        places = np.asarray(anchors)
-        if places.ndim != 1 or places.dtype.kind not in "iu" or len(np.unique(places)) != len(places):
-            raise ValueError("anchors must be a 1-D array of distinct row numbers.")
-        if S.shape != (X.shape[0], len(places)):
-            raise ValueError(
-                f"S must have one row per row of X and one column per anchor, {(X.shape[0], len(places))}. "
-                f"Got {S.shape} instead."
-            )
-        if places.min(initial=0) < 0 or places.max(initial=0) >= X.shape[0]:
-            raise ValueError(f"anchors names rows outside 0..{X.shape[0] - 1}.")
-        between = S[places]
-        if abs(between - between.T).max() > 1e-9 * max(abs(between).max(), 1e-300):
-            raise ValueError("S between anchors must be symmetric: S[anchors[i], j] == S[anchors[j], i].")
+        S, places = check_similarity(S, anchors, X.shape[0])
         rng, timer = self._rng(), PhaseTimer()
         with verbose_listening(self.verbose):
-            similarity = MatrixSimilarity(S, places.astype(np.intp), self.r_max)
+            similarity = MatrixSimilarity(S, places, self.r_max)
             features = self._fit_features(X, rng, timer)
             return self._learn(X, features, similarity, similarity.anchors, rng, timer)
 
