@@ -16,12 +16,14 @@ from distributed.scheduler import KilledWorker
 from small_methods import SETTINGS
 
 import hashlearn as hl
-from hashlearn.chunks import WorkersLost, survey
+from hashlearn.chunks import WorkersLost
 from hashlearn.chunks.executors import _on_cluster
 from hashlearn.hashers import row_pass
 
 CHUNKED = [name for name, method in hl.hashers.METHODS.items() if method.passes]
 FEW_ROWS = 2300
+
+pytestmark = pytest.mark.usefixtures("small_cuts")
 
 
 @pytest.fixture(scope="module")
@@ -41,11 +43,6 @@ def client():
 def pool():
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as executor:
         yield executor
-
-
-@pytest.fixture(scope="module")
-def data():
-    return rows_and_classes()
 
 
 def few_rows():
@@ -69,16 +66,6 @@ def small_fit(name):
 def fitted_in_memory(name):
     X, y = few_rows()
     return small_fit(name).fit(X, y)
-
-
-@pytest.fixture(scope="module")
-def in_memory(data):
-    return hasher().fit(*data)
-
-
-@pytest.fixture(autouse=True)
-def small_cuts(monkeypatch):
-    monkeypatch.setattr(survey, "CUT_BLOCKS", 1)
 
 
 @pytest.mark.parametrize("name", CHUNKED)

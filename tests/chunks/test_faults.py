@@ -5,30 +5,17 @@ from concurrent.futures import ProcessPoolExecutor
 
 import numpy as np
 import pytest
-from chunk_data import Chunks, assert_same, hasher, rows_and_classes, shards
+from chunk_data import Chunks, assert_same, hasher, shards
 
 import hashlearn as hl
-from hashlearn.chunks import Source, WorkersLost, as_source, checkpoint, survey
+from hashlearn.chunks import Source, WorkersLost, as_source, checkpoint
 from hashlearn.chunks.executors import run
 from hashlearn.chunks.parts import ArrayPart
 from hashlearn.chunks.sources import PartList
 from hashlearn.files import FileError
 from hashlearn.progress import listening
 
-
-@pytest.fixture(scope="module")
-def data():
-    return rows_and_classes()
-
-
-@pytest.fixture(scope="module")
-def in_memory(data):
-    return hasher().fit(*data)
-
-
-@pytest.fixture(autouse=True)
-def small_cuts(monkeypatch):
-    monkeypatch.setattr(survey, "CUT_BLOCKS", 1)
+pytestmark = pytest.mark.usefixtures("small_cuts")
 
 
 class LoggedPart(ArrayPart):

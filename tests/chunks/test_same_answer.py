@@ -6,29 +6,14 @@ from multiprocessing import get_context
 
 import numpy as np
 import pytest
-from chunk_data import N_ROWS, Chunks, assert_same, hasher, label_sets, rows_and_classes, shards
+from chunk_data import N_ROWS, Chunks, assert_same, hasher, label_sets, shards
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
 import hashlearn as hl
-from hashlearn.chunks import survey
 
-
-@pytest.fixture(scope="module")
-def data():
-    return rows_and_classes()
-
-
-@pytest.fixture(scope="module")
-def in_memory(data):
-    return hasher().fit(*data)
-
-
-@pytest.fixture(autouse=True)
-def small_cuts(monkeypatch):
-    """Several tasks in the first pass too."""
-    monkeypatch.setattr(survey, "CUT_BLOCKS", 1)
+pytestmark = pytest.mark.usefixtures("small_cuts")
 
 
 @pytest.fixture(scope="module")
