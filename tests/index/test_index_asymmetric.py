@@ -6,7 +6,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hashlearn.index import Index, asymmetric
+from hashlearn.index import Index, asymmetric, fast_scan
+
+
+@pytest.fixture(params=["compiled", "faiss"])
+def scan(request, monkeypatch):
+    if request.param == "faiss":
+        monkeypatch.setattr(fast_scan, "compiled", lambda: False)
+    elif not fast_scan.compiled():
+        pytest.skip("installed without a compiler, or a processor without AVX2")
 
 
 def _same(index, projections, codes, ids, n_bits, k, bitorder="big"):
@@ -44,7 +52,7 @@ def test_equals_brute_force(n_bits, bitorder, seed, n, k, values):
 
 @pytest.mark.parametrize("values", ["real", "whole", "one large", "tiny", "zero"])
 @pytest.mark.parametrize(("n_bits", "bitorder"), [(64, "big"), (63, "little"), (1024, "big")])
-def test_the_fast_scan_is_exact_or_not_used(n_bits, bitorder, values):
+def test_the_fast_scan_is_exact_or_not_used(scan, n_bits, bitorder, values):
     rng = np.random.default_rng(n_bits)
     codes = brute.random_codes(rng, 12000, n_bits, bitorder)
     codes[9000:] = codes[:3000]
@@ -64,7 +72,7 @@ def test_the_fast_scan_is_exact_or_not_used(n_bits, bitorder, values):
         _same(index, queries, codes, ids, n_bits, k, bitorder)
 
 
-def test_the_fast_scan_proves_ordinary_queries(monkeypatch):
+def test_the_fast_scan_proves_ordinary_queries(scan, monkeypatch):
     rng = np.random.default_rng(0)
     codes = brute.random_codes(rng, 20000, 64)
     index = Index(64)

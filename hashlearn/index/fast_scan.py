@@ -1,0 +1,152 @@
+"""The codes that can be among the best of an asymmetric search, found by a scan with tables rounded to 8 bits.
+
+Both scans look up a nibble of many codes at once in registers, and both say how far their answer is complete. The
+compiled one (``_nibbles.c``) is several times as fast as that of faiss, which stands in where the package was installed
+without a compiler or the processor has no AVX2.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hashlearn.index.results import Codes, Ids
+
+try:
+    from hashlearn.index import _nibbles
+except ImportError:  # installed without a compiler
+    _nibbles = None  # type: ignore[assignment]
+
+Tables = NDArray[np.float64]
+Scores = NDArray[np.float32]
+
+ATTEMPTS = 2
+_FEWEST = 8192  # fewer codes are scored as quickly as they are scanned
+_LANES = 32
+_SAMPLE = 4096  # codes; whole blocks
+_MOST_CANDIDATES = 16384
+_CANDIDATES_TOGETHER = 2**16  # of the queries that are ranked at once
+
+# The signs of the 16 values of a nibble, lowest bit first.
+_SIGNS = np.unpackbits(np.arange(16, dtype=np.uint8)[:, None], axis=1, count=4, bitorder="little") * 2.0 - 1.0
+
+
+@dataclass
+class Candidates:
+    """Places and scores (queries, candidates) of codes; what a query has less of than others is filled with inf.
+
+    Every code that scores below ``complete`` (queries,) is among them; -inf where the scan can say nothing.
+    """
+
+    places: Ids
+    scores: Scores
+    complete: NDArray[np.float64]
+
+
+def fast_scan(codes: Codes) -> CompiledScan | FaissScan | None:
+    """The faster of the scans that can run here; None for so few codes that none is worth while."""
+    if len(codes) < _FEWEST:
+        return None
+    return CompiledScan(codes) if compiled() else FaissScan(codes)
+
+
+def compiled() -> bool:
+    return _nibbles is not None and _nibbles.usable()
+
+
+class CompiledScan:
+    """Scores what may be among the k best as it goes, with a sample of the codes for what to expect."""
+
+    def __init__(self, codes: Codes) -> None:
+        self._count = len(codes)
+        self._planes = _in_planes(codes)
+        self._sample = _in_planes(codes[:: len(codes) // _SAMPLE][:_SAMPLE])
+
+    def together(self, k: int, attempt: int) -> int:
+        """How many queries to ask for at once; 0 when a plain scan is as good."""
+        return max(1, _CANDIDATES_TOGETHER // self._room(k)) if 8 * k <= self._count else 0
+
+    def _room(self, k: int) -> int:
+        return 2 * k + 1024
+
+    def candidates(self, queries: NDArray[np.float32], tables: Tables, k: int, attempt: int) -> Candidates:
+        shape = (len(queries), self._room(k))
+        places, scores = np.zeros(shape, dtype=np.int64), np.empty(shape, dtype=np.float32)
+        found = np.empty(len(queries), dtype=np.int64)
+        known = (self._planes, self._count, self._sample)
+        _nibbles.nearest(*known, queries, tables, k, 8.0**attempt, places, scores, found)
+        most = max(int(found.max()), 1)
+        places, scores = places[:, :most], scores[:, :most]
+        scores[np.arange(most) >= found[:, None]] = np.inf
+        return Candidates(places, scores, np.where(found >= 0, np.inf, -np.inf))
+
+
+def _in_planes(codes: Codes) -> NDArray[np.uint8]:
+    """Codes in blocks of 32, and in a block byte by byte, padded with zeros."""
+    whole = len(codes) // _LANES
+    planes = np.zeros((-(-len(codes) // _LANES), codes.shape[1], _LANES), dtype=np.uint8)
+    planes[:whole] = codes[: whole * _LANES].reshape(whole, _LANES, codes.shape[1]).transpose(0, 2, 1)
+    rest = codes[whole * _LANES :].T
+    planes[whole:, :, : rest.shape[1]] = rest
+    return planes
+
+
+class FaissScan:
+    """A faiss product quantiser whose 16 centroids a nibble are the 16 sign patterns: its distances are q.h.
+
+    It returns as many codes as it is asked for by their rounded scores, and the rounding has a bound.
+    """
+
+    def __init__(self, codes: Codes) -> None:
+        import faiss
+
+        self._codes = codes
+        n_nibbles = 2 * codes.shape[1]
+        quantiser: Any = faiss.IndexPQ(4 * n_nibbles, n_nibbles, 4, faiss.METRIC_INNER_PRODUCT)
+        patterns = _SIGNS.astype(np.float32)
+        faiss.copy_array_to_vector(np.tile(patterns, (n_nibbles, 1)).ravel(), quantiser.pq.centroids)
+        faiss.copy_array_to_vector(codes.ravel(), quantiser.codes)
+        quantiser.ntotal, quantiser.is_trained = len(codes), True
+        self._index = faiss.IndexPQFastScan(quantiser)
+
+    def together(self, k: int, attempt: int) -> int:
+        """How many queries to ask for at once; 0 when there are too few codes, or too many candidates."""
+        count = self._room(k, attempt)
+        return max(1, _CANDIDATES_TOGETHER // count) if count <= min(_MOST_CANDIDATES, len(self._codes)) else 0
+
+    def _room(self, k: int, attempt: int) -> int:
+        return (2 * k + 64, 16 * k + 512)[attempt]
+
+    def candidates(self, queries: NDArray[np.float32], tables: Tables, k: int, attempt: int) -> Candidates:
+        near, places = self._index.search(queries, self._room(k, attempt))
+        # Rounding moves each entry by half a step at most; twice that leaves room for the float32 sums of faiss.
+        size = np.abs(queries, dtype=np.float64)
+        nibbles = size.reshape(len(queries), size.shape[1] // 4, 4).sum(axis=2)
+        error = nibbles.shape[1] * 2 * nibbles.max(axis=1) / 255 + 1e-5 * size.sum(axis=1)
+        full = places[:, -1] >= 0  # for a query of zeros it finds nothing
+        complete = np.where(full, -near[:, -1].astype(np.float64) - error, -np.inf)
+        return Candidates(places, score_codes(self._codes[places], tables), complete)
+
+
+def score_tables(projections: NDArray[np.float32]) -> Tables:
+    """Entry [q, b, v]: what the value v of byte b adds to -q.h."""
+    queries = projections.reshape(len(projections), projections.shape[1] // 8, 8).astype(np.float64)
+    tables = np.empty((*queries.shape[:2], 256))
+    tables[..., 0] = queries.sum(axis=2)  # all signs -1
+    for bit in range(8):  # with the bit set, the same sums less 2 q; a matrix product takes several times as long
+        half = 1 << bit
+        np.subtract(tables[..., :half], 2 * queries[..., bit : bit + 1], out=tables[..., half : 2 * half])
+    return tables
+
+
+def score_codes(codes: Codes, tables: Tables) -> Scores:
+    """Scores of codes (queries, codes, bytes). One order of additions, so that a code has one score however found."""
+    n_queries, n_bytes = tables.shape[:2]
+    entries, begins = tables.ravel(), (256 * n_bytes * np.arange(n_queries))[:, None]
+    scores = entries.take(codes[..., 0] + begins)
+    for byte in range(1, n_bytes):
+        scores += entries.take(codes[..., byte] + (begins + 256 * byte))
+    return scores.astype(np.float32)
