@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 
 from hashlearn.chunks.parts import (
@@ -37,10 +38,6 @@ def stack(blocks: Sequence[Any]) -> Any:
         # NumPy would turn the numbers into names.
         raise ValueError("Labels must be of one kind in all chunks. Got numbers in one and names in another.")
     return np.concatenate(arrays)
-
-
-def _copied(block: Any) -> Any:
-    return block if sparse.issparse(block) else np.array(block)
 
 
 class PartList:
@@ -73,6 +70,21 @@ class PartList:
                               zip(self.pieces(start, stop), blocks, strict=True))  # fmt: skip
             raise FileError(f"Chunks must have rows of one width. Got {names}.")
         return stack(blocks)
+
+    def take(self, rows: NDArray[np.integer]) -> list[Any]:
+        """Single rows of parts that are cheap to read them of, in ascending order."""
+        found: list[Any] = []
+        for part, begin in zip(self.parts, self.begins, strict=False):
+            places = rows[(rows >= begin) & (rows < begin + part.n_rows)] - begin
+            if not len(places):
+                continue
+            first = part.read(int(places[0]), int(places[0]) + 1)
+            if sparse.issparse(first):
+                # A slice would copy all rows between.
+                found += [first, *(part.read(int(place), int(place) + 1) for place in places[1:])]
+            else:
+                found.append(np.array(part.read(0, part.n_rows)[places]))
+        return found
 
     def cut(self, start: int, stop: int) -> PartList:
         return PartList([part.cut(a, b) for part, a, b in self.pieces(start, stop)])
@@ -151,8 +163,7 @@ class Source:
         for start in range(0, len(rows), TAKEN_TOGETHER):
             some = rows[start : start + TAKEN_TOGETHER]
             # Opened anew: a memory map that stays open would hold on to its pages.
-            cut = self.rows.cut(int(some[0]), int(some[-1]) + 1)
-            found += [_copied(cut.read(int(row - some[0]), int(row - some[0]) + 1)) for row in some]
+            found += self.rows.cut(int(some[0]), int(some[-1]) + 1).take(some - some[0])
         return stack(found)
 
     def cuts(self, size: int, start: int = 0, stop: int | None = None) -> Iterator[Cut]:

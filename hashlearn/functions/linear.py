@@ -9,11 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
-from hashlearn.parallel import one_blas_thread
+from hashlearn.parallel import one_blas_thread, row_blocks
 
 FloatArray = NDArray[np.float64]
 # Shares of the Gram matrix's mean eigenvalue between which ridge="auto" searches.
 AUTO_RANGE = (1e-10, 1e4)
+CACHED_ROWS = 32  # of a Gram matrix, changed while they are near the processor
 
 
 @dataclass
@@ -50,8 +51,11 @@ class RidgeSums:
 
     def recentred(self, shift: FloatArray) -> RidgeSums:
         """The sums for features x - shift."""
-        cross = np.outer(self.x, shift)
-        xx = self.xx - cross - cross.T + self.count * np.outer(shift, shift)
+        xx = np.empty_like(self.xx)
+        for rows in row_blocks(len(xx), CACHED_ROWS):
+            part = np.subtract(self.xx[rows], np.outer(self.x[rows], shift), out=xx[rows])
+            part -= np.outer(shift[rows], self.x)
+            part += self.count * np.outer(shift[rows], shift)
         xt = self.xt - np.outer(shift, self.t)
         return RidgeSums(self.count, self.x - self.count * shift, xx, xt, self.t, self.tt)
 
@@ -92,9 +96,12 @@ class LinearFunction:
 
 def regularised_solve(xx: FloatArray, xt: FloatArray, ridge: float) -> FloatArray:
     """Cholesky; where rounding has made the matrix indefinite, its eigenvalues are lifted to the ridge."""
-    lifted = xx + ridge * np.eye(len(xx))
+    lifted = xx.copy()
+    np.fill_diagonal(lifted, lifted.diagonal() + ridge)
     try:
-        return linalg.cho_solve(linalg.cho_factor(lifted, lower=True, check_finite=False), xt, check_finite=False)
+        # Turned over, the rows are columns, as LAPACK has them: nothing is copied.
+        factor = linalg.cho_factor(lifted.T, lower=True, overwrite_a=True, check_finite=False)
+        return linalg.cho_solve(factor, xt, check_finite=False)
     except linalg.LinAlgError:
         values, vectors = linalg.eigh(xx, check_finite=False)
         return vectors @ ((vectors.T @ xt) / (np.maximum(values, 0) + ridge)[:, None])

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from hashlearn.solvers.greedy import strongest_half
 from hashlearn.solvers.losses import GeneralLoss
-from hashlearn.solvers.problem import AnchorProblem, Batches, Trace
+from hashlearn.solvers.problem import AnchorProblem, Batches, Trace, keeps_ground
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.intp]
@@ -161,7 +161,7 @@ def _update_bit(
             trial[anchors] *= -1
             moved = fixed + between @ trial[inside]
             step = trial[anchors] - bit[anchors]
-            if step @ (gain[anchors] + moved[anchors]) >= 0:
+            if keeps_ground(step, gain[anchors], moved[anchors]):
                 bit, gain = trial, moved
                 break
             anchors = strongest_half(anchors, gain)

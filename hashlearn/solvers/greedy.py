@@ -15,7 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hashlearn.solvers.losses import QuadraticLoss
-from hashlearn.solvers.problem import AnchorProblem, Batches, Trace
+from hashlearn.solvers.problem import AnchorProblem, Batches, Trace, keeps_ground
+
+try:
+    from hashlearn.solvers import _flips
+except ImportError:  # installed without a compiler
+    _flips = None  # type: ignore[assignment]
 
 FloatArray = NDArray[np.float64]
 RESIDUALS = ("full", "stagewise")
@@ -55,7 +60,7 @@ class _State:
         self.codes = np.array(start, dtype=np.float64)
         n_bits = self.codes.shape[1]
         self.scale = loss.scale(problem.scale, n_bits)
-        self.table = loss.target(problem.table)
+        self.table = np.ascontiguousarray(loss.target(problem.table), dtype=np.float64)
         self.stagewise = residual == "stagewise"
         self.pull = np.ascontiguousarray((self.table @ problem.column_sums(self.codes)).T)
         anchors = self.codes[problem.is_anchor]
@@ -66,6 +71,11 @@ class _State:
         bits = np.ascontiguousarray(self.codes[batch].T)
         kinds = self.problem.row_kind[batch]
         columns = self.problem.column_kind[batch]
+        if _flips is not None:
+            sums = (self.table, self.pull, self.gram)
+            if _flips.update_batch(bits, kinds, columns, *sums, self.scale, beta, self.stagewise, inner_iter):
+                self.codes[batch] = bits.T
+            return
         first = self._first_to_flip(bits, kinds, beta)
         if first is None:
             return
@@ -109,7 +119,7 @@ class _State:
                 gram = self.gram[j] + bits[:, anchors] @ step
                 gram[j] = 0.0
                 moved = self.scale * pull[kinds] - gram[:rest] @ others
-                if step @ (gain[anchors] + moved[anchors]) >= 0:
+                if keeps_ground(step, gain[anchors], moved[anchors]):
                     self.pull[j], self.gram[j], self.gram[:, j] = pull, gram, gram
                     bits[j, anchors] += step
                     gain = moved
@@ -151,6 +161,9 @@ def code_rows(
     exact = np.abs(gram).sum(axis=0).max(initial=0.0) < 2**24
     hollow = (gram - np.diag(np.diag(gram))).astype(np.float32 if exact else np.float64)
     scaled = scale * pull
+    if exact and _flips is not None:
+        _flips.code_rows(codes, group, np.ascontiguousarray(scaled), hollow, beta, residual == "stagewise", max_iter)
+        return codes
     weight = np.float64(beta)  # a plain float would be rounded to float32 with the bits
     active = np.arange(len(codes))
     for _ in range(max_iter):

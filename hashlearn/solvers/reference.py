@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from hashlearn.solvers.problem import Batches
+from hashlearn.solvers.problem import Batches, keeps_ground
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.intp]
@@ -149,7 +149,7 @@ def _move_bit(
             trial = bit.copy()
             trial[idx[flips]] *= -1
             there = gain(trial)
-            accepted = bool(((trial - bit)[idx] @ (here + there)) >= 0)
+            accepted = keeps_ground((trial - bit)[idx], here, there)
             if accepted:
                 bit = trial
             else:

@@ -8,7 +8,7 @@ from scipy import linalg
 
 from hashlearn.parallel import one_blas_thread
 from hashlearn.primitives.eigen import fix_signs
-from hashlearn.solvers.problem import AnchorProblem
+from hashlearn.solvers.problem import AnchorProblem, sums_by_kind
 
 FloatArray = NDArray[np.float64]
 FILLS = ("random", "principal")
@@ -26,10 +26,8 @@ def leading_directions(
     With more bits than features, random directions follow that are no longer orthogonal.
     """
     with one_blas_thread():
-        sums = np.zeros((problem.table.shape[0], features.shape[1]))
-        np.add.at(sums, problem.row_kind, features)
-        columns = np.zeros((problem.table.shape[1], features.shape[1]))
-        np.add.at(columns, problem.column_kind, features)
+        sums = sums_by_kind(problem.row_kind, features, problem.table.shape[0])
+        columns = problem.column_sums(features)
         basis, _ = linalg.qr(np.concatenate([sums, columns]).T, mode="economic")
         middle = (sums @ basis).T @ problem.table @ (columns @ basis)
         left, strength, _ = linalg.svd(middle)

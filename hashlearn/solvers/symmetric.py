@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hashlearn.parallel import one_blas_thread
-from hashlearn.solvers.problem import AnchorProblem, Batches, Trace
+from hashlearn.solvers.problem import AnchorProblem, Batches, Trace, sums_by_kind
 
 FloatArray = NDArray[np.float64]
 
@@ -98,6 +98,5 @@ def _refresh(
     if not moved.any():
         return
     gram += new[moved].T @ new[moved] - old[moved].T @ old[moved]
-    steps = np.zeros((problem.table.shape[1], old.shape[1]))
-    np.add.at(steps, problem.column_kind[batch[moved]], new[moved] - old[moved])
+    steps = sums_by_kind(problem.column_kind[batch[moved]], new[moved] - old[moved], problem.table.shape[1])
     pull += problem.table @ steps

@@ -1,0 +1,295 @@
+/* The inner loops of greedy.py, which describes them: bits of a batch of anchors, and bits of rows that are no anchors.
+
+   Sums run in another order than in NumPy. They are whole numbers where similarities are, so the codes are the same. */
+
+#define Py_LIMITED_API 0x030b0000
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && defined(__ELF__)
+#define FOR_EACH_PROCESSOR __attribute__((target_clones("avx2", "default")))
+#else
+#define FOR_EACH_PROCESSOR
+#endif
+
+#define ROUNDING 1e-12 /* as in problem.py */
+
+/* Vectors as GCC and clang have them for every processor; they are read and written with memcpy, which knows no alignment. */
+enum { DOUBLES = 4, FLOATS = 8, LANES = 16 };
+typedef double Doubles __attribute__((vector_size(DOUBLES * sizeof(double))));
+typedef float Floats __attribute__((vector_size(FLOATS * sizeof(float))));
+
+typedef struct {
+    double *bits;           /* [bit][row], -1 or +1 */
+    const int64_t *kinds;   /* [row] */
+    const int64_t *columns; /* [row], -1 for a row that is no anchor */
+    const double *table;    /* [row kind][column kind] */
+    double *pull;           /* [bit][row kind] */
+    double *gram;           /* [bit][bit] */
+    double scale, beta;
+    Py_ssize_t n_bits, n_rows, n_kinds, n_columns;
+    int stagewise, inner_iter;
+} Batch;
+
+typedef struct {
+    double *gain, *moved, *strength; /* [row] */
+    double *step;                    /* [row], what is added to the bits of those that flip */
+    Py_ssize_t *flips;               /* [row] */
+    double *pull;                    /* [row kind] */
+    double *gram;                    /* [bit] */
+} Room;
+
+FOR_EACH_PROCESSOR
+static void gains(const Batch *batch, const double *pull, const double *gram, Py_ssize_t rest, double *gain) {
+    Py_ssize_t n = batch->n_rows, i = 0;
+    for (; i + LANES <= n; i += LANES) {
+        Doubles sums[LANES / DOUBLES] = {{0}}, bits;
+        for (Py_ssize_t k = 0; k < rest; k++) {
+#pragma GCC unroll 4
+            for (int v = 0; v < LANES / DOUBLES; v++) {
+                memcpy(&bits, batch->bits + k * n + i + v * DOUBLES, sizeof bits);
+                sums[v] += gram[k] * bits;
+            }
+        }
+        memcpy(gain + i, sums, sizeof sums);
+    }
+    for (; i < n; i++) {
+        gain[i] = 0;
+        for (Py_ssize_t k = 0; k < rest; k++) gain[i] += gram[k] * batch->bits[k * n + i];
+    }
+    for (i = 0; i < n; i++) gain[i] = batch->scale * pull[batch->kinds[i]] - gain[i];
+}
+
+/* The sums that the anchors ``flips`` of bit j would leave. */
+FOR_EACH_PROCESSOR
+static void flipped_sums(const Batch *batch, Room *room, Py_ssize_t j, Py_ssize_t n_flips) {
+    const double *pull = batch->pull + j * batch->n_kinds;
+    for (Py_ssize_t r = 0; r < batch->n_kinds; r++) {
+        const double *row = batch->table + r * batch->n_columns;
+        double sum = 0;
+        for (Py_ssize_t f = 0; f < n_flips; f++) sum += row[batch->columns[room->flips[f]]] * room->step[room->flips[f]];
+        room->pull[r] = pull[r] + sum;
+    }
+    for (Py_ssize_t k = 0; k < batch->n_bits; k++) {
+        const double *bits = batch->bits + k * batch->n_rows;
+        Doubles sums[LANES / DOUBLES] = {{0}}, some, step;
+        Py_ssize_t i = 0;
+        for (; i + LANES <= batch->n_rows; i += LANES) {
+#pragma GCC unroll 4
+            for (int v = 0; v < LANES / DOUBLES; v++) {
+                memcpy(&some, bits + i + v * DOUBLES, sizeof some);
+                memcpy(&step, room->step + i + v * DOUBLES, sizeof step);
+                sums[v] += some * step;
+            }
+        }
+        sums[0] += sums[1] + sums[2] + sums[3];
+        double sum = sums[0][0] + sums[0][1] + sums[0][2] + sums[0][3];
+        for (; i < batch->n_rows; i++) sum += bits[i] * room->step[i];
+        room->gram[k] = batch->gram[j * batch->n_bits + k] + sum;
+    }
+    room->gram[j] = 0;
+}
+
+static int ascending(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Keep those of the flips whose |gain| is above the median. */
+static Py_ssize_t strongest_half(Room *room, Py_ssize_t n_flips) {
+    for (Py_ssize_t f = 0; f < n_flips; f++) room->strength[f] = fabs(room->gain[room->flips[f]]);
+    qsort(room->strength, n_flips, sizeof *room->strength, ascending);
+    double median = (room->strength[(n_flips - 1) / 2] + room->strength[n_flips / 2]) / 2;
+    Py_ssize_t kept = 0;
+    for (Py_ssize_t f = 0; f < n_flips; f++)
+        if (fabs(room->gain[room->flips[f]]) > median) room->flips[kept++] = room->flips[f];
+    return kept;
+}
+
+/* True when something changed. */
+static int update_bit(Batch *batch, Room *room, Py_ssize_t j) {
+    double *own = batch->bits + j * batch->n_rows, *gram = batch->gram + j * batch->n_bits;
+    Py_ssize_t rest = batch->stagewise ? j : batch->n_bits;
+    int changed = 0;
+    gains(batch, batch->pull + j * batch->n_kinds, gram, rest, room->gain);
+    for (int round = 0; round < batch->inner_iter; round++) {
+        Py_ssize_t n_flips = 0;
+        for (Py_ssize_t i = 0; i < batch->n_rows; i++) {
+            if ((room->gain[i] + batch->beta * own[i] >= 0) == (own[i] > 0)) continue;
+            if (batch->columns[i] >= 0) {
+                room->flips[n_flips++] = i;
+            } else {
+                own[i] = -own[i];
+                changed = 1;
+            }
+        }
+        int accepted = 0;
+        while (n_flips && !accepted) {
+            memset(room->step, 0, batch->n_rows * sizeof(double));
+            for (Py_ssize_t f = 0; f < n_flips; f++) room->step[room->flips[f]] = -2 * own[room->flips[f]];
+            flipped_sums(batch, room, j, n_flips);
+            gains(batch, room->pull, room->gram, rest, room->moved);
+            double gained = 0, size = 0;
+            for (Py_ssize_t i = 0; i < batch->n_rows; i++) {
+                gained += room->step[i] * (room->gain[i] + room->moved[i]);
+                size += fabs(room->step[i]) * (fabs(room->gain[i]) + fabs(room->moved[i]));
+            }
+            accepted = gained >= -ROUNDING * size;
+            if (!accepted) n_flips = strongest_half(room, n_flips);
+        }
+        if (!accepted) return changed;
+        changed = 1;
+        memcpy(batch->pull + j * batch->n_kinds, room->pull, batch->n_kinds * sizeof(double));
+        memcpy(gram, room->gram, batch->n_bits * sizeof(double));
+        for (Py_ssize_t k = 0; k < batch->n_bits; k++) batch->gram[k * batch->n_bits + j] = room->gram[k];
+        for (Py_ssize_t i = 0; i < batch->n_rows; i++) own[i] += room->step[i];
+        double *gain = room->gain;
+        room->gain = room->moved;
+        room->moved = gain;
+    }
+    return changed;
+}
+
+PyDoc_STRVAR(update_batch_doc,
+"update_batch(bits, kinds, columns, table, pull, gram, scale, beta, stagewise, inner_iter)\n\n"
+"Move all bits (bits, rows) of a batch, and pull (bits, row kinds) and gram (bits, bits) with them, in place;\n"
+"True when a bit changed. Arrays are C-contiguous, of float64 and int64.");
+
+static PyObject *update_batch(PyObject *self, PyObject *args) {
+    Py_buffer bits, kinds, columns, table, pull, gram;
+    Batch batch = {0};
+    if (!PyArg_ParseTuple(args, "w*y*y*y*w*w*ddpi", &bits, &kinds, &columns, &table, &pull, &gram, &batch.scale,
+                          &batch.beta, &batch.stagewise, &batch.inner_iter))
+        return NULL;
+    const Py_ssize_t size = sizeof(double);
+    Py_ssize_t rows = kinds.len / size, n_bits = rows ? bits.len / size / rows : 0;
+    Py_ssize_t n_kinds = n_bits ? pull.len / size / n_bits : 0, n_columns = n_kinds ? table.len / size / n_kinds : 0;
+    int sound = n_bits > 0 && n_columns > 0 && bits.len == rows * n_bits * size && columns.len == kinds.len &&
+                pull.len == n_bits * n_kinds * size && table.len == n_kinds * n_columns * size &&
+                gram.len == n_bits * n_bits * size;
+    for (Py_ssize_t i = 0; sound && i < rows; i++) {
+        int64_t kind = ((int64_t *)kinds.buf)[i], column = ((int64_t *)columns.buf)[i];
+        sound = 0 <= kind && kind < n_kinds && column < n_columns;
+    }
+    double *room_memory = sound ? malloc((4 * rows + n_kinds + n_bits) * size) : NULL;
+    Py_ssize_t *places = sound ? malloc(rows * sizeof *places) : NULL;
+    int ready = room_memory && places, changed = 0;
+    if (ready) {
+        Py_BEGIN_ALLOW_THREADS
+        batch.bits = bits.buf, batch.kinds = kinds.buf, batch.columns = columns.buf, batch.table = table.buf;
+        batch.pull = pull.buf, batch.gram = gram.buf;
+        batch.n_bits = n_bits, batch.n_rows = rows, batch.n_kinds = n_kinds, batch.n_columns = n_columns;
+        double *next = room_memory;
+        Room room = {.flips = places};
+        room.gain = next, room.moved = next += rows, room.step = next += rows, room.strength = next += rows;
+        room.pull = next += rows, room.gram = next += n_kinds;
+        for (Py_ssize_t j = 0; j < n_bits; j++) changed |= update_bit(&batch, &room, j);
+        Py_END_ALLOW_THREADS
+    }
+    free(room_memory);
+    free(places);
+    PyBuffer_Release(&bits);
+    PyBuffer_Release(&kinds);
+    PyBuffer_Release(&columns);
+    PyBuffer_Release(&table);
+    PyBuffer_Release(&pull);
+    PyBuffer_Release(&gram);
+    if (!sound) return PyErr_Format(PyExc_ValueError, "The arrays do not fit each other.");
+    if (!ready) return PyErr_NoMemory();
+    return PyBool_FromLong(changed);
+}
+
+/* Up to 16 rows, side by side; true when a sweep over all bits has moved one. */
+FOR_EACH_PROCESSOR
+static int sweep(float *bits, const double *scaled, const float *gram, Py_ssize_t n_bits, double beta, int stagewise) {
+    int changed = 0;
+    for (Py_ssize_t j = 0; j < n_bits; j++) {
+        float others[LANES], *own = bits + j * LANES;
+        const float *weights = gram + j * n_bits;
+        Py_ssize_t rest = stagewise ? j : n_bits;
+        Floats sums[LANES / FLOATS] = {{0}}, some;
+        for (Py_ssize_t k = 0; k < rest; k++) {
+#pragma GCC unroll 2
+            for (int v = 0; v < LANES / FLOATS; v++) {
+                memcpy(&some, bits + k * LANES + v * FLOATS, sizeof some);
+                sums[v] += weights[k] * some;
+            }
+        }
+        memcpy(others, sums, sizeof others);
+        for (int lane = 0; lane < LANES; lane++) {
+            double gain = scaled[j * LANES + lane] - others[lane];
+            float moved = gain + beta * own[lane] >= 0 ? 1.0f : -1.0f;
+            changed |= moved != own[lane];
+            own[lane] = moved;
+        }
+    }
+    return changed;
+}
+
+PyDoc_STRVAR(code_rows_doc,
+"code_rows(codes, group, scaled, gram, beta, stagewise, max_iter)\n\n"
+"Move the bits of rows that do not influence each other, float32 codes (rows, bits) of -1 and +1, in place.\n"
+"scaled float64 (groups, bits); gram float32 (bits, bits) with a zero diagonal; group int64 (rows,).");
+
+static PyObject *code_rows(PyObject *self, PyObject *args) {
+    Py_buffer codes, group, scaled, gram;
+    double beta;
+    int stagewise, max_iter;
+    if (!PyArg_ParseTuple(args, "w*y*y*y*dpi", &codes, &group, &scaled, &gram, &beta, &stagewise, &max_iter))
+        return NULL;
+    Py_ssize_t rows = group.len / (Py_ssize_t)sizeof(int64_t);
+    Py_ssize_t n_bits = rows ? codes.len / rows / (Py_ssize_t)sizeof(float) : 0;
+    Py_ssize_t n_groups = n_bits ? scaled.len / n_bits / (Py_ssize_t)sizeof(double) : 0;
+    int sound = rows == 0 || (n_bits > 0 && codes.len == rows * n_bits * (Py_ssize_t)sizeof(float) &&
+                              gram.len == n_bits * n_bits * (Py_ssize_t)sizeof(float) &&
+                              scaled.len == n_groups * n_bits * (Py_ssize_t)sizeof(double));
+    const int64_t *of = group.buf;
+    for (Py_ssize_t i = 0; sound && i < rows; i++) sound = 0 <= of[i] && of[i] < n_groups;
+    float *bits = sound ? malloc((n_bits + 1) * LANES * sizeof *bits) : NULL;
+    double *own = sound ? malloc((n_bits + 1) * LANES * sizeof *own) : NULL;
+    int ready = bits && own;
+    if (ready) {
+        Py_BEGIN_ALLOW_THREADS
+        for (Py_ssize_t first = 0; first < rows; first += LANES) {
+            Py_ssize_t count = rows - first < LANES ? rows - first : LANES;
+            float *code = (float *)codes.buf + first * n_bits;
+            for (Py_ssize_t lane = 0; lane < LANES; lane++) {
+                /* Lanes to spare repeat the last row. */
+                Py_ssize_t row = lane < count ? lane : count - 1;
+                const double *line = (const double *)scaled.buf + of[first + row] * n_bits;
+                for (Py_ssize_t j = 0; j < n_bits; j++) {
+                    bits[j * LANES + lane] = code[row * n_bits + j];
+                    own[j * LANES + lane] = line[j];
+                }
+            }
+            for (int round = 0; round < max_iter; round++)
+                if (!sweep(bits, own, gram.buf, n_bits, beta, stagewise)) break;
+            for (Py_ssize_t lane = 0; lane < count; lane++)
+                for (Py_ssize_t j = 0; j < n_bits; j++) code[lane * n_bits + j] = bits[j * LANES + lane];
+        }
+        Py_END_ALLOW_THREADS
+    }
+    free(bits);
+    free(own);
+    PyBuffer_Release(&codes);
+    PyBuffer_Release(&group);
+    PyBuffer_Release(&scaled);
+    PyBuffer_Release(&gram);
+    if (!sound) return PyErr_Format(PyExc_ValueError, "The arrays do not fit each other.");
+    if (!ready) return PyErr_NoMemory();
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef methods[] = {
+    {"update_batch", update_batch, METH_VARARGS, update_batch_doc},
+    {"code_rows", code_rows, METH_VARARGS, code_rows_doc},
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_flips", NULL, 0, methods, NULL, NULL, NULL, NULL};
+
+PyMODINIT_FUNC PyInit__flips(void) { return PyModuleDef_Init(&module); }

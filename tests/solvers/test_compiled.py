@@ -1,0 +1,129 @@
+"""The compiled loops by themselves: built where they can be, the same codes as NumPy, no trust in callers."""
+
+import shutil
+
+import numpy as np
+import pytest
+
+from hashlearn.similarity import from_labels
+from hashlearn.solvers import greedy
+from hashlearn.solvers.losses import LOSSES
+from hashlearn.solvers.problem import AnchorProblem, random_batches
+
+FLIPS = greedy._flips  # before the tests' fixture takes it away
+needs_flips = pytest.mark.skipif(FLIPS is None, reason="installed without a compiler")
+
+
+def test_they_are_compiled_where_they_can_be():
+    if not shutil.which("cc"):
+        pytest.skip("no compiler")
+    assert FLIPS is not None
+
+
+def as_numpy(monkeypatch, work):
+    """What ``work`` gives with the compiled loops, and what without."""
+    monkeypatch.setattr(greedy, "_flips", FLIPS)
+    compiled = work()
+    monkeypatch.setattr(greedy, "_flips", None)
+    return compiled, work()
+
+
+@needs_flips
+@pytest.mark.parametrize("residual", greedy.RESIDUALS)
+@pytest.mark.parametrize("labels", ["classes", "sets", "shares"])
+def test_the_same_anchors_at_full_size(monkeypatch, residual, labels):
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 10, 700) if labels == "classes" else np.maximum(rng.random((700, 20)) < 0.1, np.eye(700, 20))
+    similarity = from_labels(y, relevance="jaccard" if labels == "shares" else "count")
+    problem = AnchorProblem.of_anchors(similarity, np.arange(700), 48)
+    start = rng.choice([-1.0, 1.0], size=(700, 48))
+
+    def work():
+        batches = random_batches(np.arange(700), 200, 3)
+        return greedy.learn(problem, start, batches, LOSSES["ksh"], beta=10.0, residual=residual)
+
+    compiled, plain = as_numpy(monkeypatch, work)
+    if labels == "shares":
+        # Not whole numbers: which side of 0 a tie falls to hangs on the order of additions.
+        np.testing.assert_allclose(compiled.objective[-1], plain.objective[-1], rtol=0.005)
+        return
+    np.testing.assert_array_equal(compiled.codes, plain.codes)
+    assert compiled.changes == plain.changes
+    np.testing.assert_allclose(compiled.objective, plain.objective, rtol=1e-12)
+
+
+@needs_flips
+@pytest.mark.parametrize("residual", greedy.RESIDUALS)
+@pytest.mark.parametrize("n", [0, 1, 15, 16, 17, 1000])
+def test_the_same_rows(monkeypatch, n, residual):
+    rng = np.random.default_rng(n)
+    anchors = rng.choice([-1.0, 1.0], size=(300, 32))
+    pull, group = rng.integers(-300, 300, (5, 32)).astype(float), rng.integers(0, 5, n)
+    start = rng.choice([-1.0, 1.0], size=(n, 32)).astype(np.float32)
+
+    def work():
+        return greedy.code_rows(
+            pull, anchors.T @ anchors, group, start, scale=8.0, beta=10.0, residual=residual, max_iter=3
+        )
+
+    compiled, plain = as_numpy(monkeypatch, work)
+    assert compiled.dtype == plain.dtype
+    np.testing.assert_array_equal(compiled, plain)
+
+
+@needs_flips
+def test_sums_beyond_float32_are_left_to_numpy(monkeypatch):
+    gram = np.full((8, 8), 2.0**23)
+    monkeypatch.setattr(FLIPS, "code_rows", None)  # would fail if it were called
+    start = np.ones((4, 8), dtype=np.float32)
+    greedy.code_rows(np.zeros((1, 8)), gram, np.zeros(4, dtype=np.intp), start, scale=1.0, beta=1.0)
+
+
+def batch_arrays():
+    return {
+        "bits": np.ones((4, 6)),
+        "kinds": np.zeros(6, dtype=np.intp),
+        "columns": np.zeros(6, dtype=np.intp),
+        "table": np.ones((2, 3)),
+        "pull": np.ones((4, 2)),
+        "gram": np.zeros((4, 4)),
+    }
+
+
+def row_arrays():
+    return {
+        "codes": np.ones((3, 4), dtype=np.float32),
+        "group": np.zeros(3, dtype=np.intp),
+        "scaled": np.ones((2, 4)),
+        "gram": np.zeros((4, 4), dtype=np.float32),
+    }
+
+
+CALLS = {
+    "update_batch": (batch_arrays, (1.0, 1.0, False, 3)),
+    "code_rows": (row_arrays, (1.0, False, 3)),
+}
+
+
+@needs_flips
+@pytest.mark.parametrize(("call", "name"), [(call, name) for call, (make, _) in CALLS.items() for name in make()])
+def test_arrays_that_do_not_fit_are_refused(call, name):
+    make, options = CALLS[call]
+    getattr(FLIPS, call)(*make().values(), *options)
+    arrays = make()
+    arrays[name] = arrays[name].ravel()[:-1].copy()
+    with pytest.raises(ValueError, match="do not fit"):
+        getattr(FLIPS, call)(*arrays.values(), *options)
+
+
+@needs_flips
+@pytest.mark.parametrize(("call", "name", "value"), [
+    ("update_batch", "kinds", 2), ("update_batch", "kinds", -1), ("update_batch", "columns", 3),
+    ("code_rows", "group", 2), ("code_rows", "group", -1),
+])  # fmt: skip
+def test_numbers_beyond_the_tables_are_refused(call, name, value):
+    make, options = CALLS[call]
+    arrays = make()
+    arrays[name][-1] = value
+    with pytest.raises(ValueError, match="do not fit"):
+        getattr(FLIPS, call)(*arrays.values(), *options)
