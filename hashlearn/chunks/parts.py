@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hashlearn.files.arrays import FileError, check_there, one_line, open_part, split_part
 from hashlearn.files.read import read_labels
@@ -38,10 +39,14 @@ class ArrayPart:
 
     def __init__(self, array: Any, name: str = "the array", cheap: bool = True) -> None:
         self.array, self.name, self.cheap = array, name, cheap
+        self.in_place = isinstance(array, np.ndarray)
         self.n_rows = int(array.shape[0])
 
     def read(self, start: int, stop: int) -> Any:
         return self.array[start:stop]
+
+    def take(self, places: NDArray[np.integer]) -> NDArray[Any]:
+        return np.asarray(self.array[places])
 
     def cut(self, start: int, stop: int) -> ArrayPart:
         return ArrayPart(self.array[start:stop], self.name, self.cheap)
@@ -52,6 +57,8 @@ class LazyPart:
 
     name: str
     cheap = False
+    in_place = False
+    """Whether what is read is a view: single rows can be taken of it at once, without touching those between."""
     first: int
     n_rows: int
 
@@ -83,6 +90,9 @@ class LazyPart:
             )
         return rows
 
+    def take(self, places: NDArray[np.integer]) -> NDArray[Any]:
+        return np.array(self.read(0, self.n_rows)[places])
+
 
 class FilePart(LazyPart):
     """A file of the usual kinds (.npy, .h5, .fvecs, .npz, .csv …), or one part of it: ``data.h5:images``."""
@@ -94,7 +104,8 @@ class FilePart(LazyPart):
         self.name = str(path.resolve()) + (f":{part}" if part else "")
         self.labels, self.first = labels, 0
         rows = self.open()
-        self.n_rows, self.cheap = int(rows.shape[0]), isinstance(rows, np.memmap)
+        self.n_rows = int(rows.shape[0])
+        self.cheap = self.in_place = isinstance(rows, np.memmap)
 
     def open(self) -> Any:
         path, _ = split_part(self.name)
@@ -175,7 +186,7 @@ class ObjectPart(LazyPart):
 class MappedPart(LazyPart):
     """Rows of a memory map, sent as its file and the place in it."""
 
-    cheap = True
+    cheap = in_place = True
 
     def __init__(self, array: np.memmap) -> None:
         super().__init__()

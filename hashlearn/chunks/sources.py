@@ -17,6 +17,7 @@ from hashlearn.chunks.parts import (
     ArrayPart,
     CalledPart,
     HeldPart,
+    LazyPart,
     Part,
     as_pair,
 )
@@ -38,6 +39,10 @@ def stack(blocks: Sequence[Any]) -> Any:
         # NumPy would turn the numbers into names.
         raise ValueError("Labels must be of one kind in all chunks. Got numbers in one and names in another.")
     return np.concatenate(arrays)
+
+
+def _copied(block: Any) -> Any:
+    return block if sparse.issparse(block) else np.array(block)
 
 
 class PartList:
@@ -78,12 +83,10 @@ class PartList:
             places = rows[(rows >= begin) & (rows < begin + part.n_rows)] - begin
             if not len(places):
                 continue
-            first = part.read(int(places[0]), int(places[0]) + 1)
-            if sparse.issparse(first):
-                # A slice would copy all rows between.
-                found += [first, *(part.read(int(place), int(place) + 1) for place in places[1:])]
+            if isinstance(part, ArrayPart | LazyPart) and part.in_place:
+                found.append(part.take(places))
             else:
-                found.append(np.array(part.read(0, part.n_rows)[places]))
+                found += [_copied(part.read(int(place), int(place) + 1)) for place in places]
         return found
 
     def cut(self, start: int, stop: int) -> PartList:
