@@ -8,7 +8,7 @@ TESTS ?= tests hashlearn
 
 .PHONY: demo test lint types unit bench clean
 
-.venv/installed: pyproject.toml hashlearn/index/_nibbles.c
+.venv/installed: pyproject.toml $(wildcard hashlearn/*/*.c)
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/pip install $(PIP_FLAGS) -e .
 	touch $@

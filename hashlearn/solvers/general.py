@@ -7,7 +7,6 @@ and code are merged into one *state* with a weight: after a sweep or two only a 
 
 from __future__ import annotations
 
-from copy import copy
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,10 +15,10 @@ from numpy.typing import NDArray
 from hashlearn.solvers.greedy import strongest_half
 from hashlearn.solvers.losses import GeneralLoss
 from hashlearn.solvers.problem import AnchorProblem, Batches, Trace, keeps_ground
+from hashlearn.solvers.slopes import Bits, Slopes
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.intp]
-MAX_TABLE = 2**20
 
 
 def learn(
@@ -66,40 +65,6 @@ class States:
         return cls(column[first], codes[first], count.astype(np.float64))
 
 
-class Slopes:
-    """Slopes of the loss over an S block, looked up by (similarity, inner product) where S takes few values.
-
-    Label sets give few distinct similarities, so the loss is evaluated once for each instead of for every
-    pair and bit; with too many of them (real-valued S) it is evaluated in place.
-    """
-
-    def __init__(self, loss: GeneralLoss, s: FloatArray, n_bits: int) -> None:
-        self.loss, self.n_bits, self.s = loss, n_bits, s
-        self.slopes: FloatArray | None = None
-        values, place = np.unique(s, return_inverse=True)
-        width = 2 * n_bits - 1
-        if len(values) * width <= MAX_TABLE:
-            rest = np.arange(-(n_bits - 1), n_bits, dtype=np.float64)
-            each = np.repeat(values, width), np.tile(rest, len(values))
-            self.slopes = loss.slope(each[0], each[1], n_bits)
-            self.place = place.reshape(s.shape) * width + (n_bits - 1)
-
-    def rows(self, kinds: IntArray, columns: IntArray) -> Slopes:
-        """The slopes of some rows and columns of the block."""
-        part = copy(self)
-        if self.slopes is None:
-            part.s = self.s[kinds[:, None], columns]
-        else:
-            part.place = self.place[kinds[:, None], columns]
-        return part
-
-    def at(self, rest: IntArray) -> FloatArray:
-        """Slopes at the inner products without one bit."""
-        if self.slopes is None:
-            return self.loss.slope(self.s, rest.astype(np.float64), self.n_bits)
-        return self.slopes.take(self.place + rest)
-
-
 def _update_batch(
     problem: AnchorProblem,
     codes: FloatArray,
@@ -116,31 +81,36 @@ def _update_batch(
     inside = np.flatnonzero(problem.is_anchor[batch])
     place = np.full(len(batch), -1, dtype=np.intp)
     place[inside] = np.arange(len(inside))
-    bits = codes[batch].T.astype(np.intp)
+    bits = _as_bits(codes[batch])
     # Columns are the states, then the batch's own anchors.
-    others = np.concatenate([states.codes, codes[batch[inside]]]).T.astype(np.intp)
+    others = _as_bits(np.concatenate([states.codes, codes[batch[inside]]]))
     fixed, own = slice(len(states.weight)), slice(len(states.weight), None)
     columns = np.concatenate([states.column, problem.column_kind[batch[inside]]])
-    local = slopes.rows(problem.row_kind[batch], columns)
     stagewise = residual == "stagewise"
-    u = np.zeros((len(batch), len(columns)), dtype=np.intp) if stagewise else _inner(bits.T, others)
+    pairs = slopes.pairs(problem.row_kind[batch], columns, _inner(bits, others, stagewise))
+    nothing = np.zeros(len(batch), dtype=np.int32)
     for j in range(len(bits)):
-        products = bits[j][:, None] * others[j]
-        slope = local.at(u if stagewise else u - products)
-        pull = -(slope[:, fixed] @ (states.weight * others[j, fixed]))
-        new = _update_bit(bits[j].astype(np.float64), pull, -slope[:, own], place, beta, inner_iter).astype(np.intp)
-        if not np.array_equal(new, bits[j]):
-            bits[j], others[j, own] = new, new[inside]
-            moved = new[:, None] * others[j]
-            u += moved if stagewise else moved - products
-        elif stagewise:
-            u += products
+        counted = nothing if stagewise else bits[j]
+        pull, between = pairs.sums(counted, others[j], states.weight * others[j, fixed])
+        new = _update_bit(bits[j].astype(np.float64), pull, between, place, beta, inner_iter).astype(np.int32)
+        if stagewise or not np.array_equal(new, bits[j]):
+            before = others[j].copy()
+            others[j, own] = new[inside]
+            pairs.move(counted, before, new, others[j])
+            bits[j] = new
     return bits.T.astype(np.float64)
 
 
-def _inner(left: IntArray, right: IntArray) -> IntArray:
-    """Inner products of codes, as whole numbers; the product itself runs in floats, where BLAS is."""
-    return (left.astype(np.float64) @ right.astype(np.float64)).astype(np.intp)
+def _as_bits(codes: NDArray[np.floating]) -> Bits:
+    """Codes as whole numbers, a line a bit."""
+    return np.ascontiguousarray(codes.T, dtype=np.int32)
+
+
+def _inner(bits: Bits, others: Bits, stagewise: bool = False) -> Bits:
+    """Inner products, as far as they count at the start; the product runs in floats, where BLAS is."""
+    if stagewise:
+        return np.zeros((bits.shape[1], others.shape[1]), dtype=np.int32)
+    return (bits.T.astype(np.float64) @ others.astype(np.float64)).astype(np.int32)
 
 
 def _update_bit(
@@ -182,23 +152,22 @@ def code_rows(
 ) -> NDArray[np.float32]:
     """Codes of rows that are no anchors. ``slopes`` spans their groups and the states' columns."""
     codes = np.array(start, dtype=np.float32)
-    others = states.codes.T.astype(np.intp)
+    others = _as_bits(states.codes)
     stagewise = residual == "stagewise"
     active = np.arange(len(codes))
     for _ in range(max_iter):
-        bits = codes[active].T.astype(np.intp)
+        bits = _as_bits(codes[active])
         old = bits.copy()
-        local = slopes.rows(group[active], states.column)
-        u = np.zeros((len(active), len(others[0])), dtype=np.intp) if stagewise else _inner(bits.T, others)
+        pairs = slopes.pairs(group[active], states.column, _inner(bits, others, stagewise))
+        nothing = np.zeros(len(active), dtype=np.int32)
         for j in range(len(bits)):
-            products = bits[j][:, None] * others[j]
-            gain = -(local.at(u if stagewise else u - products) @ (states.weight * others[j]))
-            bits[j] = np.where(gain + beta * bits[j] >= 0, 1, -1)
-            changed = np.flatnonzero(bits[j] != old[j])
-            if stagewise:
-                u += bits[j][:, None] * others[j]
-            elif len(changed):
-                u[changed] -= 2 * products[changed]
+            counted = nothing if stagewise else bits[j]
+            other = others[j]
+            gain, _ = pairs.sums(counted, other, states.weight * other)
+            new = np.where(gain + beta * bits[j] >= 0, 1, -1).astype(np.int32)
+            if stagewise or not np.array_equal(new, bits[j]):
+                pairs.move(counted, other, new, other)
+                bits[j] = new
         codes[active] = bits.T
         active = active[(bits != old).any(axis=0)]
         if not len(active):
@@ -208,12 +177,11 @@ def code_rows(
 
 def gains(states: States, slopes: Slopes, group: IntArray, codes: NDArray[np.float32]) -> NDArray[np.float32]:
     """-L h_A for every row and bit, at the rows' present codes."""
-    local = slopes.rows(group, states.column)
-    bits, others = codes.T.astype(np.intp), states.codes.T.astype(np.intp)
-    u = _inner(bits.T, others)
+    bits, others = _as_bits(codes), _as_bits(states.codes)
+    pairs = slopes.pairs(group, states.column, _inner(bits, others))
     result = np.empty_like(codes)
     for j in range(len(bits)):
-        result[:, j] = -(local.at(u - bits[j][:, None] * others[j]) @ (states.weight * others[j]))
+        result[:, j] = pairs.sums(bits[j], others[j], states.weight * others[j])[0]
     return result
 
 

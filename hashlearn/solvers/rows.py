@@ -11,6 +11,7 @@ from hashlearn.similarity import Similarity
 from hashlearn.solvers import general, greedy, symmetric
 from hashlearn.solvers.losses import GeneralLoss, QuadraticLoss
 from hashlearn.solvers.problem import group_pull
+from hashlearn.solvers.slopes import Slopes
 
 FloatArray = NDArray[np.float64]
 Codes = NDArray[np.float32]
@@ -139,8 +140,8 @@ class GeneralRows:
         slopes, local = self._slopes(group)
         return general.gains(self.states, slopes, local, codes)
 
-    def _slopes(self, group: IntArray) -> tuple[general.Slopes, IntArray]:
+    def _slopes(self, group: IntArray) -> tuple[Slopes, IntArray]:
         """Slopes of just the groups that occur in a chunk, and the rows' places among them."""
         present, local = np.unique(group, return_inverse=True)
         table = self.similarity.table(present, self.columns)
-        return general.Slopes(self.loss, table, self.n_bits), local.ravel()
+        return Slopes(self.loss, table, self.n_bits), local.ravel()

@@ -2,15 +2,15 @@
 
 import pytest
 
-from hashlearn.solvers import greedy
+from hashlearn.solvers import greedy, slopes
 
 
 @pytest.fixture(params=["compiled", "numpy"], autouse=True, scope="module")
 def inner_loops(request):
-    compiled = greedy._flips
-    if request.param == "compiled" and compiled is None:
+    compiled = greedy._flips, slopes._slopes
+    if request.param == "compiled" and None in compiled:
         pytest.skip("installed without a compiler")
     if request.param == "numpy":
-        greedy._flips = None
+        greedy._flips = slopes._slopes = None
     yield request.param
-    greedy._flips = compiled
+    greedy._flips, slopes._slopes = compiled

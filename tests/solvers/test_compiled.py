@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from hashlearn.similarity import from_labels
-from hashlearn.solvers import greedy
+from hashlearn.solvers import greedy, slopes
 from hashlearn.solvers.losses import LOSSES
 from hashlearn.solvers.problem import AnchorProblem, random_batches
 
-FLIPS = greedy._flips  # before the tests' fixture takes it away
+FLIPS, SLOPES = greedy._flips, slopes._slopes  # before the tests' fixture takes them away
 needs_flips = pytest.mark.skipif(FLIPS is None, reason="installed without a compiler")
 
 
@@ -18,6 +18,7 @@ def test_they_are_compiled_where_they_can_be():
     if not shutil.which("cc"):
         pytest.skip("no compiler")
     assert FLIPS is not None
+    assert SLOPES is not None
 
 
 def as_numpy(monkeypatch, work):
