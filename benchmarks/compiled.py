@@ -1,0 +1,108 @@
+"""What the compiled inner loops gain over NumPy and faiss, which do the same work where there is no C compiler.
+
+    python benchmarks/compiled.py [--rows 10000] [--codes 1000000]
+
+Prints ratios measured in this run, the best of five interleaved repeats on one thread. Exits 1 when one is no gain.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from hashlearn.index import Index, fast_scan
+from hashlearn.parallel import one_blas_thread
+from hashlearn.similarity import from_labels
+from hashlearn.solvers import general, greedy, slopes
+from hashlearn.solvers.losses import LOSSES
+from hashlearn.solvers.problem import AnchorProblem, random_batches
+from hashlearn.solvers.rows import GeneralRows, GreedyRows
+
+BITS, ANCHORS = 64, 1000
+
+
+def against(plain: Callable[[], Any], compiled: Callable[[], Any], repeats: int = 5) -> tuple[float, float]:
+    best = [np.inf, np.inf]
+    for _ in range(repeats):
+        for place, work in enumerate((plain, compiled)):
+            start = time.perf_counter()
+            work()
+            best[place] = min(best[place], time.perf_counter() - start)
+    return best[0], best[1]
+
+
+def without(module: Any, name: str, value: Any, work: Callable[[], Any]) -> Callable[[], Any]:
+    """The same work with a compiled part taken away."""
+
+    def run() -> Any:
+        kept = getattr(module, name)
+        setattr(module, name, value)
+        try:
+            return work()
+        finally:
+            setattr(module, name, kept)
+
+    return run
+
+
+def solvers(rows: int) -> list[tuple[str, float, float]]:
+    rng = np.random.default_rng(0)
+    similarity, anchors = from_labels(rng.integers(0, 10, rows)), np.arange(ANCHORS)
+    problem = AnchorProblem.of_anchors(similarity, anchors, BITS)
+    start = rng.choice([-1.0, 1.0], size=(rows, BITS))
+    batches = random_batches(anchors, 200, 0)
+    measured = []
+    for name, solver, rows_coder, module, part in (
+        ("ksh", greedy, GreedyRows, greedy, "_flips"),
+        ("hinge", general, GeneralRows, slopes, "_slopes"),
+    ):
+        loss: Any = LOSSES[name]
+
+        def learn(solver: Any = solver, loss: Any = loss) -> Any:
+            return solver.learn(problem, start[:ANCHORS], batches, loss, beta=10.0).codes
+
+        coder = rows_coder(similarity, anchors, learn(), loss, beta=10.0, residual="full", max_iter=20)
+        group, first = similarity.group[ANCHORS:], start[ANCHORS:].astype(np.float32)
+
+        def code(coder: Any = coder, group: Any = group, first: Any = first) -> Any:
+            return coder.code(group, first)
+
+        for what, work in ((f"{ANCHORS} anchors, {name}", learn), (f"{len(group)} rows, {name}", code)):
+            measured.append((what, *against(without(module, part, None, work), work)))
+    return measured
+
+
+def scans(n_codes: int) -> list[tuple[str, float, float]]:
+    rng = np.random.default_rng(0)
+    codes = rng.integers(0, 256, (n_codes, BITS // 8), dtype=np.uint8)
+    queries = rng.standard_normal((50, BITS), dtype=np.float32)
+    searches = []
+    for compiled in (False, True):
+        index = Index(BITS)
+        index.add(codes)
+        search = lambda index=index: index.search(queries, 100, n_jobs=1)  # noqa: E731
+        (search if compiled else without(fast_scan, "compiled", lambda: False, search))()  # prepares the scan
+        searches.append(search)
+    return [(f"50 real-valued queries, {n_codes} codes", *against(*searches))]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=10_000)
+    parser.add_argument("--codes", type=int, default=1_000_000)
+    options = parser.parse_args()
+    if greedy._flips is None or slopes._slopes is None or not fast_scan.compiled():
+        raise SystemExit("Nothing to compare: hashlearn was installed without a C compiler, or there is no AVX2.")
+    with one_blas_thread():
+        measured = solvers(options.rows) + scans(options.codes)
+    for what, plain, compiled in measured:
+        print(f"{what}: {1000 * plain:.1f} ms, compiled {1000 * compiled:.1f} ms, {plain / compiled:.1f} x")
+    raise SystemExit(0 if all(plain > compiled for _, plain, compiled in measured) else 1)
+
+
+if __name__ == "__main__":
+    main()
