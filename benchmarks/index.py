@@ -32,12 +32,12 @@ FLIPS, CLUSTER_ROWS = 0.1, 1000
 SETTINGS: dict[str, dict[str, int]] = {"multihash": {"n_hashes": 3, "n_flips": 2}}
 
 
-def interleaved(works: list[Callable[[], Any]], repeats: int) -> list[float]:
+def interleaved(works: list[Callable[[], Any]], repeats: int, pause: float = 0.0) -> list[float]:
     """The least of several times of each: the noise of a busy machine meets all of them, and only ever adds."""
     best = [np.inf] * len(works)
     for _ in range(repeats):
         for number, work in enumerate(works):
-            time.sleep(PAUSE)
+            time.sleep(pause)
             start = time.perf_counter()
             work()
             best[number] = min(best[number], time.perf_counter() - start)
@@ -96,6 +96,7 @@ def asymmetric(codes: np.ndarray, rng: np.random.Generator, n_queries: int, repe
             lambda: one @ signs.T,
         ],
         repeats,
+        PAUSE,
     )
     kth = -np.sort(np.partition(scores, len(codes) - K, axis=1)[:, -K:], axis=1)[:, ::-1]
     assert np.allclose(found.distances, kth, atol=1e-3)
