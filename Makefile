@@ -8,7 +8,7 @@ TESTS ?= tests hashlearn
 
 .PHONY: demo test lint types unit bench clean
 
-.venv/installed: pyproject.toml $(wildcard hashlearn/*/*.c)
+.venv/installed: pyproject.toml $(wildcard hashlearn/*/*.[ch])
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/pip install $(PIP_FLAGS) -e .
 	touch $@

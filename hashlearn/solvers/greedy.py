@@ -162,7 +162,8 @@ def code_rows(
     hollow = (gram - np.diag(np.diag(gram))).astype(np.float32 if exact else np.float64)
     scaled = scale * pull
     if exact and _flips is not None:
-        _flips.code_rows(codes, group, np.ascontiguousarray(scaled), hollow, beta, residual == "stagewise", max_iter)
+        groups = np.ascontiguousarray(group, dtype=np.int64)
+        _flips.code_rows(codes, groups, np.ascontiguousarray(scaled), hollow, beta, residual == "stagewise", max_iter)
         return codes
     weight = np.float64(beta)  # a plain float would be rounded to float32 with the bits
     active = np.arange(len(codes))

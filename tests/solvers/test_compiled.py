@@ -74,10 +74,17 @@ def test_the_same_rows(monkeypatch, n, residual):
 
 @needs_flips
 def test_sums_beyond_float32_are_left_to_numpy(monkeypatch):
-    gram = np.full((8, 8), 2.0**23)
+    """2^23 + 1 times an odd sum is no float32; the pull is chosen so that the last unit decides."""
+    monkeypatch.setattr(greedy, "_flips", FLIPS)
     monkeypatch.setattr(FLIPS, "code_rows", None)  # would fail if it were called
-    start = np.ones((4, 8), dtype=np.float32)
-    greedy.code_rows(np.zeros((1, 8)), gram, np.zeros(4, dtype=np.intp), start, scale=1.0, beta=1.0)
+    weight = 2.0**23 + 1
+    pull = np.full((1, 4), 3 * weight - 1.0)  # one less than what the three other bits, all +1, weigh
+    start = np.ones((2, 4), dtype=np.float32)
+    codes = greedy.code_rows(
+        pull, np.full((4, 4), weight), np.zeros(2, dtype=np.intp), start, scale=1.0, beta=0.5, max_iter=1
+    )
+    # gain -1 beats beta 0.5, so the first bit flips; then two of three others are +1, and nothing else moves.
+    np.testing.assert_array_equal(codes, [[-1, 1, 1, 1]] * 2)
 
 
 def batch_arrays():
