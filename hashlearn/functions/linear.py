@@ -32,11 +32,12 @@ class RidgeSums:
     tt: FloatArray
 
     @classmethod
-    def of(cls, x: NDArray[np.floating], t: NDArray[np.floating]) -> RidgeSums:
+    def of(cls, x: NDArray[np.floating], t: NDArray[np.floating], xx: NDArray[np.floating] | None = None) -> RidgeSums:
+        """Of one block of rows; ``xx`` is x'x where that is known already."""
         return cls(
             len(x),
             x.sum(axis=0, dtype=np.float64),
-            (x.T @ x).astype(np.float64),
+            (x.T @ x if xx is None else xx).astype(np.float64),
             (x.T @ t).astype(np.float64),
             t.sum(axis=0, dtype=np.float64),
             np.einsum("ij,ij->j", t, t, dtype=np.float64),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numbers
 from abc import abstractmethod
-from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -13,7 +12,7 @@ from sklearn.base import clone
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 
 from hashlearn import codes
-from hashlearn.chunks.grouping import GivenGroups, Groups, LabelReader
+from hashlearn.chunks.grouping import GivenGroups, LabelReader
 from hashlearn.chunks.job import Job, memory_source
 from hashlearn.chunks.sources import AnySource
 from hashlearn.chunks.survey import Plan, survey
@@ -23,7 +22,7 @@ from hashlearn.functions.trees import BoostedTrees, EstimatorFunction
 from hashlearn.hashers import row_pass
 from hashlearn.hashers.base import BaseHasher
 from hashlearn.hashers.drawing import draw_evenly, feature_clusters
-from hashlearn.hashers.sums import block_rows
+from hashlearn.hashers.row_view import View, view_of
 from hashlearn.kernel import AnchorKernel, FeatureMap, PlainFeatures, Rows, dense_rows
 from hashlearn.parallel import one_blas_thread
 from hashlearn.primitives.itq import random_rotation
@@ -187,24 +186,26 @@ class PairwiseHasher(BaseHasher):
     ) -> Self:
         """From rows in memory: the source of the pass is an array."""
         source, job = memory_source(X, similarity.group), Job(n_jobs=self.n_jobs)
-        with timer("start"), one_blas_thread():
-            problem = AnchorProblem.of_anchors(similarity, anchors, self.n_bits_)
-            first = self._first(features.map_block(X[anchors]), problem, rng)
-        with timer("learn"), one_blas_thread():
-            rows, sample = anchors, first.sample
-            if self.order == "interleaved":
-                rows = np.flatnonzero(similarity.group >= 0)
-                sample = features.map_block(X[rows]) - first.center
-                problem = AnchorProblem.of_rows(similarity, rows, anchors, self.n_bits_)
-            trace, directions = self._best_start(problem, sample, first.directions, similarity.graded, rng)
-            coder = self._coder(similarity, anchors, trace.codes[problem.is_anchor])
-        begin = row_pass.Start.of(first.center, directions, rows, trace.codes)
+        view = view_of(source, features, GivenGroups())
+        with view.head_start(source, job), one_blas_thread():
+            with timer("start"):
+                problem = AnchorProblem.of_anchors(similarity, anchors, self.n_bits_)
+                sample, directions = self._first(view, X[anchors], problem, rng)
+            with timer("learn"):
+                rows = anchors
+                if self.order == "interleaved":
+                    rows = np.flatnonzero(similarity.group >= 0)
+                    sample = features.map_block(X[rows]) - view.center.result()
+                    problem = AnchorProblem.of_rows(similarity, rows, anchors, self.n_bits_)
+                trace, directions = self._best_start(problem, sample, directions, similarity.graded, rng)
+                coder = self._coder(similarity, anchors, trace.codes[problem.is_anchor])
         with timer("rows"):
-            result = self._code_rows(source, job, features, GivenGroups(), begin, coder)
+            begin = row_pass.Start.of(directions, rows, trace.codes)
+            result = self._code_rows(source, job, row_pass.PassPlan(view, begin, coder))
         self._keep(trace, anchors)
         with timer("function"):
             if self._is_linear():
-                self._solve_linear(features, first.center, result, coder, similarity.graded)
+                self._solve_linear(view, result, coder, similarity.graded)
             else:
                 assert job.room is not None
                 self._fit_estimator(X, np.flatnonzero(similarity.group >= 0), job.room, rng)
@@ -238,18 +239,20 @@ class PairwiseHasher(BaseHasher):
         similarity = LabelSimilarity(
             seen.anchor_groups, seen.known.table(), self.relevance, self.dissimilar, self.r_max
         )
-        with timer("start"), one_blas_thread():
-            problem = AnchorProblem.of_anchors(similarity, anchors, self.n_bits_)
-            first = self._first(features.map_block(seen.anchor_rows), problem, rng)
-        with timer("learn"), one_blas_thread():
-            trace, directions = self._best_start(problem, first.sample, first.directions, similarity.graded, rng)
-            coder = self._coder(similarity, anchors, trace.codes)
-        begin = row_pass.Start.of(first.center, directions, seen.anchors, trace.codes)
+        view = view_of(source, features, seen.groups)
+        with view.head_start(source, job), one_blas_thread():
+            with timer("start"):
+                problem = AnchorProblem.of_anchors(similarity, anchors, self.n_bits_)
+                sample, directions = self._first(view, seen.anchor_rows, problem, rng)
+            with timer("learn"):
+                trace, directions = self._best_start(problem, sample, directions, similarity.graded, rng)
+                coder = self._coder(similarity, anchors, trace.codes)
         with timer("rows"):
-            result = self._code_rows(source, job, features, seen.groups, begin, coder)
+            begin = row_pass.Start.of(directions, seen.anchors, trace.codes)
+            result = self._code_rows(source, job, row_pass.PassPlan(view, begin, coder))
         self._keep(trace, seen.anchors)
         with timer("function"):
-            self._solve_linear(features, first.center, result, coder, similarity.graded)
+            self._solve_linear(view, result, coder, similarity.graded)
         if seen.n_unlabelled:
             with timer("unlabelled"):
                 row_pass.hash_rest(source, self.features_, self.function_, seen.groups, job)
@@ -269,25 +272,19 @@ class PairwiseHasher(BaseHasher):
         if wrong:
             raise ValueError(f"{type(self).__name__} with a {wrong} needs all rows in memory: use fit, or change it.")
 
-    def _first(self, sample: NDArray[np.float32], problem: AnchorProblem, rng: np.random.RandomState) -> _First:
-        """Where learning starts, from the anchors' features alone."""
-        center = sample.mean(axis=0)
-        sample -= center
-        directions = leading_directions(sample.astype(np.float64), problem, self.n_bits_, self.fill, rng)
-        return _First(sample, center, directions)
+    def _first(
+        self, view: View, anchor_rows: Rows, problem: AnchorProblem, rng: np.random.RandomState
+    ) -> tuple[FloatArray, FloatArray]:
+        """Where learning starts, from the anchors alone: their centred features, and directions for those."""
+        features = view.features.map_block(anchor_rows)
+        view.center.set_result(features.mean(axis=0))
+        features -= view.center.result()
+        sample = features.astype(np.float64)
+        return sample, leading_directions(sample, problem, self.n_bits_, self.fill, rng)
 
-    def _code_rows(
-        self,
-        source: AnySource,
-        job: Job,
-        features: FeatureMap,
-        groups: Groups,
-        begin: row_pass.Start,
-        coder: RowCoder,
-    ) -> row_pass.RowSums:
+    def _code_rows(self, source: AnySource, job: Job, plan: row_pass.PassPlan) -> row_pass.RowSums:
         assert source.n_rows is not None
         job.open_codes(source.n_rows, self.n_bits_)
-        plan = row_pass.PassPlan(features, groups, begin, coder, block_rows(source.n_rows))
         return row_pass.run(source, plan, job)
 
     def _keep(self, trace: Trace, anchors: IntArray) -> None:
@@ -299,7 +296,7 @@ class PairwiseHasher(BaseHasher):
     def _best_start(
         self,
         problem: AnchorProblem,
-        sample: NDArray[np.float32],
+        sample: NDArray[np.floating],
         directions: FloatArray,
         graded: bool,
         rng: np.random.RandomState,
@@ -321,8 +318,7 @@ class PairwiseHasher(BaseHasher):
 
     def _solve_linear(
         self,
-        features: FeatureMap,
-        center: NDArray[np.float32],
+        view: View,
         result: row_pass.RowSums,
         coder: RowCoder,
         graded: bool,
@@ -331,8 +327,8 @@ class PairwiseHasher(BaseHasher):
         if self._projection(graded) == "rows":
             top = float(np.linalg.eigvalsh(result.code_gram)[-1])
             weight = top + 1e-9 - len(self.anchor_indices_)
-        self.features_ = features
-        self.features_.center_ = (center + result.mean).astype(np.float32)
+        self.features_ = view.features
+        self.features_.center_ = (view.center.result() + result.mean).astype(np.float32)
         self.function_ = LinearFunction.solve(result.projection_sums(weight, result.mean), self.ridge)
 
     def _fit_estimator(
@@ -376,15 +372,6 @@ class PairwiseHasher(BaseHasher):
             # What this fit draws follows from its own random_state.
             features.set_params(random_state=seed)
         return features
-
-
-@dataclass
-class _First:
-    """Centred features of the anchors, their mean, and the starting directions."""
-
-    sample: NDArray[np.float32]
-    center: NDArray[np.float32]
-    directions: FloatArray
 
 
 def _reported(batches: Batches, total: int) -> Batches:

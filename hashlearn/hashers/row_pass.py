@@ -18,8 +18,9 @@ from hashlearn.chunks.job import Job
 from hashlearn.chunks.sources import AnySource, Cut
 from hashlearn.functions.linear import RidgeSums
 from hashlearn.hashers.base import HashFunction, project_block
+from hashlearn.hashers.row_view import Block, View
 from hashlearn.hashers.sums import FeatureSums, add_up, block_rows, blocks, unit_rows
-from hashlearn.kernel import FeatureMap, Rows
+from hashlearn.kernel import FeatureMap
 from hashlearn.solvers.rows import RowCoder
 
 Features = NDArray[np.float32]
@@ -28,31 +29,28 @@ FloatArray = NDArray[np.float64]
 
 @dataclass
 class Start:
-    """Where rows start: the signs of features (minus a provisional centre) times directions.
+    """Where rows start: the signs of centred features times directions.
 
     ``known`` holds codes that are learned already (the anchors'), of the rows ``rows``, which are sorted.
     """
 
-    center: Features
     directions: Features
     rows: NDArray[np.intp]
     known: NDArray[np.int8]
 
     @classmethod
-    def of(cls, center: Features, directions: FloatArray, rows: NDArray[np.intp], known: FloatArray) -> Start:
+    def of(cls, directions: FloatArray, rows: NDArray[np.intp], known: FloatArray) -> Start:
         order = np.argsort(rows)
-        return cls(center, directions.astype(np.float32), rows[order], known[order].astype(np.int8))
+        return cls(directions.astype(np.float32), rows[order], known[order].astype(np.int8))
 
 
 @dataclass
 class PassPlan:
     """What every task needs."""
 
-    features: FeatureMap
-    groups: Groups
+    view: View
     start: Start
     coder: RowCoder
-    block_rows: int
 
 
 @dataclass
@@ -92,9 +90,8 @@ def code_rows(plan: PassPlan, cut: Cut) -> tuple[RowSums, slice, NDArray[np.uint
     """One task: the sums of its rows, which they are, and their packed codes."""
     result: RowSums | None = None
     packed: list[NDArray[np.uint8]] = []
-    for rows in blocks(cut, plan.block_rows):
-        group = plan.groups.of(cut.read_labels(rows.start, rows.stop))
-        sums, coded = _code_block(plan, cut.read(rows.start, rows.stop), group, rows.start)
+    for rows in blocks(cut, plan.view.block_rows):
+        sums, coded = _code_block(plan, plan.view.block(cut, rows), rows)
         packed.append(coded)
         if result is None:
             result = sums
@@ -104,30 +101,24 @@ def code_rows(plan: PassPlan, cut: Cut) -> tuple[RowSums, slice, NDArray[np.uint
     return result, slice(cut.start, cut.stop), np.concatenate(packed)
 
 
-def _code_block(plan: PassPlan, X: Rows, group: NDArray[np.intp], first_row: int) -> tuple[RowSums, NDArray[np.uint8]]:
-    start = plan.start
-    n_bits = start.directions.shape[1]
-    packed = np.zeros((X.shape[0], codes.n_bytes(n_bits)), dtype=np.uint8)
-    place = np.full(X.shape[0], -1, dtype=np.intp)
-    begin, end = np.searchsorted(start.rows, (first_row, first_row + X.shape[0]))
-    place[start.rows[begin:end] - first_row] = np.arange(begin, end)
-    x = plan.features.map_block(X)
-    x -= start.center
-    total = x.sum(axis=0, dtype=np.float64)
-    supervised = np.flatnonzero(group >= 0)
-    if len(supervised) < len(x):
-        x = x[supervised]
-    own, place = group[supervised], place[supervised]
+def _code_block(plan: PassPlan, block: Block, rows: slice) -> tuple[RowSums, NDArray[np.uint8]]:
+    start, x = plan.start, block.x
+    n_rows, n_bits = rows.stop - rows.start, start.directions.shape[1]
+    packed = np.zeros((n_rows, codes.n_bytes(n_bits)), dtype=np.uint8)
+    place = np.full(n_rows, -1, dtype=np.intp)
+    begin, end = np.searchsorted(start.rows, (rows.start, rows.stop))
+    place[start.rows[begin:end] - rows.start] = np.arange(begin, end)
+    own, place = block.group, place[block.supervised]
     code = np.empty((len(x), n_bits), dtype=np.float32)
     learned = place >= 0
     code[learned] = start.known[place[learned]]
     first = np.where(x[~learned] @ start.directions >= 0, np.float32(1), np.float32(-1))
     code[~learned] = plan.coder.code(own[~learned], first)
     gain = plan.coder.gain(own, code)
-    packed[supervised] = codes.pack(code > 0)
-    sums = RidgeSums.of(x, np.concatenate([gain, code], axis=1))
+    packed[block.supervised] = codes.pack(code > 0)
+    sums = RidgeSums.of(x, np.concatenate([gain, code], axis=1), block.xx)
     mixed = np.einsum("ij,ij->j", gain, code, dtype=np.float64)
-    return RowSums(X.shape[0], total, sums, mixed, (code.T @ code).astype(np.float64)), packed
+    return RowSums(n_rows, block.total, sums, mixed, (code.T @ code).astype(np.float64)), packed
 
 
 @dataclass
