@@ -24,7 +24,7 @@ from hashlearn.chunks.parts import (
 from hashlearn.files.arrays import FileError
 
 Rows = Any
-TAKEN_TOGETHER = 256
+TAKEN_TOGETHER, SPAN_BYTES = 256, 16 * 2**20  # single rows read at once: so many, or all that lie so near each other
 
 
 def stack(blocks: Sequence[Any]) -> Any:
@@ -163,10 +163,14 @@ class Source:
     def take(self, rows: Any) -> Rows:
         """Single rows by number, in ascending order."""
         found: list[Any] = []
-        for start in range(0, len(rows), TAKEN_TOGETHER):
-            some = rows[start : start + TAKEN_TOGETHER]
+        span = max(1, SPAN_BYTES // (4 * self.n_features))
+        start = 0
+        while start < len(rows):
+            stop = max(start + TAKEN_TOGETHER, int(np.searchsorted(rows, rows[start] + span)))
+            some = rows[start:stop]
             # Opened anew: a memory map that stays open would hold on to its pages.
             found += self.rows.cut(int(some[0]), int(some[-1]) + 1).take(some - some[0])
+            start = stop
         return stack(found)
 
     def cuts(self, size: int, start: int = 0, stop: int | None = None) -> Iterator[Cut]:

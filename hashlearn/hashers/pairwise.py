@@ -205,7 +205,8 @@ class PairwiseHasher(BaseHasher):
         self._keep(trace, anchors)
         with timer("function"):
             if self._is_linear():
-                self._solve_linear(view, result, coder, similarity.graded)
+                with one_blas_thread():
+                    self._solve_linear(view, result, coder, similarity.graded)
             else:
                 assert job.room is not None
                 self._fit_estimator(X, np.flatnonzero(similarity.group >= 0), job.room, rng)
@@ -251,7 +252,7 @@ class PairwiseHasher(BaseHasher):
             begin = row_pass.Start.of(directions, seen.anchors, trace.codes)
             result = self._code_rows(source, job, row_pass.PassPlan(view, begin, coder))
         self._keep(trace, seen.anchors)
-        with timer("function"):
+        with timer("function"), one_blas_thread():
             self._solve_linear(view, result, coder, similarity.graded)
         if seen.n_unlabelled:
             with timer("unlabelled"):
