@@ -53,7 +53,8 @@ class RidgeSums:
         """The sums for features x - shift."""
         moved = self.x - self.count * shift
         # shift x' + x shift' - count shift shift', as one product of two columns and two rows.
-        xx = self.xx - np.stack([shift, moved], axis=1) @ np.stack([self.x, shift])
+        xx = np.stack([shift, moved], axis=1) @ np.stack([self.x, shift])
+        np.subtract(self.xx, xx, out=xx)
         xt = self.xt - np.outer(shift, self.t)
         return RidgeSums(self.count, moved, xx, xt, self.t, self.tt)
 

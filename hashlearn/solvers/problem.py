@@ -56,8 +56,10 @@ class AnchorProblem:
 
     def column_sums(self, codes: NDArray[np.float64]) -> NDArray[np.float64]:
         """Codes of the anchors summed by column kind."""
-        anchors = np.flatnonzero(self.is_anchor)
-        return sums_by_kind(self.column_kind[anchors], codes[anchors], self.table.shape[1])
+        kinds = self.column_kind
+        if not self.is_anchor.all():
+            codes, kinds = codes[self.is_anchor], kinds[self.is_anchor]
+        return sums_by_kind(kinds, codes, self.table.shape[1])
 
     def objective(
         self,
