@@ -106,6 +106,11 @@ class Survey:
     n_unlabelled: int = 0
 
 
+def carries(source: AnySource) -> bool:
+    """Whether tasks hand back the rows they may draw: where reading single rows is dear, or one task has them all."""
+    return not source.cheap or (source.n_rows or 0) <= CUT_BLOCKS * BLOCK_ROWS
+
+
 def survey(source: AnySource, plan: Plan, job: Job) -> Survey:
     """The pass; again with other settings in the rare cases where its shortcuts were too short."""
     for attempt in range(8):

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from hashlearn import codes
 from hashlearn.chunks.job import Job
 from hashlearn.chunks.sources import AnySource
-from hashlearn.chunks.survey import Plan, survey
+from hashlearn.chunks.survey import Plan, carries, survey
 from hashlearn.functions.linear import LinearFunction
 from hashlearn.hashers import row_pass
 from hashlearn.hashers.base import BaseHasher
@@ -68,7 +68,7 @@ class LSH(BaseHasher):
         return self
 
     def _fit_source(self, source: AnySource, job: Job, rng: np.random.RandomState) -> None:
-        seen = survey(source, Plan(PlainFeatures(), source.n_features, carry=not source.cheap), job)
+        seen = survey(source, Plan(PlainFeatures(), source.n_features, carry=carries(source)), job)
         self._draw(seen.total / seen.n_rows, rng)
         job.open_codes(seen.n_rows, self.n_bits_)
         row_pass.hash_rest(source, self.features_, self.function_, None, job)

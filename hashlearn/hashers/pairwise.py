@@ -15,7 +15,7 @@ from hashlearn import codes
 from hashlearn.chunks.grouping import GivenGroups, LabelReader
 from hashlearn.chunks.job import Job, memory_source
 from hashlearn.chunks.sources import AnySource
-from hashlearn.chunks.survey import Plan, survey
+from hashlearn.chunks.survey import Plan, carries, survey
 from hashlearn.functions.linear import LinearFunction
 from hashlearn.functions.network import Network
 from hashlearn.functions.trees import BoostedTrees, EstimatorFunction
@@ -230,7 +230,7 @@ class PairwiseHasher(BaseHasher):
                 int(rng.randint(2**31)),
                 features.n_landmarks,
                 features.draw_seed(),
-                carry=not source.cheap,
+                carry=carries(source),
             )
             seen = survey(source, plan, job)
             features.set_landmarks(seen.landmark_rows, seen.total, seen.squares, seen.n_rows)

@@ -112,8 +112,8 @@ def _code_block(plan: PassPlan, block: Block, rows: slice) -> tuple[RowSums, NDA
     code = np.empty((len(x), n_bits), dtype=np.float32)
     learned = place >= 0
     code[learned] = start.known[place[learned]]
-    first = np.where(x[~learned] @ start.directions >= 0, np.float32(1), np.float32(-1))
-    code[~learned] = plan.coder.code(own[~learned], first)
+    first = np.where(x @ start.directions >= 0, np.float32(1), np.float32(-1))
+    code[~learned] = plan.coder.code(own[~learned], first[~learned])
     gain = plan.coder.gain(own, code)
     packed[block.supervised] = codes.pack(code > 0)
     sums = RidgeSums.of(x, np.concatenate([gain, code], axis=1), block.xx)

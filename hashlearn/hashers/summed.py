@@ -15,7 +15,7 @@ from hashlearn import codes
 from hashlearn.chunks.grouping import GivenGroups, Groups, LabelReader
 from hashlearn.chunks.job import Job, memory_source
 from hashlearn.chunks.sources import AnySource, Cut
-from hashlearn.chunks.survey import Plan, survey
+from hashlearn.chunks.survey import Plan, carries, survey
 from hashlearn.functions.linear import RidgeSums
 from hashlearn.hashers import row_pass
 from hashlearn.hashers.base import HashFunction
@@ -165,7 +165,7 @@ class SummedHasher(LinearHasher):
                 reader,
                 landmarks=features.n_landmarks,
                 landmark_seed=features.draw_seed(),
-                carry=not source.cheap,
+                carry=carries(source),
             )
             seen = survey(source, plan, job)
             features.set_landmarks(seen.landmark_rows, seen.total, seen.squares, seen.n_rows)
