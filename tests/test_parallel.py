@@ -1,5 +1,8 @@
 """Blocks over threads: order kept, nothing lost, errors passed on."""
 
+import os
+import platform
+import resource
 import subprocess
 import sys
 
@@ -60,3 +63,24 @@ with one_blas_thread():
     print({lib["num_threads"] for lib in threadpool_info() if lib["user_api"] == "blas"})
 """
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "{1}\n"
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="how glibc keeps memory")
+def test_memory_of_a_block_serves_the_next_one():
+    code = """
+import resource
+import numpy as np
+from hashlearn.parallel import ordered_map
+
+def work(_):
+    arrays = [np.ones(3 * 2**17) for _ in range(8)]  # 24 MiB
+
+for _ in ordered_map(work, range(4), 2): pass
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in ordered_map(work, range(40), 2): pass
+print((resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before) / 40)
+"""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=clean)
+    pages = 24 * 2**20 / resource.getpagesize()
+    assert float(done.stdout) < pages / 50

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from hashlearn.chunks.grouping import Groups
 from hashlearn.chunks.job import Job
-from hashlearn.chunks.sources import AnySource, Cut, Stream
+from hashlearn.chunks.sources import AnySource, Cut
 from hashlearn.hashers.sums import block_rows
 from hashlearn.kernel import FeatureMap
 from hashlearn.parallel import one_blas_thread, row_blocks, thread_count
@@ -75,12 +75,13 @@ class View:
     def head_start(self, source: AnySource, job: Job) -> Iterator[None]:
         """While the caller learns the anchors, one thread less than the job has sees the first blocks.
 
-        Only of rows that threads of this process can read twice, and that no checkpoint may have done with already.
+        Only of rows that this process can read piece by piece, and that no checkpoint may have done with already.
         """
         threads = thread_count(job.n_jobs) - 1
-        if threads < 1 or job.executor is not None or job.checkpoint.path is not None or isinstance(source, Stream):
+        if threads < 1 or job.executor is not None or job.checkpoint.path is not None or not source.cheap:
             yield
             return
+        assert source.n_rows is not None
         count = max(threads, AHEAD_ROWS // self.block_rows)
         pool = ThreadPoolExecutor(threads)
         try:
