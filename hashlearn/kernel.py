@@ -12,7 +12,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 import hashlearn.rowkeys as rowkeys
-from hashlearn.parallel import ordered_map, row_blocks
+from hashlearn.parallel import one_blas_thread, ordered_map, row_blocks
 
 Rows = Any  # a dense array or a scipy sparse matrix
 
@@ -141,7 +141,8 @@ class AnchorKernel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
 
     def typical(self) -> NDArray[np.float32]:
         """Mean features of the landmarks: about the mean of all rows' features, before any pass over them."""
-        return self._kernel(self.landmarks_, np.float32).mean(axis=0)
+        with one_blas_thread():
+            return self._kernel(self.landmarks_, np.float32).mean(axis=0)
 
     def _kernel(self, rows: NDArray[Any], dtype: Any) -> NDArray[Any]:
         left = np.empty((len(rows), rows.shape[1] + 2), dtype=dtype)

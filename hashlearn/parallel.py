@@ -17,6 +17,7 @@ from functools import lru_cache
 from typing import Any, TypeVar
 
 import numpy as np
+import threadpoolctl
 from threadpoolctl import ThreadpoolController
 
 Task = TypeVar("Task")
@@ -47,31 +48,62 @@ def _controller(n_modules: int) -> ThreadpoolController:
     return ThreadpoolController()
 
 
+@lru_cache(maxsize=1)
+def _own_libraries(controller: ThreadpoolController) -> list[Any]:
+    """Those of them in which every thread has a limit of its own: MKL, and OpenBLAS on OpenMP."""
+    libraries = [lib for lib in controller.lib_controllers if lib.user_api == "blas"]
+    return [lib for lib in libraries if lib.internal_api == "mkl" or getattr(lib, "threading_layer", "") == "openmp"]
+
+
 _holding = threading.Lock()
 _holders = 0
 _hold: Any = None
+
+
+def _take_control() -> None:
+    """Let this thread change OpenBLAS' limit, which is the whole process's.
+
+    threadpoolctl 3.8 and later leave that to the thread that did it first and ignore all others, without a word.
+    """
+    clear = getattr(getattr(threadpoolctl, "OpenBLASController", None), "clear_controlling_thread", None)
+    if clear is not None:
+        clear(force=True)
 
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
     """Hold BLAS to one thread, for results that do not depend on the machine's core count.
 
-    The limit is the whole process's, so it ends with the last of all threads inside: the first to leave must not set
-    it free under the others.
+    Every thread that calls BLAS must be inside. Where the limit is the whole process's, it ends with the last of all
+    threads inside: the first to leave must not set it free under the others.
     """
     global _holders, _hold
     with _holding:
+        controller = _controller(len(sys.modules))
         if _holders == 0:
-            _hold = _controller(len(sys.modules)).limit(limits=1, user_api="blas")
+            _take_control()
+            _hold = controller.limit(limits=1, user_api="blas")
             _hold.__enter__()
         _holders += 1
+    own = [(library, library.get_num_threads()) for library in _own_libraries(controller)]
     try:
+        for library, _ in own:
+            library.set_num_threads(1)
         yield
     finally:
+        for library, before in own:
+            library.set_num_threads(before)
         with _holding:
             _holders -= 1
             if _holders == 0:
+                _take_control()
                 _hold.__exit__(None, None, None)
+                _take_control()
+
+
+def _held(function: Callable[[Task], Result], task: Task) -> Result:
+    with one_blas_thread():
+        return function(task)
 
 
 @lru_cache(maxsize=1)
@@ -97,7 +129,7 @@ def ordered_map(
             yield from map(function, tasks)
             return
         with ThreadPoolExecutor(threads) as pool:
-            yield from in_order(lambda task: pool.submit(function, task), tasks, 2 * threads)
+            yield from in_order(lambda task: pool.submit(_held, function, task), tasks, 2 * threads)
 
 
 def in_order(submit: Callable[[Task], Any], tasks: Iterable[Task], ahead: int) -> Iterator[Any]:

@@ -5,10 +5,15 @@ import platform
 import resource
 import subprocess
 import sys
+import threading
+from contextlib import ExitStack
+from queue import SimpleQueue
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
 
+from hashlearn import parallel
 from hashlearn.parallel import one_blas_thread, ordered_map, row_blocks, thread_count
 
 
@@ -43,10 +48,83 @@ def test_thread_count():
 
 
 def test_blas_is_held_to_one_thread():
-    from threadpoolctl import threadpool_info
-
     with one_blas_thread():
-        assert {lib["num_threads"] for lib in threadpool_info() if lib["user_api"] == "blas"} == {1}
+        assert blas_threads() == {1}
+
+
+def blas_threads():
+    return {lib["num_threads"] for lib in threadpool_info() if lib["user_api"] == "blas"}
+
+
+class Holder(threading.Thread):
+    """A thread that holds BLAS, and goes on living when it has let go."""
+
+    def __init__(self):
+        super().__init__(daemon=True)
+        self.orders, self.answers = SimpleQueue(), SimpleQueue()
+        self.start()
+
+    def run(self):
+        with ExitStack() as stack:
+            for order in iter(self.orders.get, "end"):
+                if order == "hold":
+                    stack.enter_context(one_blas_thread())
+                else:
+                    stack.close()
+                self.answers.put(blas_threads())
+
+    def __call__(self, order):
+        self.orders.put(order)
+        return self.answers.get(timeout=20)
+
+
+@pytest.mark.parametrize("last", [0, 1], ids=["the first is the last to leave", "the first leaves first"])
+def test_the_hold_ends_with_the_last_of_all_threads(last):
+    with threadpool_limits(2, user_api="blas"):
+        holders = [Holder(), Holder()]
+        assert [holder("hold") for holder in holders] == [{1}, {1}]
+        assert holders[1 - last]("leave") == {1}
+        assert holders[last]("leave") == {2}
+        assert holders[0]("hold") == {1}
+        assert holders[0]("leave") == {2}
+        for holder in holders:
+            holder.orders.put("end")
+
+
+def test_limits_of_others_hold_again_afterwards():
+    before = blas_threads()
+    with threadpool_limits(3, user_api="blas"):
+        other = Holder()
+        assert other("hold") == {1}
+        other.orders.put("leave")
+        other.answers.get(timeout=20)
+        assert blas_threads() == {3}
+        with one_blas_thread():
+            assert blas_threads() == {1}
+        assert blas_threads() == {3}
+    assert blas_threads() == before
+    other.orders.put("end")
+
+
+class OwnLimits(threading.local):
+    """A library like MKL: every thread has a limit of its own."""
+
+    threads = 4
+
+    def get_num_threads(self):
+        return self.threads
+
+    def set_num_threads(self, threads):
+        self.threads = threads
+
+
+def test_every_thread_limits_libraries_whose_limit_is_its_own(monkeypatch):
+    library = OwnLimits()
+    monkeypatch.setattr(parallel, "_own_libraries", lambda controller: [library])
+    assert set(ordered_map(lambda _: library.threads, range(50), 3)) == {1}
+    with one_blas_thread(), one_blas_thread():
+        assert library.threads == 1
+    assert library.threads == 4
 
 
 def test_a_blas_that_was_loaded_later_is_held_too():

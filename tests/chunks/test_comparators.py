@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from chunk_data import Chunks, assert_same, label_sets, rows_and_classes
 from sklearn.base import clone
+from threadpoolctl import threadpool_limits
 
 import hashlearn as hl
 from hashlearn.chunks import survey
@@ -49,6 +50,23 @@ def test_chunks_give_the_answer_of_memory(name):
     expected = clone(model).fit(X, labels)
     assert_same(expected, clone(model).fit_chunks(Chunks(X, labels, 1313)))
     assert_same(expected, clone(model).fit_chunks(X, labels))
+
+
+@pytest.mark.parametrize("name", [*METHODS, "gsdh_p", "sdh_p"])
+def test_the_answer_does_not_depend_on_the_threads_that_blas_may_use(name):
+    """With matrices large enough for BLAS to split them."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 10, 2500)
+    X = (rng.normal(size=(10, 96))[y] + rng.standard_normal((2500, 96))).astype(np.float32)
+    own = {"gsdh_p": hl.GSDHP(20, random_state=0), "sdh_p": hl.SDHP(20, random_state=0)}
+    model = clone({**METHODS, **own}[name])
+    if "n_landmarks" in model.get_params():
+        model.set_params(n_landmarks=400)
+    fits = []
+    for threads in (1, 2):
+        with threadpool_limits(threads, user_api="blas"):
+            fits.append(clone(model).fit(X, y if model.supervision != "none" else None))
+    assert_same(*fits)
 
 
 def test_label_sets_of_cca_itq():
