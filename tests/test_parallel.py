@@ -53,7 +53,12 @@ def test_blas_is_held_to_one_thread():
 
 
 def blas_threads():
-    return {lib["num_threads"] for lib in threadpool_info() if lib["user_api"] == "blas"}
+    """Of the libraries that have one limit for the whole process."""
+    return {
+        lib["num_threads"]
+        for lib in threadpool_info()
+        if lib["user_api"] == "blas" and lib["internal_api"] != "mkl" and lib.get("threading_layer") != "openmp"
+    }
 
 
 class Holder(threading.Thread):
@@ -78,32 +83,34 @@ class Holder(threading.Thread):
         return self.answers.get(timeout=20)
 
 
+@pytest.fixture
+def holders():
+    both = [Holder(), Holder()]
+    yield both
+    for holder in both:
+        holder.orders.put("end")
+        holder.join(timeout=20)
+
+
 @pytest.mark.parametrize("last", [0, 1], ids=["the first is the last to leave", "the first leaves first"])
-def test_the_hold_ends_with_the_last_of_all_threads(last):
+def test_the_hold_ends_with_the_last_of_all_threads(holders, last):
     with threadpool_limits(2, user_api="blas"):
-        holders = [Holder(), Holder()]
         assert [holder("hold") for holder in holders] == [{1}, {1}]
         assert holders[1 - last]("leave") == {1}
         assert holders[last]("leave") == {2}
         assert holders[0]("hold") == {1}
         assert holders[0]("leave") == {2}
-        for holder in holders:
-            holder.orders.put("end")
 
 
-def test_limits_of_others_hold_again_afterwards():
+def test_limits_of_others_hold_again_afterwards(holders):
     before = blas_threads()
     with threadpool_limits(3, user_api="blas"):
-        other = Holder()
-        assert other("hold") == {1}
-        other.orders.put("leave")
-        other.answers.get(timeout=20)
-        assert blas_threads() == {3}
+        assert holders[0]("hold") == {1}
+        assert holders[0]("leave") == {3}
         with one_blas_thread():
             assert blas_threads() == {1}
         assert blas_threads() == {3}
     assert blas_threads() == before
-    other.orders.put("end")
 
 
 class OwnLimits(threading.local):
@@ -125,6 +132,16 @@ def test_every_thread_limits_libraries_whose_limit_is_its_own(monkeypatch):
     with one_blas_thread(), one_blas_thread():
         assert library.threads == 1
     assert library.threads == 4
+
+
+def test_the_blas_of_faiss_is_held_in_every_thread():
+    """Its wheels bring one of those; where they do not, the others are asked."""
+    import faiss  # noqa: F401
+
+    def seen(_):
+        return [lib["num_threads"] for lib in threadpool_info() if lib["user_api"] == "blas"]
+
+    assert {count for counts in ordered_map(seen, range(10), 3) for count in counts} == {1}
 
 
 def test_a_blas_that_was_loaded_later_is_held_too():
@@ -151,7 +168,7 @@ import numpy as np
 from hashlearn.parallel import ordered_map
 
 def work(_):
-    arrays = [np.ones(3 * 2**17) for _ in range(8)]  # 24 MiB
+    arrays = [np.ones(2**18) for _ in range(30)]  # 60 MiB
 
 for _ in ordered_map(work, range(4), 2): pass
 before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
@@ -160,5 +177,6 @@ print((resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before) / 40)
 """
     clean = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=clean)
-    pages = 24 * 2**20 / resource.getpagesize()
-    assert float(done.stdout) < pages / 50
+    pages = 60 * 2**20 / resource.getpagesize()
+    # Otherwise an eighth of the pages, more where others are busy.
+    assert float(done.stdout) < pages / 20
