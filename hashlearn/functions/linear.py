@@ -9,11 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
-from hashlearn.parallel import one_blas_thread
+from hashlearn.parallel import one_blas_thread, row_blocks
 
 FloatArray = NDArray[np.float64]
 # Shares of the Gram matrix's mean eigenvalue between which ridge="auto" searches.
 AUTO_RANGE = (1e-10, 1e4)
+CACHED_ROWS = 32  # of a Gram matrix, changed while they are near the processor
 
 
 @dataclass
@@ -51,12 +52,13 @@ class RidgeSums:
 
     def recentred(self, shift: FloatArray) -> RidgeSums:
         """The sums for features x - shift."""
-        moved = self.x - self.count * shift
-        # shift x' + x shift' - count shift shift', as one product of two columns and two rows.
-        xx = np.stack([shift, moved], axis=1) @ np.stack([self.x, shift])
-        np.subtract(self.xx, xx, out=xx)
+        xx = np.empty_like(self.xx)
+        for rows in row_blocks(len(xx), CACHED_ROWS):
+            part = np.subtract(self.xx[rows], np.outer(self.x[rows], shift), out=xx[rows])
+            part -= np.outer(shift[rows], self.x)
+            part += self.count * np.outer(shift[rows], shift)
         xt = self.xt - np.outer(shift, self.t)
-        return RidgeSums(self.count, moved, xx, xt, self.t, self.tt)
+        return RidgeSums(self.count, self.x - self.count * shift, xx, xt, self.t, self.tt)
 
 
 class LinearFunction:
