@@ -77,28 +77,38 @@ def one_blas_thread() -> Iterator[None]:
     Every thread that calls BLAS must be inside. Where the limit is the whole process's, it ends with the last of all
     threads inside: the first to leave must not set it free under the others.
     """
-    global _holders, _hold
-    with _holding:
-        controller = _controller(len(sys.modules))
-        if _holders == 0:
-            _take_control()
-            _hold = controller.limit(limits=1, user_api="blas")
-            _hold.__enter__()
-        _holders += 1
+    controller = _controller(len(sys.modules))
     own = [(library, library.get_num_threads()) for library in _own_libraries(controller)]
+    _enter(controller)
     try:
         for library, _ in own:
             library.set_num_threads(1)
         yield
     finally:
+        _leave()
+        # Last, because leaving sets this thread's limits to those of the first thread inside.
         for library, before in own:
             library.set_num_threads(before)
-        with _holding:
-            _holders -= 1
-            if _holders == 0:
-                _take_control()
-                _hold.__exit__(None, None, None)
-                _take_control()
+
+
+def _enter(controller: ThreadpoolController) -> None:
+    global _holders, _hold
+    with _holding:
+        if _holders == 0:
+            _take_control()
+            _hold = controller.limit(limits=1, user_api="blas")
+            _hold.__enter__()
+        _holders += 1
+
+
+def _leave() -> None:
+    global _holders
+    with _holding:
+        _holders -= 1
+        if _holders == 0:
+            _take_control()
+            _hold.__exit__(None, None, None)
+            _take_control()
 
 
 def _held(function: Callable[[Task], Result], task: Task) -> Result:

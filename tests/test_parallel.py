@@ -52,13 +52,20 @@ def test_blas_is_held_to_one_thread():
         assert blas_threads() == {1}
 
 
+def has_limits_of_threads(library):
+    return library["internal_api"] == "mkl" or library.get("threading_layer") == "openmp"
+
+
 def blas_threads():
     """Of the libraries that have one limit for the whole process."""
-    return {
-        lib["num_threads"]
-        for lib in threadpool_info()
-        if lib["user_api"] == "blas" and lib["internal_api"] != "mkl" and lib.get("threading_layer") != "openmp"
-    }
+    libraries = [lib for lib in threadpool_info() if lib["user_api"] == "blas"]
+    return {lib["num_threads"] for lib in libraries if not has_limits_of_threads(lib)}
+
+
+def own_threads():
+    """Of those that have one for every thread; those that come with faiss do."""
+    libraries = [lib for lib in threadpool_info() if lib["user_api"] == "blas"]
+    return [lib["num_threads"] for lib in libraries if has_limits_of_threads(lib)]
 
 
 class Holder(threading.Thread):
@@ -74,9 +81,9 @@ class Holder(threading.Thread):
             for order in iter(self.orders.get, "end"):
                 if order == "hold":
                     stack.enter_context(one_blas_thread())
-                else:
+                elif order == "leave":
                     stack.close()
-                self.answers.put(blas_threads())
+                self.answers.put(own_threads() if order == "look" else blas_threads())
 
     def __call__(self, order):
         self.orders.put(order)
@@ -100,6 +107,19 @@ def test_the_hold_ends_with_the_last_of_all_threads(holders, last):
         assert holders[last]("leave") == {2}
         assert holders[0]("hold") == {1}
         assert holders[0]("leave") == {2}
+
+
+@pytest.mark.parametrize("last", [0, 1], ids=["the first is the last to leave", "the first leaves first"])
+def test_limits_of_threads_are_theirs_again(holders, last):
+    import faiss  # noqa: F401
+
+    before = [holder("look") for holder in holders]
+    for holder in holders:
+        holder("hold")
+        assert set(holder("look")) <= {1}
+    for holder in (holders[1 - last], holders[last]):
+        holder("leave")
+    assert [holder("look") for holder in holders] == before
 
 
 def test_limits_of_others_hold_again_afterwards(holders):
