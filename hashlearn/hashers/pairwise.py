@@ -22,7 +22,7 @@ from hashlearn.functions.trees import BoostedTrees, EstimatorFunction
 from hashlearn.hashers import row_pass
 from hashlearn.hashers.base import BaseHasher
 from hashlearn.hashers.drawing import draw_evenly, feature_clusters
-from hashlearn.hashers.row_view import View, view_of
+from hashlearn.hashers.row_view import View
 from hashlearn.kernel import AnchorKernel, FeatureMap, PlainFeatures, Rows, dense_rows
 from hashlearn.parallel import one_blas_thread
 from hashlearn.primitives.itq import random_rotation
@@ -186,7 +186,7 @@ class PairwiseHasher(BaseHasher):
     ) -> Self:
         """From rows in memory: the source of the pass is an array."""
         source, job = memory_source(X, similarity.group), Job(n_jobs=self.n_jobs)
-        view = view_of(source, features, GivenGroups())
+        view = View.of(source, features, GivenGroups())
         with view.head_start(source, job), one_blas_thread():
             with timer("start"):
                 problem = AnchorProblem.of_anchors(similarity, anchors, self.n_bits_)
@@ -240,7 +240,7 @@ class PairwiseHasher(BaseHasher):
         similarity = LabelSimilarity(
             seen.anchor_groups, seen.known.table(), self.relevance, self.dissimilar, self.r_max
         )
-        view = view_of(source, features, seen.groups)
+        view = View.of(source, features, seen.groups)
         with view.head_start(source, job), one_blas_thread():
             with timer("start"):
                 problem = AnchorProblem.of_anchors(similarity, anchors, self.n_bits_)

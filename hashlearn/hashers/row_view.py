@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,6 +47,11 @@ class View:
     """Comes from the anchors' features, so it may be waited for."""
     ahead: dict[int, Future[Block]] = field(default_factory=dict)
     """Blocks under way or seen already, by their first row."""
+
+    @classmethod
+    def of(cls, source: AnySource, features: FeatureMap, groups: Groups) -> Self:
+        assert source.n_rows is not None
+        return cls(features, groups, block_rows(source.n_rows))
 
     def __getstate__(self) -> dict[str, Any]:
         """For other processes, which get the centre and see all blocks themselves."""
@@ -95,8 +100,3 @@ class View:
             raise
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
-
-
-def view_of(source: AnySource, features: FeatureMap, groups: Groups) -> View:
-    assert source.n_rows is not None
-    return View(features, groups, block_rows(source.n_rows))
