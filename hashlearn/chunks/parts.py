@@ -15,6 +15,7 @@ from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from hashlearn.files.arrays import FileError, check_there, one_line, open_part, split_part
 from hashlearn.files.read import read_labels
@@ -39,14 +40,17 @@ class ArrayPart:
 
     def __init__(self, array: Any, name: str = "the array", cheap: bool = True) -> None:
         self.array, self.name, self.cheap = array, name, cheap
-        self.in_place = isinstance(array, np.ndarray)
         self.n_rows = int(array.shape[0])
 
     def read(self, start: int, stop: int) -> Any:
         return self.array[start:stop]
 
-    def take(self, places: NDArray[np.integer]) -> NDArray[Any]:
-        return np.asarray(self.array[places])
+    def take(self, places: NDArray[np.integer]) -> list[Any]:
+        if isinstance(self.array, np.ndarray):
+            return [np.asarray(self.array[places])]
+        # Not everything that has slices of rows takes their numbers.
+        rows = [self.read(int(place), int(place) + 1) for place in places]
+        return [row if sparse.issparse(row) else np.array(row) for row in rows]
 
     def cut(self, start: int, stop: int) -> ArrayPart:
         return ArrayPart(self.array[start:stop], self.name, self.cheap)
@@ -57,8 +61,6 @@ class LazyPart:
 
     name: str
     cheap = False
-    in_place = False
-    """Whether what is read is a view: single rows can be taken of it at once, without touching those between."""
     first: int
     n_rows: int
 
@@ -90,8 +92,9 @@ class LazyPart:
             )
         return rows
 
-    def take(self, places: NDArray[np.integer]) -> NDArray[Any]:
-        return np.array(self.read(0, self.n_rows)[places])
+    def take(self, places: NDArray[np.integer]) -> list[Any]:
+        """Of cheap ones: what they open gives views, so the rows between are not touched."""
+        return [np.array(self.read(0, self.n_rows)[places])]
 
 
 class FilePart(LazyPart):
@@ -105,7 +108,7 @@ class FilePart(LazyPart):
         self.labels, self.first = labels, 0
         rows = self.open()
         self.n_rows = int(rows.shape[0])
-        self.cheap = self.in_place = isinstance(rows, np.memmap)
+        self.cheap = isinstance(rows, np.memmap)
 
     def open(self) -> Any:
         path, _ = split_part(self.name)
@@ -186,7 +189,7 @@ class ObjectPart(LazyPart):
 class MappedPart(LazyPart):
     """Rows of a memory map, sent as its file and the place in it."""
 
-    cheap = in_place = True
+    cheap = True
 
     def __init__(self, array: np.memmap) -> None:
         super().__init__()

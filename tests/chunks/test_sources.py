@@ -10,6 +10,7 @@ import zarr
 from chunk_data import Chunks, assert_same, hasher, rows_and_classes
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import sparse
 
 from hashlearn.chunks import as_source, sources, survey
 from hashlearn.files import FileError
@@ -131,6 +132,27 @@ def test_single_rows_near_and_far(data, tmp_path, monkeypatch, span, together):
     np.save(tmp_path / "b.npy", X[1000:])
     rows = np.sort(np.random.default_rng(0).permutation(N)[:300])
     np.testing.assert_array_equal(as_source(str(tmp_path / "*.npy")).take(rows), X[rows])
+
+
+class Sliced:
+    """Rows that give slices and nothing else."""
+
+    def __init__(self, rows):
+        self.rows, self.shape, self.dtype = rows, rows.shape, rows.dtype
+
+    def __getitem__(self, rows):
+        assert isinstance(rows, slice)
+        return Sliced(self.rows[rows])
+
+    def __array__(self, dtype=None, copy=None):
+        return self.rows
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_matrix, Sliced])
+def test_single_rows_of_what_is_in_memory(data, kind):
+    rows = np.sort(np.random.default_rng(0).permutation(N)[:300])
+    found = as_source(kind(data[0])).take(rows)
+    np.testing.assert_array_equal(found.toarray() if sparse.issparse(found) else found, data[0][rows])
 
 
 @pytest.mark.parametrize("cut_blocks", [16, 1], ids=["carried along", "read again"])
