@@ -69,9 +69,14 @@ static int keep_least(float *heap, Py_ssize_t *held, Py_ssize_t most, float valu
     return 1;
 }
 
-static void lower_limit(Query *query) {
+/* More than the rounded sum of any code that costs no more than the k-th best so far. */
+static double needed_limit(const Query *query) {
     double cost = ((double)query->best[0] + query->total) / 2 + ROUNDING * query->total;
-    double steps = cost / query->step + 1;
+    return cost / query->step + 1;
+}
+
+static void lower_limit(Query *query) {
+    double steps = needed_limit(query);
     if (steps < query->limit) query->limit = (uint8_t)(steps > 0 ? steps : 0);
 }
 
@@ -225,7 +230,9 @@ static PyObject *nearest(PyObject *self, PyObject *args) {
         scan(&codes, queries, n);
         for (Py_ssize_t i = 0; i < n; i++) {
             compact(queries + i);
-            ((int64_t *)found.buf)[i] = queries[i].failed || queries[i].held < k ? -1 : queries[i].found;
+            /* Sums of 255 were never looked at, so they must be beyond the k-th best. */
+            int complete = !queries[i].failed && queries[i].held == k && needed_limit(queries + i) <= FULL;
+            ((int64_t *)found.buf)[i] = complete ? queries[i].found : -1;
         }
         Py_END_ALLOW_THREADS
     }

@@ -7,7 +7,7 @@ from pathlib import Path
 import naive_index as brute
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from hashlearn.index import fast_scan
@@ -39,6 +39,7 @@ def test_it_is_compiled_where_it_can_be():
     st.integers(1, 1000),
     st.sampled_from([1.0, 1e-30, 1e30]),
 )
+@example(8215, 16, 395, 7, 289, 1e30)  # the k-th best costs as much as 8 bits can hold
 def test_finds_all_of_the_best_and_all_that_tie(n, n_bits, seed, n_queries, k, size):
     codes, queries, _ = made(n, n_bits, seed, n_queries)
     queries = np.rint(4 * queries) * np.float32(size)  # so that scores tie
