@@ -1,6 +1,7 @@
 /* The inner loops of greedy.py, which describes them: bits of a batch of anchors, and bits of rows that are no anchors.
 
-   Sums run in another order than in NumPy. They are whole numbers where similarities are, so the codes are the same. */
+   Sums run in another order than in NumPy. Those of bits are whole numbers, exact in single precision below 2^24, and
+   so are the others where similarities are whole: the codes are the same. */
 
 #define Py_LIMITED_API 0x030b0000
 #define PY_SSIZE_T_CLEAN
@@ -15,12 +16,11 @@
 #define ROUNDING 1e-12 /* as in problem.py */
 
 /* Vectors as GCC and clang have them for every processor; they are read and written with memcpy, which knows no alignment. */
-enum { DOUBLES = 4, FLOATS = 8, LANES = 16 };
-typedef double Doubles __attribute__((vector_size(DOUBLES * sizeof(double))));
+enum { FLOATS = 8, LANES = 16, CHAINS = 4, SPAN = CHAINS * FLOATS }; /* CHAINS of sums keep a processor busy */
 typedef float Floats __attribute__((vector_size(FLOATS * sizeof(float))));
 
 typedef struct {
-    double *bits;           /* [bit][row], -1 or +1 */
+    float *bits;            /* [bit][row], -1 or +1 */
     const int64_t *kinds;   /* [row] */
     const int64_t *columns; /* [row], -1 for a row that is no anchor */
     const double *table;    /* [row kind][column kind] */
@@ -33,31 +33,34 @@ typedef struct {
 
 typedef struct {
     double *gain, *moved, *strength; /* [row] */
-    double *step;                    /* [row], what is added to the bits of those that flip */
-    Py_ssize_t *flips;               /* [row] */
     double *pull;                    /* [row kind] */
     double *gram;                    /* [bit] */
+    float *step;                     /* [row], what is added to the bits of those that flip */
+    float *others;                   /* [row], what the other bits already give */
+    float *weights;                  /* [bit] */
+    Py_ssize_t *flips;               /* [row] */
 } Room;
 
 FOR_EACH_PROCESSOR
-static void gains(const Batch *batch, const double *pull, const double *gram, Py_ssize_t rest, double *gain) {
+static void gains(const Batch *batch, Room *room, const double *pull, const double *gram, Py_ssize_t rest, double *gain) {
     Py_ssize_t n = batch->n_rows, i = 0;
-    for (; i + LANES <= n; i += LANES) {
-        Doubles sums[LANES / DOUBLES] = {{0}}, bits;
+    for (Py_ssize_t k = 0; k < rest; k++) room->weights[k] = (float)gram[k];
+    for (; i + SPAN <= n; i += SPAN) {
+        Floats sums[CHAINS] = {{0}}, bits;
         for (Py_ssize_t k = 0; k < rest; k++) {
 #pragma GCC unroll 4
-            for (int v = 0; v < LANES / DOUBLES; v++) {
-                memcpy(&bits, batch->bits + k * n + i + v * DOUBLES, sizeof bits);
-                sums[v] += gram[k] * bits;
+            for (int v = 0; v < CHAINS; v++) {
+                memcpy(&bits, batch->bits + k * n + i + v * FLOATS, sizeof bits);
+                sums[v] += room->weights[k] * bits;
             }
         }
-        memcpy(gain + i, sums, sizeof sums);
+        memcpy(room->others + i, sums, sizeof sums);
     }
     for (; i < n; i++) {
-        gain[i] = 0;
-        for (Py_ssize_t k = 0; k < rest; k++) gain[i] += gram[k] * batch->bits[k * n + i];
+        room->others[i] = 0;
+        for (Py_ssize_t k = 0; k < rest; k++) room->others[i] += room->weights[k] * batch->bits[k * n + i];
     }
-    for (i = 0; i < n; i++) gain[i] = batch->scale * pull[batch->kinds[i]] - gain[i];
+    for (i = 0; i < n; i++) gain[i] = batch->scale * pull[batch->kinds[i]] - room->others[i];
 }
 
 /* The sums that the anchors ``flips`` of bit j would leave. */
@@ -71,19 +74,20 @@ static void flipped_sums(const Batch *batch, Room *room, Py_ssize_t j, Py_ssize_
         room->pull[r] = pull[r] + sum;
     }
     for (Py_ssize_t k = 0; k < batch->n_bits; k++) {
-        const double *bits = batch->bits + k * batch->n_rows;
-        Doubles sums[LANES / DOUBLES] = {{0}}, some, step;
+        const float *bits = batch->bits + k * batch->n_rows;
+        Floats sums[CHAINS] = {{0}}, some, step;
         Py_ssize_t i = 0;
-        for (; i + LANES <= batch->n_rows; i += LANES) {
+        for (; i + SPAN <= batch->n_rows; i += SPAN) {
 #pragma GCC unroll 4
-            for (int v = 0; v < LANES / DOUBLES; v++) {
-                memcpy(&some, bits + i + v * DOUBLES, sizeof some);
-                memcpy(&step, room->step + i + v * DOUBLES, sizeof step);
+            for (int v = 0; v < CHAINS; v++) {
+                memcpy(&some, bits + i + v * FLOATS, sizeof some);
+                memcpy(&step, room->step + i + v * FLOATS, sizeof step);
                 sums[v] += some * step;
             }
         }
         sums[0] += sums[1] + sums[2] + sums[3];
-        double sum = sums[0][0] + sums[0][1] + sums[0][2] + sums[0][3];
+        float sum = 0;
+        for (int lane = 0; lane < FLOATS; lane++) sum += sums[0][lane];
         for (; i < batch->n_rows; i++) sum += bits[i] * room->step[i];
         room->gram[k] = batch->gram[j * batch->n_bits + k] + sum;
     }
@@ -108,10 +112,11 @@ static Py_ssize_t strongest_half(Room *room, Py_ssize_t n_flips) {
 
 /* True when something changed. */
 static int update_bit(Batch *batch, Room *room, Py_ssize_t j) {
-    double *own = batch->bits + j * batch->n_rows, *gram = batch->gram + j * batch->n_bits;
+    float *own = batch->bits + j * batch->n_rows;
+    double *gram = batch->gram + j * batch->n_bits;
     Py_ssize_t rest = batch->stagewise ? j : batch->n_bits;
     int changed = 0;
-    gains(batch, batch->pull + j * batch->n_kinds, gram, rest, room->gain);
+    gains(batch, room, batch->pull + j * batch->n_kinds, gram, rest, room->gain);
     for (int round = 0; round < batch->inner_iter; round++) {
         Py_ssize_t n_flips = 0;
         for (Py_ssize_t i = 0; i < batch->n_rows; i++) {
@@ -125,14 +130,14 @@ static int update_bit(Batch *batch, Room *room, Py_ssize_t j) {
         }
         int accepted = 0;
         while (n_flips && !accepted) {
-            memset(room->step, 0, batch->n_rows * sizeof(double));
+            memset(room->step, 0, batch->n_rows * sizeof(float));
             for (Py_ssize_t f = 0; f < n_flips; f++) room->step[room->flips[f]] = -2 * own[room->flips[f]];
             flipped_sums(batch, room, j, n_flips);
-            gains(batch, room->pull, room->gram, rest, room->moved);
+            gains(batch, room, room->pull, room->gram, rest, room->moved);
             double gained = 0, size = 0;
             for (Py_ssize_t i = 0; i < batch->n_rows; i++) {
                 gained += room->step[i] * (room->gain[i] + room->moved[i]);
-                size += fabs(room->step[i]) * (fabs(room->gain[i]) + fabs(room->moved[i]));
+                size += fabsf(room->step[i]) * (fabs(room->gain[i]) + fabs(room->moved[i]));
             }
             accepted = gained >= -ROUNDING * size;
             if (!accepted) n_flips = strongest_half(room, n_flips);
@@ -153,7 +158,8 @@ static int update_bit(Batch *batch, Room *room, Py_ssize_t j) {
 PyDoc_STRVAR(update_batch_doc,
 "update_batch(bits, kinds, columns, table, pull, gram, scale, beta, stagewise, inner_iter)\n\n"
 "Move all bits (bits, rows) of a batch, and pull (bits, row kinds) and gram (bits, bits) with them, in place;\n"
-"True when a bit changed. Arrays are C-contiguous, of float64 and int64.");
+"True when a bit changed. Arrays are C-contiguous: bits of float32, kinds and columns of int64, others of float64.\n"
+"Anchors times bits must be below 2^24.");
 
 static PyObject *update_batch(PyObject *self, PyObject *args) {
     Py_buffer bits, kinds, columns, table, pull, gram;
@@ -162,16 +168,17 @@ static PyObject *update_batch(PyObject *self, PyObject *args) {
                           &batch.beta, &batch.stagewise, &batch.inner_iter))
         return NULL;
     const Py_ssize_t size = sizeof(double);
-    Py_ssize_t rows = kinds.len / size, n_bits = rows ? bits.len / size / rows : 0;
+    const Py_ssize_t bit = sizeof(float);
+    Py_ssize_t rows = kinds.len / size, n_bits = rows ? bits.len / bit / rows : 0;
     Py_ssize_t n_kinds = n_bits ? pull.len / size / n_bits : 0, n_columns = n_kinds ? table.len / size / n_kinds : 0;
-    int sound = n_bits > 0 && n_columns > 0 && bits.len == rows * n_bits * size && columns.len == kinds.len &&
+    int sound = n_bits > 0 && n_columns > 0 && bits.len == rows * n_bits * bit && columns.len == kinds.len &&
                 pull.len == n_bits * n_kinds * size && table.len == n_kinds * n_columns * size &&
                 gram.len == n_bits * n_bits * size;
     for (Py_ssize_t i = 0; sound && i < rows; i++) {
         int64_t kind = ((int64_t *)kinds.buf)[i], column = ((int64_t *)columns.buf)[i];
         sound = 0 <= kind && kind < n_kinds && column < n_columns;
     }
-    double *room_memory = sound ? malloc((4 * rows + n_kinds + n_bits) * size) : NULL;
+    double *room_memory = sound ? malloc((3 * rows + n_kinds + n_bits) * size + (2 * rows + n_bits) * bit) : NULL;
     Py_ssize_t *places = sound ? malloc(rows * sizeof *places) : NULL;
     int ready = room_memory && places, changed = 0;
     if (ready) {
@@ -181,8 +188,9 @@ static PyObject *update_batch(PyObject *self, PyObject *args) {
         batch.n_bits = n_bits, batch.n_rows = rows, batch.n_kinds = n_kinds, batch.n_columns = n_columns;
         double *next = room_memory;
         Room room = {.flips = places};
-        room.gain = next, room.moved = next += rows, room.step = next += rows, room.strength = next += rows;
+        room.gain = next, room.moved = next += rows, room.strength = next += rows;
         room.pull = next += rows, room.gram = next += n_kinds;
+        room.step = (float *)(next + n_bits), room.others = room.step + rows, room.weights = room.others + rows;
         for (Py_ssize_t j = 0; j < n_bits; j++) changed |= update_bit(&batch, &room, j);
         Py_END_ALLOW_THREADS
     }

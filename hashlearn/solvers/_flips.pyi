@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 def update_batch(
-    bits: NDArray[np.float64],
+    bits: NDArray[np.float32],
     kinds: NDArray[np.intp],
     columns: NDArray[np.intp],
     table: NDArray[np.float64],

@@ -24,6 +24,7 @@ except ImportError:  # installed without a compiler
 
 FloatArray = NDArray[np.float64]
 RESIDUALS = ("full", "stagewise")
+EXACT = 2**24  # whole numbers below this, and their sums, are exact in float32
 
 
 def learn(
@@ -66,16 +67,18 @@ class _State:
         anchors = self.codes[problem.is_anchor]
         self.gram = anchors.T @ anchors
         np.fill_diagonal(self.gram, 0.0)
+        self.compiled = _flips is not None and len(anchors) * n_bits < EXACT
 
     def update(self, batch: NDArray[np.intp], beta: float, inner_iter: int) -> None:
-        bits = np.ascontiguousarray(self.codes[batch].T)
         kinds = self.problem.row_kind[batch]
         columns = self.problem.column_kind[batch]
-        if _flips is not None:
+        if self.compiled:
+            single = np.ascontiguousarray(self.codes[batch].T, dtype=np.float32)
             sums = (self.table, self.pull, self.gram)
-            if _flips.update_batch(bits, kinds, columns, *sums, self.scale, beta, self.stagewise, inner_iter):
-                self.codes[batch] = bits.T
+            if _flips.update_batch(single, kinds, columns, *sums, self.scale, beta, self.stagewise, inner_iter):
+                self.codes[batch] = single.T
             return
+        bits = np.ascontiguousarray(self.codes[batch].T)
         first = self._first_to_flip(bits, kinds, beta)
         if first is None:
             return
@@ -157,8 +160,8 @@ def code_rows(
     """
     codes = np.array(start, dtype=np.float32)
     n_bits = codes.shape[1]
-    # Sums of at most 2^24 whole numbers are exact in float32, which halves the memory traffic.
-    exact = np.abs(gram).sum(axis=0).max(initial=0.0) < 2**24
+    # Half the memory traffic.
+    exact = np.abs(gram).sum(axis=0).max(initial=0.0) < EXACT
     hollow = (gram - np.diag(np.diag(gram))).astype(np.float32 if exact else np.float64)
     scaled = scale * pull
     if exact and _flips is not None:

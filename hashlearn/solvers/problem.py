@@ -88,7 +88,10 @@ class Trace:
 
 def sums_by_kind(kind: NDArray[np.intp], values: NDArray[np.float64], n_kinds: int) -> NDArray[np.float64]:
     """Rows of ``values`` added up by kind, one after the other (as ``np.add.at`` does, in a tenth of its time)."""
-    members = sparse.csr_matrix((np.ones(len(kind)), (kind, np.arange(len(kind)))), (n_kinds, len(kind)))
+    # The matrix of a one at (kind, row), written down as it is kept: to have it sorted out would take as long again.
+    order = np.argsort(kind, kind="stable")
+    ends = np.cumsum(np.bincount(kind, minlength=n_kinds))
+    members = sparse.csr_matrix((np.ones(len(kind)), order, np.append(0, ends)), (n_kinds, len(kind)))
     return np.asarray(members @ values)
 
 

@@ -87,9 +87,26 @@ def test_sums_beyond_float32_are_left_to_numpy(monkeypatch):
     np.testing.assert_array_equal(codes, [[-1, 1, 1, 1]] * 2)
 
 
+@needs_flips
+def test_more_anchors_and_bits_than_float32_can_count_are_left_to_numpy(monkeypatch):
+    rng = np.random.default_rng(0)
+    problem = AnchorProblem.of_anchors(from_labels(rng.integers(0, 3, 40)), np.arange(40), 8)
+    start = rng.choice([-1.0, 1.0], size=(40, 8))
+
+    def work():
+        return greedy.learn(problem, start, random_batches(np.arange(40), 20, 3), LOSSES["ksh"], beta=1.0)
+
+    compiled, plain = as_numpy(monkeypatch, work)
+    monkeypatch.setattr(greedy, "_flips", FLIPS)
+    monkeypatch.setattr(FLIPS, "update_batch", None)  # would fail if it were called
+    monkeypatch.setattr(greedy, "EXACT", 40 * 8)
+    np.testing.assert_array_equal(work().codes, plain.codes)
+    np.testing.assert_array_equal(compiled.codes, plain.codes)
+
+
 def batch_arrays():
     return {
-        "bits": np.ones((4, 6)),
+        "bits": np.ones((4, 6), dtype=np.float32),
         "kinds": np.zeros(6, dtype=np.intp),
         "columns": np.zeros(6, dtype=np.intp),
         "table": np.ones((2, 3)),
