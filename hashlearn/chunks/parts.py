@@ -6,6 +6,7 @@ alone. A cut is read from its beginning to its end by one task, so it may keep w
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
@@ -106,17 +107,32 @@ class FilePart(LazyPart):
         # Workers need not have the same working directory.
         self.name = str(path.resolve()) + (f":{part}" if part else "")
         self.labels, self.first = labels, 0
+        self._mapped: MappedPart | None = None
         rows = self.open()
         self.n_rows = int(rows.shape[0])
         self.cheap = isinstance(rows, np.memmap)
+        if self.cheap:
+            # Every block opens its file anew, and finding out what is in it takes much longer than mapping it.
+            self._mapped, self._stamp = MappedPart(rows), _stamp(rows.filename)
 
     def open(self) -> Any:
+        if self._mapped is not None and self._stamp == _stamp(self._mapped.name):
+            return self._mapped.open()
         path, _ = split_part(self.name)
         suffix = path.suffix.lower()
         if suffix in TABLES or suffix == ".npz":
             check_there(path)
             return _whole_file(self.name, self.labels, path.stat().st_mtime_ns)
         return open_part(self.name, "y" if self.labels else "X")
+
+
+def _stamp(path: str) -> tuple[int, int] | None:
+    """What changes with a file; None when it is gone."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size
 
 
 @lru_cache(maxsize=4)

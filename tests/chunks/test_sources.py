@@ -213,3 +213,20 @@ def test_shards_of_different_widths(tmp_path):
     np.save(tmp_path / "b.npy", np.zeros((3000, 5)))
     with pytest.raises(FileError, match="one width"):
         hasher().fit_chunks(str(tmp_path / "*.npy"), np.arange(6000) % 3)
+
+
+def test_a_file_that_is_written_anew_is_looked_at_again(tmp_path, data):
+    """What was found out about it once holds only as long as the file is the same."""
+    X, y = data
+    rows, labels = as_npy(tmp_path, X, y)
+    source = as_source(rows, labels)
+    np.testing.assert_array_equal(next(source.cuts(N)).read(3, 7), X[3:7])
+    np.save(rows, -X.astype(np.float64))
+    cut = pickle.loads(pickle.dumps(next(source.cuts(N))))
+    np.testing.assert_array_equal(cut.read(3, 7), -X[3:7].astype(np.float64))
+    np.save(rows, X[:5])
+    with pytest.raises(FileError, match="rows 3 to 6 cannot be read: it has only 5 rows now"):
+        next(source.cuts(N)).read(3, 7)
+    rows.unlink()
+    with pytest.raises(FileError, match=r"rows 3 to 6 cannot be read: .*does not exist"):
+        next(source.cuts(N)).read(3, 7)
