@@ -107,7 +107,7 @@ class Survey:
 
 
 def carries(source: AnySource) -> bool:
-    """Whether tasks hand back the rows they may draw: where reading single rows is dear, or one task has them all."""
+    """Whether tasks hand back the rows they may draw: where reading single rows is dear, or rows are few."""
     return not source.cheap or (source.n_rows or 0) <= CUT_BLOCKS * BLOCK_ROWS
 
 
@@ -138,6 +138,9 @@ def _tasks(source: AnySource, running: Running) -> Iterator[tuple[Cut, int]]:
     if isinstance(source, Stream):
         # These rows are in memory here while they wait.
         blocks = int(np.clip(CUT_BYTES // (4 * running.plan.width * BLOCK_ROWS), 1, CUT_BLOCKS))
+    elif source.n_rows < 2 * blocks * BLOCK_ROWS:
+        # Two tasks at least: with one, all other cores would wait for it.
+        blocks = -(-source.n_rows // (2 * BLOCK_ROWS))
     for cut in source.cuts(blocks * BLOCK_ROWS, running.stop):
         yield cut, running.labelled
 
