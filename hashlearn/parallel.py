@@ -12,7 +12,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sized
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import lru_cache
 from typing import Any, TypeVar
 
@@ -127,19 +127,25 @@ def keep_freed_memory() -> None:
 
 
 def ordered_map(
-    function: Callable[[Task], Result], tasks: Iterable[Task], n_jobs: int | None = None
+    function: Callable[[Task], Result],
+    tasks: Iterable[Task],
+    n_jobs: int | None = None,
+    pool: ThreadPoolExecutor | None = None,
 ) -> Iterator[Result]:
-    """Results of ``function`` in the order of ``tasks``; only a few are under way or waiting at a time."""
+    """Results of ``function`` in the order of ``tasks``; only a few are under way or waiting at a time.
+
+    By the threads of ``pool`` where there is one already.
+    """
     threads = thread_count(n_jobs)
     keep_freed_memory()
     if isinstance(tasks, Sized):
         threads = min(threads, max(1, len(tasks)))
     with one_blas_thread():
-        if threads == 1:
+        if threads == 1 and pool is None:
             yield from map(function, tasks)
             return
-        with ThreadPoolExecutor(threads) as pool:
-            yield from in_order(lambda task: pool.submit(_held, function, task), tasks, 2 * threads)
+        with nullcontext(pool) if pool is not None else ThreadPoolExecutor(threads) as own:
+            yield from in_order(lambda task: own.submit(_held, function, task), tasks, 2 * threads)
 
 
 def in_order(submit: Callable[[Task], Any], tasks: Iterable[Task], ahead: int) -> Iterator[Any]:

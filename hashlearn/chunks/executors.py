@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import pickle
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import BrokenExecutor, CancelledError
+from concurrent.futures import BrokenExecutor, CancelledError, ThreadPoolExecutor
 from itertools import chain
 from typing import Any
 
@@ -31,14 +31,21 @@ class WorkersLost(RuntimeError):
     """The workers died and cannot be replaced; what was done is lost unless a checkpoint holds it."""
 
 
-def run(function: Work, shared: Any, tasks: Iterable[Any], executor: Any, n_jobs: int | None) -> Iterator[Any]:
+def run(
+    function: Work,
+    shared: Any,
+    tasks: Iterable[Any],
+    executor: Any,
+    n_jobs: int | None,
+    pool: ThreadPoolExecutor | None = None,
+) -> Iterator[Any]:
     """``function(shared, task)`` for every task, in order, a few ahead at a time.
 
     ``function`` must be importable by name and depend on nothing else, so that a task can be done again elsewhere.
     ``shared`` is sent to every worker once on a cluster, and beside every task to other executors.
     """
     if executor is None:
-        yield from ordered_map(lambda task: function(shared, task), tasks, n_jobs)
+        yield from ordered_map(lambda task: function(shared, task), tasks, n_jobs, pool)
         return
     client = _dask_client(executor)
     if client is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import secrets
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Self
 
@@ -40,10 +41,12 @@ class Job:
         self.path = None if isinstance(wanted, bool) else check_output(wanted, CODE_SUFFIXES)
         self.wanted = bool(wanted)
         self.room: NDArray[np.uint8] | None = None
+        self.pool: ThreadPoolExecutor | None = None
+        """Threads that are at work already: tasks go to them, after what they have to do."""
         self._temporary: Path | None = None
 
     def run(self, function: Work, shared: Any, tasks: Iterable[Any]) -> Iterator[Any]:
-        return run(function, shared, tasks, self.executor, self.n_jobs)
+        return run(function, shared, tasks, self.executor, self.n_jobs, self.pool)
 
     def open_codes(self, n_rows: int, n_bits: int) -> NDArray[np.uint8] | None:
         """Room for the packed codes of all rows: in memory, or on disk where they go to a file or a checkpoint."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,28 @@ FloatArray = NDArray[np.float64]
 # Shares of the Gram matrix's mean eigenvalue between which ridge="auto" searches.
 AUTO_RANGE = (1e-10, 1e4)
 CACHED_ROWS = 32  # of a Gram matrix, changed while they are near the processor
+
+
+@dataclass
+class Gram:
+    """Sums over rows of features x and of their products, which need no targets."""
+
+    count: int
+    x: FloatArray
+    xx: NDArray[Any]
+
+    @classmethod
+    def of(cls, x: NDArray[np.floating]) -> Gram:
+        return cls(len(x), x.sum(axis=0, dtype=np.float64), x.T @ x)
+
+    def recentred(self, shift: FloatArray, out: FloatArray | None = None) -> FloatArray:
+        """The sums of products for features x - shift; ``out`` may be the sums themselves."""
+        xx = np.empty(self.xx.shape) if out is None else out
+        for rows in row_blocks(len(xx), CACHED_ROWS):
+            part = np.subtract(self.xx[rows], np.outer(self.x[rows], shift), out=xx[rows])
+            part -= np.outer(shift[rows], self.x)
+            part += self.count * np.outer(shift[rows], shift)
+        return xx
 
 
 @dataclass
@@ -32,12 +54,13 @@ class RidgeSums:
     tt: FloatArray
 
     @classmethod
-    def of(cls, x: NDArray[np.floating], t: NDArray[np.floating], xx: NDArray[np.floating] | None = None) -> RidgeSums:
-        """Of one block of rows; ``xx`` is x'x where that is known already."""
+    def of(cls, x: NDArray[np.floating], t: NDArray[np.floating], gram: Gram | None = None) -> RidgeSums:
+        """Of one block of rows; ``gram`` is theirs where it is known already."""
+        gram = gram or Gram.of(x)
         return cls(
-            len(x),
-            x.sum(axis=0, dtype=np.float64),
-            (x.T @ x if xx is None else xx).astype(np.float64),
+            gram.count,
+            gram.x,
+            gram.xx.astype(np.float64),
             (x.T @ t).astype(np.float64),
             t.sum(axis=0, dtype=np.float64),
             np.einsum("ij,ij->j", t, t, dtype=np.float64),
@@ -52,11 +75,7 @@ class RidgeSums:
 
     def recentred(self, shift: FloatArray) -> RidgeSums:
         """The sums for features x - shift."""
-        xx = np.empty_like(self.xx)
-        for rows in row_blocks(len(xx), CACHED_ROWS):
-            part = np.subtract(self.xx[rows], np.outer(self.x[rows], shift), out=xx[rows])
-            part -= np.outer(shift[rows], self.x)
-            part += self.count * np.outer(shift[rows], shift)
+        xx = Gram(self.count, self.x, self.xx).recentred(shift)
         xt = self.xt - np.outer(shift, self.t)
         return RidgeSums(self.count, self.x - self.count * shift, xx, xt, self.t, self.tt)
 
@@ -79,14 +98,10 @@ class LinearFunction:
         self.ridge_ = ridge
 
     @classmethod
-    def solve(cls, sums: RidgeSums, ridge: float | str) -> LinearFunction:
+    def solve(cls, sums: RidgeSums, ridge: float | str, factor: RidgeFactor | None = None) -> LinearFunction:
         """One factorisation for all bits. ``ridge="auto"`` chooses by generalised cross-validation."""
         with one_blas_thread():
-            if ridge == "auto":
-                return cls(*_cross_validated(sums))
-            if isinstance(ridge, str) or not ridge > 0:
-                raise ValueError(f"The 'ridge' parameter must be 'auto' or a number above 0. Got {ridge!r} instead.")
-            return cls(regularised_solve(sums.xx, sums.xt, float(ridge)), float(ridge))
+            return cls(*(factor or factorised(sums.xx, ridge)).solve(sums))
 
     def project(self, features: NDArray[Any]) -> NDArray[Any]:
         """Projections of centred features."""
@@ -95,34 +110,73 @@ class LinearFunction:
         return projections
 
 
-def regularised_solve(xx: FloatArray, xt: FloatArray, ridge: float) -> FloatArray:
+class RidgeFactor(Protocol):
+    """X'X, factorised once for any targets."""
+
+    def solve(self, sums: RidgeSums) -> tuple[FloatArray, float]:
+        """Weights and the ridge."""
+        ...
+
+
+def factorised(xx: FloatArray, ridge: float | str) -> RidgeFactor:
+    if ridge == "auto":
+        return CrossValidated(xx)
+    if isinstance(ridge, str) or not ridge > 0:
+        raise ValueError(f"The 'ridge' parameter must be 'auto' or a number above 0. Got {ridge!r} instead.")
+    return Regularised(xx, float(ridge))
+
+
+class Regularised:
     """Cholesky; where rounding has made the matrix indefinite, its eigenvalues are lifted to the ridge."""
-    lifted = xx.copy()
-    np.fill_diagonal(lifted, lifted.diagonal() + ridge)
-    try:
-        # Turned over, the rows are columns, as LAPACK has them: nothing is copied.
-        factor = linalg.cho_factor(lifted.T, lower=True, overwrite_a=True, check_finite=False)
-        return linalg.cho_solve(factor, xt, check_finite=False)
-    except linalg.LinAlgError:
-        values, vectors = linalg.eigh(xx, check_finite=False)
-        return vectors @ ((vectors.T @ xt) / (np.maximum(values, 0) + ridge)[:, None])
+
+    def __init__(self, xx: FloatArray, ridge: float) -> None:
+        self.ridge = ridge
+        self._cholesky: NDArray[Any] | None = None
+        diagonal = xx.diagonal().copy()
+        # Changed for a moment, because a copy of it would take a tenth of the time.
+        np.fill_diagonal(xx, diagonal + ridge)
+        try:
+            # NumPy's, because SciPy's lets no other thread work. Turned over, its rows are columns, as LAPACK has them.
+            self._cholesky = np.linalg.cholesky(xx.T).T
+        except np.linalg.LinAlgError:
+            np.fill_diagonal(xx, diagonal)
+            self._values, self._vectors = linalg.eigh(xx, check_finite=False)
+        np.fill_diagonal(xx, diagonal)
+
+    def solve(self, sums: RidgeSums) -> tuple[FloatArray, float]:
+        return self.weights(sums.xt), self.ridge
+
+    def weights(self, xt: FloatArray) -> FloatArray:
+        if self._cholesky is not None:
+            return linalg.cho_solve((self._cholesky, False), xt, check_finite=False)
+        lifted = np.maximum(self._values, 0) + self.ridge
+        return self._vectors @ ((self._vectors.T @ xt) / lifted[:, None])
 
 
-def _cross_validated(sums: RidgeSums) -> tuple[FloatArray, float]:
-    """Weights and the ridge with the least generalised cross-validation error, summed over all bits.
+def regularised_solve(xx: FloatArray, xt: FloatArray, ridge: float) -> FloatArray:
+    return Regularised(np.array(xx), ridge).weights(xt)
+
+
+class CrossValidated:
+    """The ridge with the least generalised cross-validation error, summed over all bits.
 
     One eigendecomposition X'X = V diag(w) V' prices every ridge:
     GCV(r) = (mean squared residual) / (1 - sum w / (w + r) / n)^2.
     """
-    values, vectors = linalg.eigh(sums.xx, check_finite=False)
-    values = np.maximum(values, 0.0)
-    rotated = vectors.T @ sums.xt
-    energy = (rotated**2).sum(axis=1)
-    scale = max(float(values.mean()), np.finfo(np.float64).tiny)
-    candidates = scale * np.geomspace(*AUTO_RANGE, 113)
-    errors = np.array([_gcv(values, energy, float(sums.tt.sum()), sums.count, r) for r in candidates])
-    ridge = float(candidates[int(np.argmin(errors))])
-    return vectors @ (rotated / (values + ridge)[:, None]), ridge
+
+    def __init__(self, xx: FloatArray) -> None:
+        values, self.vectors = linalg.eigh(xx, check_finite=False)
+        self.values = np.maximum(values, 0.0)
+
+    def solve(self, sums: RidgeSums) -> tuple[FloatArray, float]:
+        values = self.values
+        rotated = self.vectors.T @ sums.xt
+        energy = (rotated**2).sum(axis=1)
+        scale = max(float(values.mean()), np.finfo(np.float64).tiny)
+        candidates = scale * np.geomspace(*AUTO_RANGE, 113)
+        errors = np.array([_gcv(values, energy, float(sums.tt.sum()), sums.count, r) for r in candidates])
+        ridge = float(candidates[int(np.argmin(errors))])
+        return self.vectors @ (rotated / (values + ridge)[:, None]), ridge
 
 
 def _gcv(values: FloatArray, energy: FloatArray, total: float, count: int, ridge: float) -> float:

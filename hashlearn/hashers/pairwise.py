@@ -187,21 +187,22 @@ class PairwiseHasher(BaseHasher):
         """From rows in memory: the source of the pass is an array."""
         source, job = memory_source(X, similarity.group), Job(n_jobs=self.n_jobs)
         view = View.of(source, features, GivenGroups())
-        with view.head_start(source, job), one_blas_thread():
-            with timer("start"):
-                problem = AnchorProblem.of_anchors(similarity, anchors, self.n_bits_)
-                sample, directions = self._first(view, X[anchors], problem, rng)
-            with timer("learn"):
-                rows = anchors
-                if self.order == "interleaved":
-                    rows = np.flatnonzero(similarity.group >= 0)
-                    sample = features.map_block(X[rows]) - view.center.result()
-                    problem = AnchorProblem.of_rows(similarity, rows, anchors, self.n_bits_)
-                trace, directions = self._best_start(problem, sample, directions, similarity.graded, rng)
-                coder = self._coder(similarity, anchors, trace.codes[problem.is_anchor])
-        with timer("rows"):
-            begin = row_pass.Start.of(directions, rows, trace.codes)
-            result = self._code_rows(source, job, row_pass.PassPlan(view, begin, coder))
+        with view.head_start(source, job, self.ridge if self._is_linear() else None):
+            with one_blas_thread():
+                with timer("start"):
+                    problem = AnchorProblem.of_anchors(similarity, anchors, self.n_bits_)
+                    sample, directions = self._first(view, X[anchors], problem, rng)
+                with timer("learn"):
+                    rows = anchors
+                    if self.order == "interleaved":
+                        rows = np.flatnonzero(similarity.group >= 0)
+                        sample = features.map_block(X[rows]) - view.center.result()
+                        problem = AnchorProblem.of_rows(similarity, rows, anchors, self.n_bits_)
+                    trace, directions = self._best_start(problem, sample, directions, similarity.graded, rng)
+                    coder = self._coder(similarity, anchors, trace.codes[problem.is_anchor])
+            with timer("rows"):
+                begin = row_pass.Start.of(directions, rows, trace.codes)
+                result = self._code_rows(source, job, row_pass.PassPlan(view, begin, coder))
         self._keep(trace, anchors)
         with timer("function"):
             if self._is_linear():
@@ -241,16 +242,17 @@ class PairwiseHasher(BaseHasher):
             seen.anchor_groups, seen.known.table(), self.relevance, self.dissimilar, self.r_max
         )
         view = View.of(source, features, seen.groups)
-        with view.head_start(source, job), one_blas_thread():
-            with timer("start"):
-                problem = AnchorProblem.of_anchors(similarity, anchors, self.n_bits_)
-                sample, directions = self._first(view, seen.anchor_rows, problem, rng)
-            with timer("learn"):
-                trace, directions = self._best_start(problem, sample, directions, similarity.graded, rng)
-                coder = self._coder(similarity, anchors, trace.codes)
-        with timer("rows"):
-            begin = row_pass.Start.of(directions, seen.anchors, trace.codes)
-            result = self._code_rows(source, job, row_pass.PassPlan(view, begin, coder))
+        with view.head_start(source, job, self.ridge):
+            with one_blas_thread():
+                with timer("start"):
+                    problem = AnchorProblem.of_anchors(similarity, anchors, self.n_bits_)
+                    sample, directions = self._first(view, seen.anchor_rows, problem, rng)
+                with timer("learn"):
+                    trace, directions = self._best_start(problem, sample, directions, similarity.graded, rng)
+                    coder = self._coder(similarity, anchors, trace.codes)
+            with timer("rows"):
+                begin = row_pass.Start.of(directions, seen.anchors, trace.codes)
+                result = self._code_rows(source, job, row_pass.PassPlan(view, begin, coder))
         self._keep(trace, seen.anchors)
         with timer("function"), one_blas_thread():
             self._solve_linear(view, result, coder, similarity.graded)
@@ -330,7 +332,8 @@ class PairwiseHasher(BaseHasher):
             weight = top + 1e-9 - len(self.anchor_indices_)
         self.features_ = view.features
         self.features_.center_ = (view.center.result() + result.mean).astype(np.float32)
-        self.function_ = LinearFunction.solve(result.projection_sums(weight, result.mean), self.ridge)
+        factor = None if view.factor is None else view.factor.result()
+        self.function_ = LinearFunction.solve(result.projection_sums(weight, result.mean), self.ridge, factor)
 
     def _fit_estimator(
         self, X: Rows, supervised: IntArray, packed: NDArray[np.uint8], rng: np.random.RandomState

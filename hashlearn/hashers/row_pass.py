@@ -16,7 +16,7 @@ from hashlearn import codes
 from hashlearn.chunks.grouping import Groups
 from hashlearn.chunks.job import Job
 from hashlearn.chunks.sources import AnySource, Cut
-from hashlearn.functions.linear import RidgeSums
+from hashlearn.functions.linear import Gram, RidgeSums
 from hashlearn.hashers.base import HashFunction, project_block
 from hashlearn.hashers.row_view import Block, View
 from hashlearn.hashers.sums import FeatureSums, add_up, block_rows, blocks, unit_rows
@@ -93,6 +93,7 @@ def code_rows(plan: PassPlan, cut: Cut) -> tuple[RowSums, slice, NDArray[np.uint
     for rows in blocks(cut, plan.view.block_rows):
         sums, coded = _code_block(plan, plan.view.block(cut, rows), rows)
         packed.append(coded)
+        plan.view.see_next()
         if result is None:
             result = sums
         else:
@@ -116,7 +117,10 @@ def _code_block(plan: PassPlan, block: Block, rows: slice) -> tuple[RowSums, NDA
     code[~learned] = plan.coder.code(own[~learned], first[~learned])
     gain = plan.coder.gain(own, code)
     packed[block.supervised] = codes.pack(code > 0)
-    sums = RidgeSums.of(x, np.concatenate([gain, code], axis=1), block.xx)
+    gram = block.gram
+    if plan.view.factor is not None:
+        gram = Gram(gram.count, gram.x, np.empty((0, 0)))
+    sums = RidgeSums.of(x, np.concatenate([gain, code], axis=1), gram)
     mixed = np.einsum("ij,ij->j", gain, code, dtype=np.float64)
     return RowSums(n_rows, block.total, sums, mixed, (code.T @ code).astype(np.float64)), packed
 

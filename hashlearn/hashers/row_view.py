@@ -1,10 +1,13 @@
 """What the pass over the rows sees of a block before any code is known: its labelled rows' features and their sums.
 
-The first blocks can be seen while the anchors are still learned, by the cores that learning leaves idle.
+The first blocks can be seen while the anchors are still learned. Of few rows all are, and what the hash function needs
+of their features alone is worked out while others make codes: with no core idle, few rows take hardly more time each
+than many do.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -17,11 +20,13 @@ from numpy.typing import NDArray
 from hashlearn.chunks.grouping import Groups
 from hashlearn.chunks.job import Job
 from hashlearn.chunks.sources import AnySource, Cut
+from hashlearn.functions.linear import Gram, RidgeFactor, factorised
 from hashlearn.hashers.sums import block_rows
 from hashlearn.kernel import FeatureMap
 from hashlearn.parallel import one_blas_thread, row_blocks, thread_count
 
 AHEAD_ROWS = 8192  # whose features may wait for the anchors: as many as two large blocks have
+FEW_ROWS = 16384  # so few that the features of all of them may wait
 
 
 @dataclass
@@ -31,9 +36,18 @@ class Block:
     supervised: NDArray[np.intp]
     group: NDArray[np.intp]
     x: NDArray[np.float32]
-    xx: NDArray[np.float32]
+    gram: Gram
     total: NDArray[np.float64]
     """Of the features of all rows."""
+
+
+@dataclass
+class Ahead:
+    """A block that somebody sees before the pass asks for it."""
+
+    cut: Cut
+    rows: slice
+    block: Future[Block] = field(default_factory=Future)
 
 
 @dataclass
@@ -45,8 +59,12 @@ class View:
     block_rows: int
     center: Future[NDArray[np.float32]] = field(default_factory=Future)
     """Comes from the anchors' features, so it may be waited for."""
-    ahead: dict[int, Future[Block]] = field(default_factory=dict)
-    """Blocks under way or seen already, by their first row."""
+    ahead: dict[int, Ahead] = field(default_factory=dict)
+    """What the pass has not asked for yet, by the first row."""
+    waiting: deque[Ahead] = field(default_factory=deque)
+    """What nobody has begun with."""
+    factor: Future[RidgeFactor] | None = None
+    """Of the features of all rows, where somebody gathers them: the pass need not."""
 
     @classmethod
     def of(cls, source: AnySource, features: FeatureMap, groups: Groups) -> Self:
@@ -55,48 +73,97 @@ class View:
 
     def __getstate__(self) -> dict[str, Any]:
         """For other processes, which get the centre and see all blocks themselves."""
-        return {**self.__dict__, "center": self.center.result(), "ahead": {}}
+        return {"view": (self.features, self.groups, self.block_rows), "center": self.center.result()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state, center=Future())
+        self.__init__(*state["view"])  # type: ignore[misc]
         self.center.set_result(state["center"])
 
     def block(self, cut: Cut, rows: slice) -> Block:
         early = self.ahead.pop(rows.start, None)
-        return self._see(cut, rows) if early is None or early.cancelled() else early.result()
+        if early is None:
+            return self._see(cut, rows)
+        while not (early.block.running() or early.block.done()):
+            self.see_next()
+        return early.block.result()
+
+    def see_next(self) -> None:
+        """One of the blocks that nobody has begun with, if there are any: who has coded one makes up for it."""
+        try:
+            early = self.waiting.popleft()
+        except IndexError:
+            return
+        if early.block.set_running_or_notify_cancel():
+            try:
+                early.block.set_result(self._see(early.cut, early.rows))
+            except BaseException as error:
+                early.block.set_exception(error)
 
     def _see(self, cut: Cut, rows: slice) -> Block:
         with one_blas_thread():
             group = self.groups.of(cut.read_labels(rows.start, rows.stop))
             x = self.features.map_block(cut.read(rows.start, rows.stop))
             x -= self.center.result()
-            total = x.sum(axis=0, dtype=np.float64)
             supervised = np.flatnonzero(group >= 0)
-            if len(supervised) < len(x):
-                x = x[supervised]
-            return Block(supervised, group[supervised], x, x.T @ x, total)
+            if len(supervised) == len(x):
+                gram = Gram.of(x)
+                return Block(supervised, group, x, gram, gram.x.copy())
+            total = x.sum(axis=0, dtype=np.float64)
+            x = x[supervised]
+            return Block(supervised, group[supervised], x, Gram.of(x), total)
 
     @contextmanager
-    def head_start(self, source: AnySource, job: Job) -> Iterator[None]:
-        """While the caller learns the anchors, one thread less than the job has sees the first blocks.
+    def head_start(self, source: AnySource, job: Job, ridge: float | str | None) -> Iterator[None]:
+        """While the caller learns the anchors, the job's threads see the first blocks, and go on with the job after it.
 
         Only of rows that this process can read piece by piece, and that no checkpoint may have done with already.
+        ``ridge`` is None where no factor is needed.
         """
-        threads = thread_count(job.n_jobs) - 1
-        if threads < 1 or job.executor is not None or job.checkpoint.path is not None or not source.cheap:
+        threads = thread_count(job.n_jobs)
+        if threads < 2 or job.executor is not None or job.checkpoint.path is not None or not source.cheap:
             yield
             return
         assert source.n_rows is not None
-        count = max(threads, AHEAD_ROWS // self.block_rows)
-        pool = ThreadPoolExecutor(threads)
-        try:
-            for rows in row_blocks(source.n_rows, self.block_rows)[:count]:
-                cut = next(source.cuts(self.block_rows, rows.start, rows.stop))
-                self.ahead[rows.start] = pool.submit(self._see, cut, rows)
-            yield
-        except BaseException as error:
-            if not self.center.done():
-                self.center.set_exception(error)
-            raise
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+        blocks = row_blocks(source.n_rows, self.block_rows)
+        few = source.n_rows <= FEW_ROWS
+        first = 2 * threads if few else max(threads, AHEAD_ROWS // self.block_rows)
+        for rows in blocks if few else blocks[:first]:
+            early = Ahead(next(source.cuts(self.block_rows, rows.start, rows.stop)), rows)
+            self.ahead[rows.start] = early
+            self.waiting.append(early)
+        with ThreadPoolExecutor(threads) as pool, ThreadPoolExecutor(1) as gatherer:
+            try:
+                if few and ridge is not None:
+                    seen = deque(early.block for early in self.waiting)
+                    self.factor = gatherer.submit(self._gather, seen, source.n_rows, ridge)
+                # All wait for the centre, which the caller works out: until then one core is left to that.
+                for _ in range(threads - 1):
+                    pool.submit(self.see_next)
+                self.center.add_done_callback(lambda _: [pool.submit(self.see_next) for _ in range(threads - 1, first)])
+                job.pool = pool
+                yield
+            except BaseException as error:
+                if not self.center.done():
+                    self.center.set_exception(error)
+                for early in self.waiting:
+                    early.block.cancel()
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+            finally:
+                job.pool = None
+
+    def _gather(self, seen: deque[Future[Block]], n_rows: int, ridge: float | str) -> RidgeFactor:
+        """Added up in the order of the blocks, as the pass would."""
+        with one_blas_thread():
+            first = seen.popleft().result()
+            total, gram = first.total.copy(), first.gram
+            sums = Gram(gram.count, gram.x.copy(), gram.xx.astype(np.float64))
+            while seen:
+                block = seen.popleft().result()
+                total += block.total
+                sums.count += block.gram.count
+                sums.x += block.gram.x
+                sums.xx += block.gram.xx
+                # Room for the next ones: the pass does not ask for it.
+                block.gram.xx = np.empty((0, 0))
+            return factorised(sums.recentred(total / n_rows, out=sums.xx), ridge)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from hashlearn.functions.linear import LinearFunction, RidgeSums
+from hashlearn.functions.linear import LinearFunction, Regularised, RidgeSums
 
 
 @pytest.fixture
@@ -45,6 +45,20 @@ def test_an_indefinite_matrix_is_lifted():
     """Rounding can leave eigenvalues below zero by more than the ridge: Cholesky fails, the answer must not."""
     sums = RidgeSums(10, np.zeros(2), np.array([[1.0, 0.0], [0.0, -0.01]]), np.eye(2), np.zeros(2), np.ones(2))
     np.testing.assert_allclose(LinearFunction.solve(sums, 1e-3).weights_, np.diag([1 / 1.001, 1000]), rtol=1e-5)
+
+
+def test_where_cholesky_fails_late_the_matrix_is_what_it_was():
+    """At the last of many pivots."""
+    rng = np.random.default_rng(0)
+    basis, _ = np.linalg.qr(rng.normal(size=(60, 60)))
+    matrix = basis @ np.diag(np.append(np.linspace(1, 2, 59), -0.5)) @ basis.T
+    matrix = (matrix + matrix.T) / 2
+    targets = rng.normal(size=(60, 3))
+    values, vectors = np.linalg.eigh(matrix)
+    lifted = vectors @ np.diag(1 / (np.maximum(values, 0) + 0.1)) @ vectors.T
+    before = matrix.copy()
+    np.testing.assert_allclose(Regularised(matrix, 0.1).weights(targets), lifted @ targets, rtol=1e-9)
+    np.testing.assert_array_equal(matrix, before)
 
 
 def test_auto_is_the_best_ridge_by_generalised_cross_validation(problem):

@@ -3,6 +3,7 @@
 import pickle
 import threading
 import time
+from concurrent.futures import Future
 from types import SimpleNamespace
 
 import numpy as np
@@ -10,10 +11,11 @@ import pytest
 
 import hashlearn as hl
 from hashlearn.chunks.grouping import GivenGroups
+from hashlearn.chunks.job import memory_source
 from hashlearn.chunks.sources import Cut
 from hashlearn.files.arrays import FileError
-from hashlearn.hashers import pairwise
-from hashlearn.hashers.row_view import View
+from hashlearn.hashers import pairwise, row_pass, row_view
+from hashlearn.hashers.row_view import Ahead, View
 from hashlearn.kernel import PlainFeatures
 
 N_ROWS = 5000
@@ -65,6 +67,78 @@ def test_every_block_is_seen_once_the_first_ones_early_and_the_fit_is_the_same(s
     np.testing.assert_array_equal(alone.function_.weights_, together.function_.weights_)
 
 
+@pytest.mark.parametrize("ridge", [0.01, "auto"])
+@pytest.mark.parametrize("unlabelled", [0, 900])
+def test_of_few_rows_the_factor_is_made_beside_the_codes(monkeypatch, ridge, unlabelled):
+    X, y = data(unlabelled)
+    alone = hasher(n_jobs=1, ridge=ridge).fit(X, y)
+    makers, original = [], row_view.factorised
+
+    def factorised(*arguments):
+        makers.append(threading.current_thread())
+        return original(*arguments)
+
+    monkeypatch.setattr(row_view, "factorised", factorised)
+    together = hasher(n_jobs=2, ridge=ridge).fit(X, y)
+    assert len(makers) == 1
+    assert makers[0] is not threading.current_thread()
+    np.testing.assert_array_equal(alone.function_.weights_, together.function_.weights_)
+    monkeypatch.setattr(row_view, "FEW_ROWS", N_ROWS - 1)
+    many = hasher(n_jobs=2, ridge=ridge).fit(X, y)
+    assert len(makers) == 1
+    np.testing.assert_array_equal(alone.function_.weights_, many.function_.weights_)
+
+
+def test_not_all_blocks_wait_for_their_codes_at_once(monkeypatch):
+    waiting, most, see, code = set(), [], View._see, row_pass._code_block
+
+    def counted(view, cut, rows):
+        block = see(view, cut, rows)
+        waiting.add(rows.start)
+        most.append(len(waiting))
+        return block
+
+    def leaving(plan, block, rows):
+        waiting.discard(rows.start)
+        return code(plan, block, rows)
+
+    monkeypatch.setattr(View, "_see", counted)
+    monkeypatch.setattr(row_pass, "_code_block", leaving)
+    hasher(n_jobs=2).fit(*data())
+    assert len(most) == 8
+    assert max(most) <= 5
+
+
+def test_who_asks_for_a_block_that_nobody_has_begun_with_sees_it():
+    X, y = data()
+    source = memory_source(X, y.astype(np.intp))
+    view = View.of(source, PlainFeatures(), GivenGroups())
+    view.center.set_result(np.zeros(12, dtype=np.float32))
+    for rows in (slice(0, 625), slice(625, 1250)):
+        early = Ahead(next(source.cuts(625, rows.start, rows.stop)), rows)
+        view.ahead[rows.start] = early
+        view.waiting.append(early)
+    cut = view.waiting[1].cut
+    np.testing.assert_array_equal(view.block(cut, slice(625, 1250)).x, X[625:1250])
+    assert not view.waiting
+    assert list(view.ahead) == [0]
+
+
+def test_when_a_block_cannot_be_coded_nobody_goes_on_waiting(monkeypatch):
+    code = row_pass._code_block
+
+    def fail(plan, block, rows):
+        if rows.start == 625:
+            raise MemoryError("no room")
+        return code(plan, block, rows)
+
+    monkeypatch.setattr(row_pass, "_code_block", fail)
+    before = set(threading.enumerate())
+    with pytest.raises(MemoryError, match="no room"):
+        hasher(n_jobs=2).fit(*data())
+    assert set(threading.enumerate()) <= before
+
+
 def test_rows_that_can_only_be_read_in_their_own_chunks_wait(seen):
     X, y = data()
     hasher(n_jobs=3).fit_chunks([lambda k=k: (X[k::2], y[k::2]) for k in range(2)])
@@ -112,7 +186,10 @@ def test_a_block_that_cannot_be_read_early_is_told(monkeypatch, tmp_path):
 def test_other_processes_get_the_centre_and_no_blocks():
     view = View(PlainFeatures(), GivenGroups(), 512)
     view.center.set_result(np.arange(3, dtype=np.float32))
-    view.ahead[0] = view.center
+    early = Ahead(None, slice(0, 512))
+    view.ahead[0] = early
+    view.waiting.append(early)
+    view.factor = Future()
     other = pickle.loads(pickle.dumps(view))
     np.testing.assert_array_equal(other.center.result(), [0, 1, 2])
-    assert (other.ahead, other.block_rows) == ({}, 512)
+    assert (other.ahead, len(other.waiting), other.factor, other.block_rows) == ({}, 0, None, 512)
