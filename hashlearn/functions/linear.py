@@ -29,6 +29,12 @@ class Gram:
     def of(cls, x: NDArray[np.floating]) -> Gram:
         return cls(len(x), x.sum(axis=0, dtype=np.float64), x.T @ x)
 
+    def __iadd__(self, other: Gram) -> Gram:
+        self.count += other.count
+        self.x += other.x
+        self.xx += other.xx
+        return self
+
     def recentred(self, shift: FloatArray, out: FloatArray | None = None) -> FloatArray:
         """The sums of products for features x - shift; ``out`` may be the sums themselves."""
         xx = np.empty(self.xx.shape) if out is None else out
@@ -59,7 +65,7 @@ class RidgeSums:
         gram = gram or Gram.of(x)
         return cls(
             gram.count,
-            gram.x,
+            gram.x.copy(),
             gram.xx.astype(np.float64),
             (x.T @ t).astype(np.float64),
             t.sum(axis=0, dtype=np.float64),

@@ -203,16 +203,16 @@ class PairwiseHasher(BaseHasher):
             with timer("rows"):
                 begin = row_pass.Start.of(directions, rows, trace.codes)
                 result = self._code_rows(source, job, row_pass.PassPlan(view, begin, coder))
-        self._keep(trace, anchors)
-        with timer("function"):
-            if self._is_linear():
-                with one_blas_thread():
-                    self._solve_linear(view, result, coder, similarity.graded)
-            else:
-                assert job.room is not None
-                self._fit_estimator(X, np.flatnonzero(similarity.group >= 0), job.room, rng)
-            if np.any(similarity.group < 0):
-                row_pass.hash_rest(source, self.features_, self.function_, GivenGroups(), job)
+            self._keep(trace, anchors)
+            with timer("function"):
+                if self._is_linear():
+                    with one_blas_thread():
+                        self._solve_linear(view, result, coder, similarity.graded)
+                else:
+                    assert job.room is not None
+                    self._fit_estimator(X, np.flatnonzero(similarity.group >= 0), job.room, rng)
+                if np.any(similarity.group < 0):
+                    row_pass.hash_rest(source, self.features_, self.function_, GivenGroups(), job)
         assert job.room is not None
         self.codes_ = job.room
         self.seconds_ = timer.seconds
@@ -253,9 +253,9 @@ class PairwiseHasher(BaseHasher):
             with timer("rows"):
                 begin = row_pass.Start.of(directions, seen.anchors, trace.codes)
                 result = self._code_rows(source, job, row_pass.PassPlan(view, begin, coder))
-        self._keep(trace, seen.anchors)
-        with timer("function"), one_blas_thread():
-            self._solve_linear(view, result, coder, similarity.graded)
+            self._keep(trace, seen.anchors)
+            with timer("function"), one_blas_thread():
+                self._solve_linear(view, result, coder, similarity.graded)
         if seen.n_unlabelled:
             with timer("unlabelled"):
                 row_pass.hash_rest(source, self.features_, self.function_, seen.groups, job)
@@ -280,7 +280,7 @@ class PairwiseHasher(BaseHasher):
     ) -> tuple[FloatArray, FloatArray]:
         """Where learning starts, from the anchors alone: their centred features, and directions for those."""
         features = view.features.map_block(anchor_rows)
-        view.center.set_result(features.mean(axis=0))
+        view.set_center(features.mean(axis=0))
         features -= view.center.result()
         sample = features.astype(np.float64)
         return sample, leading_directions(sample, problem, self.n_bits_, self.fill, rng)

@@ -93,7 +93,6 @@ def code_rows(plan: PassPlan, cut: Cut) -> tuple[RowSums, slice, NDArray[np.uint
     for rows in blocks(cut, plan.view.block_rows):
         sums, coded = _code_block(plan, plan.view.block(cut, rows), rows)
         packed.append(coded)
-        plan.view.see_next()
         if result is None:
             result = sums
         else:
@@ -122,7 +121,8 @@ def _code_block(plan: PassPlan, block: Block, rows: slice) -> tuple[RowSums, NDA
         gram = Gram(gram.count, gram.x, np.empty((0, 0)))
     sums = RidgeSums.of(x, np.concatenate([gain, code], axis=1), gram)
     mixed = np.einsum("ij,ij->j", gain, code, dtype=np.float64)
-    return RowSums(n_rows, block.total, sums, mixed, (code.T @ code).astype(np.float64)), packed
+    # Others will be added to these sums, while the block's own may still be looked at.
+    return RowSums(n_rows, block.total.copy(), sums, mixed, (code.T @ code).astype(np.float64)), packed
 
 
 @dataclass

@@ -8,7 +8,7 @@ than many do.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -37,17 +37,9 @@ class Block:
     group: NDArray[np.intp]
     x: NDArray[np.float32]
     gram: Gram
+    n_rows: int
     total: NDArray[np.float64]
-    """Of the features of all rows."""
-
-
-@dataclass
-class Ahead:
-    """A block that somebody sees before the pass asks for it."""
-
-    cut: Cut
-    rows: slice
-    block: Future[Block] = field(default_factory=Future)
+    """Of all rows, with a label or not, and of their features."""
 
 
 @dataclass
@@ -59,12 +51,12 @@ class View:
     block_rows: int
     center: Future[NDArray[np.float32]] = field(default_factory=Future)
     """Comes from the anchors' features, so it may be waited for."""
-    ahead: dict[int, Ahead] = field(default_factory=dict)
-    """What the pass has not asked for yet, by the first row."""
-    waiting: deque[Ahead] = field(default_factory=deque)
-    """What nobody has begun with."""
+    ahead: dict[int, Future[Block]] = field(default_factory=dict)
+    """Blocks that the pass has not asked for yet, by their first row."""
     factor: Future[RidgeFactor] | None = None
     """Of the features of all rows, where somebody gathers them: the pass need not."""
+    then: Callable[[], None] | None = None
+    """What to do as soon as the centre is known."""
 
     @classmethod
     def of(cls, source: AnySource, features: FeatureMap, groups: Groups) -> Self:
@@ -79,25 +71,14 @@ class View:
         self.__init__(*state["view"])  # type: ignore[misc]
         self.center.set_result(state["center"])
 
+    def set_center(self, center: NDArray[np.float32]) -> None:
+        self.center.set_result(center)
+        if self.then is not None:
+            self.then()
+
     def block(self, cut: Cut, rows: slice) -> Block:
         early = self.ahead.pop(rows.start, None)
-        if early is None:
-            return self._see(cut, rows)
-        while not (early.block.running() or early.block.done()):
-            self.see_next()
-        return early.block.result()
-
-    def see_next(self) -> None:
-        """One of the blocks that nobody has begun with, if there are any: who has coded one makes up for it."""
-        try:
-            early = self.waiting.popleft()
-        except IndexError:
-            return
-        if early.block.set_running_or_notify_cancel():
-            try:
-                early.block.set_result(self._see(early.cut, early.rows))
-            except BaseException as error:
-                early.block.set_exception(error)
+        return self._see(cut, rows) if early is None else early.result()
 
     def _see(self, cut: Cut, rows: slice) -> Block:
         with one_blas_thread():
@@ -107,10 +88,10 @@ class View:
             supervised = np.flatnonzero(group >= 0)
             if len(supervised) == len(x):
                 gram = Gram.of(x)
-                return Block(supervised, group, x, gram, gram.x.copy())
+                return Block(supervised, group, x, gram, len(x), gram.x)
+            labelled = x[supervised]
             total = x.sum(axis=0, dtype=np.float64)
-            x = x[supervised]
-            return Block(supervised, group[supervised], x, Gram.of(x), total)
+            return Block(supervised, group[supervised], labelled, Gram.of(labelled), len(x), total)
 
     @contextmanager
     def head_start(self, source: AnySource, job: Job, ridge: float | str | None) -> Iterator[None]:
@@ -126,44 +107,47 @@ class View:
         assert source.n_rows is not None
         blocks = row_blocks(source.n_rows, self.block_rows)
         few = source.n_rows <= FEW_ROWS
-        first = 2 * threads if few else max(threads, AHEAD_ROWS // self.block_rows)
-        for rows in blocks if few else blocks[:first]:
-            early = Ahead(next(source.cuts(self.block_rows, rows.start, rows.stop)), rows)
-            self.ahead[rows.start] = early
-            self.waiting.append(early)
+        if not few:
+            blocks = blocks[: max(threads, AHEAD_ROWS // self.block_rows)]
         with ThreadPoolExecutor(threads) as pool, ThreadPoolExecutor(1) as gatherer:
-            try:
+
+            def see(some: list[slice]) -> None:
+                for rows in some:
+                    cut = next(source.cuts(self.block_rows, rows.start, rows.stop))
+                    self.ahead[rows.start] = pool.submit(self._see, cut, rows)
+
+            def see_rest() -> None:
+                see(blocks[threads - 1 :])
                 if few and ridge is not None:
-                    seen = deque(early.block for early in self.waiting)
-                    self.factor = gatherer.submit(self._gather, seen, source.n_rows, ridge)
+                    self.factor = gatherer.submit(self._gather, deque(self.ahead.values()), ridge)
+
+            try:
                 # All wait for the centre, which the caller works out: until then one core is left to that.
-                for _ in range(threads - 1):
-                    pool.submit(self.see_next)
-                self.center.add_done_callback(lambda _: [pool.submit(self.see_next) for _ in range(threads - 1, first)])
-                job.pool = pool
+                see(blocks[: threads - 1])
+                self.then, job.pool = see_rest, pool
                 yield
             except BaseException as error:
                 if not self.center.done():
                     self.center.set_exception(error)
-                for early in self.waiting:
-                    early.block.cancel()
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
             finally:
-                job.pool = None
+                self.then = job.pool = None
 
-    def _gather(self, seen: deque[Future[Block]], n_rows: int, ridge: float | str) -> RidgeFactor:
+    def _gather(self, seen: deque[Future[Block]], ridge: float | str) -> RidgeFactor:
         """Added up in the order of the blocks, as the pass would."""
         with one_blas_thread():
-            first = seen.popleft().result()
-            total, gram = first.total.copy(), first.gram
-            sums = Gram(gram.count, gram.x.copy(), gram.xx.astype(np.float64))
+            n_rows, total, sums = 0, np.zeros(1), None
             while seen:
                 block = seen.popleft().result()
-                total += block.total
-                sums.count += block.gram.count
-                sums.x += block.gram.x
-                sums.xx += block.gram.xx
-                # Room for the next ones: the pass does not ask for it.
+                n_rows += block.n_rows
+                if sums is None:
+                    total = block.total.copy()
+                    sums = Gram(block.gram.count, block.gram.x.copy(), block.gram.xx.astype(np.float64))
+                else:
+                    total += block.total
+                    sums += block.gram
+                # The pass does not ask for it: room for the next ones.
                 block.gram.xx = np.empty((0, 0))
+            assert sums is not None
             return factorised(sums.recentred(total / n_rows, out=sums.xx), ridge)

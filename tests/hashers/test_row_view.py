@@ -11,11 +11,10 @@ import pytest
 
 import hashlearn as hl
 from hashlearn.chunks.grouping import GivenGroups
-from hashlearn.chunks.job import memory_source
 from hashlearn.chunks.sources import Cut
 from hashlearn.files.arrays import FileError
 from hashlearn.hashers import pairwise, row_pass, row_view
-from hashlearn.hashers.row_view import Ahead, View
+from hashlearn.hashers.row_view import View
 from hashlearn.kernel import PlainFeatures
 
 N_ROWS = 5000
@@ -89,39 +88,20 @@ def test_of_few_rows_the_factor_is_made_beside_the_codes(monkeypatch, ridge, unl
     np.testing.assert_array_equal(alone.function_.weights_, many.function_.weights_)
 
 
-def test_not_all_blocks_wait_for_their_codes_at_once(monkeypatch):
-    waiting, most, see, code = set(), [], View._see, row_pass._code_block
+def test_it_does_not_matter_who_comes_last(monkeypatch):
+    """Sums of the pass are added up in place, and who gathers may look at the blocks only afterwards."""
+    X, y = data(unlabelled=900)
+    alone = hasher(n_jobs=1).fit(X, y)
+    gather = View._gather
 
-    def counted(view, cut, rows):
-        block = see(view, cut, rows)
-        waiting.add(rows.start)
-        most.append(len(waiting))
-        return block
+    def late(*arguments):
+        time.sleep(1)
+        return gather(*arguments)
 
-    def leaving(plan, block, rows):
-        waiting.discard(rows.start)
-        return code(plan, block, rows)
-
-    monkeypatch.setattr(View, "_see", counted)
-    monkeypatch.setattr(row_pass, "_code_block", leaving)
-    hasher(n_jobs=2).fit(*data())
-    assert len(most) == 8
-    assert max(most) <= 5
-
-
-def test_who_asks_for_a_block_that_nobody_has_begun_with_sees_it():
-    X, y = data()
-    source = memory_source(X, y.astype(np.intp))
-    view = View.of(source, PlainFeatures(), GivenGroups())
-    view.center.set_result(np.zeros(12, dtype=np.float32))
-    for rows in (slice(0, 625), slice(625, 1250)):
-        early = Ahead(next(source.cuts(625, rows.start, rows.stop)), rows)
-        view.ahead[rows.start] = early
-        view.waiting.append(early)
-    cut = view.waiting[1].cut
-    np.testing.assert_array_equal(view.block(cut, slice(625, 1250)).x, X[625:1250])
-    assert not view.waiting
-    assert list(view.ahead) == [0]
+    monkeypatch.setattr(View, "_gather", late)
+    together = hasher(n_jobs=2).fit(X, y)
+    assert together.seconds_["function"] > 0.5 > together.seconds_["rows"]
+    np.testing.assert_array_equal(alone.function_.weights_, together.function_.weights_)
 
 
 def test_when_a_block_cannot_be_coded_nobody_goes_on_waiting(monkeypatch):
@@ -186,10 +166,7 @@ def test_a_block_that_cannot_be_read_early_is_told(monkeypatch, tmp_path):
 def test_other_processes_get_the_centre_and_no_blocks():
     view = View(PlainFeatures(), GivenGroups(), 512)
     view.center.set_result(np.arange(3, dtype=np.float32))
-    early = Ahead(None, slice(0, 512))
-    view.ahead[0] = early
-    view.waiting.append(early)
-    view.factor = Future()
+    view.ahead[0] = view.factor = Future()
     other = pickle.loads(pickle.dumps(view))
     np.testing.assert_array_equal(other.center.result(), [0, 1, 2])
-    assert (other.ahead, len(other.waiting), other.factor, other.block_rows) == ({}, 0, None, 512)
+    assert (other.ahead, other.factor, other.block_rows) == ({}, None, 512)
