@@ -145,9 +145,11 @@ class Regularised:
             # NumPy's, because SciPy's lets no other thread work. Turned over, its rows are columns, as LAPACK has them.
             self._cholesky = np.linalg.cholesky(xx.T).T
         except np.linalg.LinAlgError:
+            pass
+        finally:
             np.fill_diagonal(xx, diagonal)
+        if self._cholesky is None:
             self._values, self._vectors = linalg.eigh(xx, check_finite=False)
-        np.fill_diagonal(xx, diagonal)
 
     def solve(self, sums: RidgeSums) -> tuple[FloatArray, float]:
         return self.weights(sums.xt), self.ridge

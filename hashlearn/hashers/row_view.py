@@ -1,8 +1,7 @@
 """What the pass over the rows sees of a block before any code is known: its labelled rows' features and their sums.
 
-The first blocks can be seen while the anchors are still learned. Of few rows all are, and what the hash function needs
-of their features alone is worked out while others make codes: with no core idle, few rows take hardly more time each
-than many do.
+The first blocks can be seen while the anchors are still learned. Of few rows all are seen before any is coded, and what
+the hash function needs of their features alone is worked out beside the codes: else cores would be idle at the end.
 """
 
 from __future__ import annotations
