@@ -242,19 +242,18 @@ class PairwiseHasher(BaseHasher):
             seen.anchor_groups, seen.known.table(), self.relevance, self.dissimilar, self.r_max
         )
         view = View.of(source, features, seen.groups)
-        with view.head_start(source, job, self.ridge):
-            with one_blas_thread():
-                with timer("start"):
-                    problem = AnchorProblem.of_anchors(similarity, anchors, self.n_bits_)
-                    sample, directions = self._first(view, seen.anchor_rows, problem, rng)
-                with timer("learn"):
-                    trace, directions = self._best_start(problem, sample, directions, similarity.graded, rng)
-                    coder = self._coder(similarity, anchors, trace.codes)
+        with view.head_start(source, job, self.ridge), one_blas_thread():
+            with timer("start"):
+                problem = AnchorProblem.of_anchors(similarity, anchors, self.n_bits_)
+                sample, directions = self._first(view, seen.anchor_rows, problem, rng)
+            with timer("learn"):
+                trace, directions = self._best_start(problem, sample, directions, similarity.graded, rng)
+                coder = self._coder(similarity, anchors, trace.codes)
             with timer("rows"):
                 begin = row_pass.Start.of(directions, seen.anchors, trace.codes)
                 result = self._code_rows(source, job, row_pass.PassPlan(view, begin, coder))
             self._keep(trace, seen.anchors)
-            with timer("function"), one_blas_thread():
+            with timer("function"):
                 self._solve_linear(view, result, coder, similarity.graded)
         if seen.n_unlabelled:
             with timer("unlabelled"):
