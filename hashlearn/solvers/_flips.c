@@ -56,6 +56,14 @@ static void gains(const Batch *batch, Room *room, const double *pull, const doub
         }
         memcpy(room->others + i, sums, sizeof sums);
     }
+    for (; i + FLOATS <= n; i += FLOATS) {
+        Floats sum = {0}, bits;
+        for (Py_ssize_t k = 0; k < rest; k++) {
+            memcpy(&bits, batch->bits + k * n + i, sizeof bits);
+            sum += room->weights[k] * bits;
+        }
+        memcpy(room->others + i, &sum, sizeof sum);
+    }
     for (; i < n; i++) {
         room->others[i] = 0;
         for (Py_ssize_t k = 0; k < rest; k++) room->others[i] += room->weights[k] * batch->bits[k * n + i];
@@ -85,9 +93,13 @@ static void flipped_sums(const Batch *batch, Room *room, Py_ssize_t j, Py_ssize_
                 sums[v] += some * step;
             }
         }
-        sums[0] += sums[1] + sums[2] + sums[3];
-        float sum = 0;
-        for (int lane = 0; lane < FLOATS; lane++) sum += sums[0][lane];
+        for (; i + FLOATS <= batch->n_rows; i += FLOATS) {
+            memcpy(&some, bits + i, sizeof some);
+            memcpy(&step, room->step + i, sizeof step);
+            sums[0] += some * step;
+        }
+        Floats all = (sums[0] + sums[1]) + (sums[2] + sums[3]);
+        float sum = ((all[0] + all[4]) + (all[2] + all[6])) + ((all[1] + all[5]) + (all[3] + all[7]));
         for (; i < batch->n_rows; i++) sum += bits[i] * room->step[i];
         room->gram[k] = batch->gram[j * batch->n_bits + k] + sum;
     }
@@ -120,13 +132,13 @@ static int update_bit(Batch *batch, Room *room, Py_ssize_t j) {
     for (int round = 0; round < batch->inner_iter; round++) {
         Py_ssize_t n_flips = 0;
         for (Py_ssize_t i = 0; i < batch->n_rows; i++) {
-            if ((room->gain[i] + batch->beta * own[i] >= 0) == (own[i] > 0)) continue;
-            if (batch->columns[i] >= 0) {
-                room->flips[n_flips++] = i;
-            } else {
-                own[i] = -own[i];
-                changed = 1;
-            }
+            int flips = (room->gain[i] + batch->beta * own[i] >= 0) != (own[i] > 0), anchor = batch->columns[i] >= 0;
+            /* No branches where which way they go is a matter of chance. */
+            room->flips[n_flips] = i;
+            n_flips += flips & anchor;
+            int alone = flips & !anchor;
+            own[i] = alone ? -own[i] : own[i];
+            changed |= alone;
         }
         int accepted = 0;
         while (n_flips && !accepted) {

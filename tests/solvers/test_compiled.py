@@ -54,6 +54,21 @@ def test_the_same_anchors_at_full_size(monkeypatch, residual, labels):
 
 
 @needs_flips
+@pytest.mark.parametrize("size", [1, 7, 8, 9, 31, 32, 33, 47, 48, 71])
+def test_the_same_anchors_whatever_is_left_of_a_batch_beside_whole_vectors(monkeypatch, size):
+    rng = np.random.default_rng(size)
+    problem = AnchorProblem.of_anchors(from_labels(rng.integers(0, 4, 150)), np.arange(150), 24)
+    start = rng.choice([-1.0, 1.0], size=(150, 24))
+
+    def work():
+        return greedy.learn(problem, start, random_batches(np.arange(150), size, 3), LOSSES["ksh"], beta=10.0)
+
+    compiled, plain = as_numpy(monkeypatch, work)
+    np.testing.assert_array_equal(compiled.codes, plain.codes)
+    assert compiled.changes == plain.changes
+
+
+@needs_flips
 @pytest.mark.parametrize("residual", greedy.RESIDUALS)
 @pytest.mark.parametrize("n", [0, 1, 15, 16, 17, 1000])
 def test_the_same_rows(monkeypatch, n, residual):
