@@ -17,6 +17,7 @@ typedef struct {
     const int32_t *at;  /* [row][column] */
     const int32_t *bit; /* [row], -1 or +1; 0 where the bit is not in the inner products yet */
     int32_t *without;   /* [3][column], what a bit of -1, 0, +1 adds to the inner products, negative */
+    int32_t *place;     /* [column], of the slopes of the row at hand */
     Py_ssize_t size, n_rows, n_columns, n_fixed;
 } Pairs;
 
@@ -29,14 +30,18 @@ static int sums_of_row(const Pairs *pairs, const double *weight, Py_ssize_t row,
     double sums[LANES] = {0};
     Py_ssize_t c;
     uint32_t size = (uint32_t)pairs->size, outside = 0;
-    for (c = 0; c < pairs->n_columns; c++) outside |= (uint32_t)(at[c] + without[c]) >= size;
+    int32_t *place = pairs->place;
+    for (c = 0; c < pairs->n_columns; c++) {
+        place[c] = at[c] + without[c];
+        outside |= (uint32_t)place[c] >= size;
+    }
     if (outside) return 0;
     for (c = 0; c + LANES <= pairs->n_fixed; c += LANES)
         for (int lane = 0; lane < LANES; lane++)
-            sums[lane] += pairs->table[at[c + lane] + without[c + lane]] * weight[c + lane];
-    for (; c < pairs->n_fixed; c++) sums[0] += pairs->table[at[c] + without[c]] * weight[c];
+            sums[lane] += pairs->table[place[c + lane]] * weight[c + lane];
+    for (; c < pairs->n_fixed; c++) sums[0] += pairs->table[place[c]] * weight[c];
     *pull = -(sums[0] + sums[1] + sums[2] + sums[3]);
-    for (; c < pairs->n_columns; c++) own[c - pairs->n_fixed] = -pairs->table[at[c] + without[c]];
+    for (; c < pairs->n_columns; c++) own[c - pairs->n_fixed] = -pairs->table[place[c]];
     return 1;
 }
 
@@ -58,10 +63,11 @@ static PyObject *sums(PyObject *self, PyObject *args) {
                 at.len == pairs.n_rows * pairs.n_columns * (Py_ssize_t)sizeof(int32_t) &&
                 pull.len == pairs.n_rows * (Py_ssize_t)sizeof(double) &&
                 own.len == pairs.n_rows * n_own * (Py_ssize_t)sizeof(double);
-    pairs.without = malloc((3 * pairs.n_columns + 1) * sizeof *pairs.without);
+    pairs.without = malloc((4 * pairs.n_columns + 1) * sizeof *pairs.without);
     int ready = pairs.without != NULL;
     if (sound && ready) {
         Py_BEGIN_ALLOW_THREADS
+        pairs.place = pairs.without + 3 * pairs.n_columns;
         for (int bit_value = -1; bit_value <= 1; bit_value++)
             for (Py_ssize_t c = 0; c < pairs.n_columns; c++)
                 pairs.without[(bit_value + 1) * pairs.n_columns + c] = -bit_value * ((int32_t *)other.buf)[c];

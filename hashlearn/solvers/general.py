@@ -1,8 +1,8 @@
 """GSDH_P for any pairwise loss: one bit of a batch at a time, every pair weighed by its own slope.
 
 Bit j of row i moves to sgn(g_i + beta h_ij) with g = -L h_A,j, where L holds the slopes of the loss at the
-inner products without bit j (see ``losses.GeneralLoss.slope``). Anchors outside the batch that agree in kind
-and code are merged into one *state* with a weight: after a sweep or two only a handful are left.
+inner products without bit j (see ``losses.GeneralLoss.slope``). Rows that agree in kind and code are merged into
+one *state* with a weight, because they move alike: after a sweep or two only a handful are left.
 """
 
 from __future__ import annotations
@@ -58,11 +58,22 @@ class States:
 
     @classmethod
     def of(cls, column: IntArray, codes: FloatArray) -> States:
-        packed = np.packbits(codes > 0, axis=1)
-        keys = np.concatenate([packed, np.ascontiguousarray(column[:, None]).view(np.uint8)], axis=1)
-        rows = np.ascontiguousarray(keys).view([("", np.uint8, keys.shape[1])]).ravel()
-        _, first, count = np.unique(rows, return_index=True, return_counts=True)
-        return cls(column[first], codes[first], count.astype(np.float64))
+        first, _, count = _distinct(codes, column)
+        return cls(column[first], codes[first], count)
+
+
+def _distinct(codes: FloatArray, *kinds: IntArray) -> tuple[IntArray, IntArray, FloatArray]:
+    """Rows that agree in code and kinds: the first of each, whose like every row is, and how many there are of it."""
+    packed = np.packbits(codes > 0, axis=1)
+    padded = np.pad(packed, ((0, 0), (0, -packed.shape[1] % 8)))
+    keys = np.concatenate([padded.view(np.int64).T, np.stack(kinds).astype(np.int64)])
+    order = np.lexsort(keys)
+    keys = keys[:, order]
+    starts = np.flatnonzero(np.append(True, (keys[:, 1:] != keys[:, :-1]).any(axis=0))[: len(codes)])
+    count = np.diff(np.append(starts, len(codes)))
+    number = np.empty(len(codes), dtype=np.intp)
+    number[order] = np.repeat(np.arange(len(starts)), count)
+    return order[starts], number, count.astype(np.float64)
 
 
 def _update_batch(
@@ -78,27 +89,29 @@ def _update_batch(
     outside = problem.is_anchor.copy()
     outside[batch] = False
     states = States.of(problem.column_kind[outside], codes[outside])
-    inside = np.flatnonzero(problem.is_anchor[batch])
-    place = np.full(len(batch), -1, dtype=np.intp)
-    place[inside] = np.arange(len(inside))
-    bits = _as_bits(codes[batch])
+    first, number, count = _distinct(codes[batch], problem.row_kind[batch], problem.column_kind[batch])
+    rows = batch[first]
+    is_anchor = problem.is_anchor[rows]
+    inside = np.flatnonzero(is_anchor)
+    bits = _as_bits(codes[rows])
     # Columns are the states, then the batch's own anchors.
-    others = _as_bits(np.concatenate([states.codes, codes[batch[inside]]]))
+    others = _as_bits(np.concatenate([states.codes, codes[rows[inside]]]))
     fixed, own = slice(len(states.weight)), slice(len(states.weight), None)
-    columns = np.concatenate([states.column, problem.column_kind[batch[inside]]])
+    columns = np.concatenate([states.column, problem.column_kind[rows[inside]]])
     stagewise = residual == "stagewise"
-    pairs = slopes.pairs(problem.row_kind[batch], columns, _inner(bits, others, stagewise))
-    nothing = np.zeros(len(batch), dtype=np.int32)
+    pairs = slopes.pairs(problem.row_kind[rows], columns, _inner(bits, others, stagewise))
+    nothing = np.zeros(len(rows), dtype=np.int32)
     for j in range(len(bits)):
         counted = nothing if stagewise else bits[j]
         pull, between = pairs.sums(counted, others[j], states.weight * others[j, fixed])
-        new = _update_bit(bits[j].astype(np.float64), pull, between, place, beta, inner_iter).astype(np.int32)
+        new = _update_bit(bits[j].astype(np.float64), pull, between, is_anchor, count, beta, inner_iter)
         if stagewise or not np.array_equal(new, bits[j]):
             before = others[j].copy()
             others[j, own] = new[inside]
-            pairs.move(counted, before, new, others[j])
-            bits[j] = new
-    return bits.T.astype(np.float64)
+            bit = new.astype(np.int32)
+            pairs.move(counted, before, bit, others[j])
+            bits[j] = bit
+    return bits.T.astype(np.float64)[number]
 
 
 def _as_bits(codes: NDArray[np.floating]) -> Bits:
@@ -107,34 +120,43 @@ def _as_bits(codes: NDArray[np.floating]) -> Bits:
 
 
 def _inner(bits: Bits, others: Bits, stagewise: bool = False) -> Bits:
-    """Inner products, as far as they count at the start; the product runs in floats, where BLAS is."""
+    """Inner products, as far as they count at the start; the product runs in floats, where BLAS is, and is exact."""
     if stagewise:
         return np.zeros((bits.shape[1], others.shape[1]), dtype=np.int32)
-    return (bits.T.astype(np.float64) @ others.astype(np.float64)).astype(np.int32)
+    return (bits.T.astype(np.float32) @ others.astype(np.float32)).astype(np.int32)
 
 
 def _update_bit(
-    bit: FloatArray, fixed: FloatArray, between: FloatArray, place: IntArray, beta: float, inner_iter: int
+    bit: FloatArray,
+    fixed: FloatArray,
+    between: FloatArray,
+    is_anchor: NDArray[np.bool_],
+    count: FloatArray,
+    beta: float,
+    inner_iter: int,
 ) -> FloatArray:
     """Up to ``inner_iter`` steps of one bit; anchors of the batch flip only if that loses nothing.
 
-    ``place`` is a row's place among the batch's anchors, the columns of ``between``, or -1.
+    ``between`` has a column for every row that is an anchor; ``count`` says how many alike a row stands for.
     """
-    inside = np.flatnonzero(place >= 0)
-    gain = fixed + between @ bit[inside]
+    weight = count[is_anchor]
+    gain = fixed + between @ (weight * bit[is_anchor])
     for _ in range(inner_iter):
         flips = np.flatnonzero((gain + beta * bit >= 0) != (bit > 0))
-        anchors = flips[place[flips] >= 0]
-        bit[flips[place[flips] < 0]] *= -1
+        if not len(flips):
+            break
+        joint = is_anchor[flips]
+        bit[flips[~joint]] *= -1
+        anchors = flips[joint]
         while len(anchors):
             trial = bit.copy()
             trial[anchors] *= -1
-            moved = fixed + between @ trial[inside]
-            step = trial[anchors] - bit[anchors]
+            moved = fixed + between @ (weight * trial[is_anchor])
+            step = count[anchors] * (trial[anchors] - bit[anchors])
             if keeps_ground(step, gain[anchors], moved[anchors]):
                 bit, gain = trial, moved
                 break
-            anchors = strongest_half(anchors, gain)
+            anchors = strongest_half(anchors, gain, count)
         else:
             break
     return bit

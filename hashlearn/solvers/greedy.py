@@ -136,10 +136,14 @@ class _State:
         return self.problem.objective(self.table, self.scale, self.codes, self.pull.T, gram)
 
 
-def strongest_half(flips: NDArray[np.intp], gain: FloatArray) -> NDArray[np.intp]:
-    """Those of ``flips`` whose |gain| is above the median; none when all are equal."""
+def strongest_half(flips: NDArray[np.intp], gain: FloatArray, count: FloatArray | None = None) -> NDArray[np.intp]:
+    """Those of ``flips`` whose |gain| is above the median, of rows that count more than once where that is said.
+
+    None when all are equal.
+    """
     strength = np.abs(gain[flips])
-    return flips[strength > np.median(strength)]
+    each = strength if count is None else np.repeat(strength, count[flips].astype(np.intp))
+    return flips[strength > np.median(each)]
 
 
 def code_rows(

@@ -28,6 +28,9 @@ def problems(draw, max_bits=70, max_rows=40):
     similarity = from_labels(y, dissimilar=share)
     anchors = np.sort(rng.permutation(n)[: draw(st.integers(1, n))])
     start = rng.choice([-1.0, 1.0], size=(n, n_bits))
+    if draw(st.booleans()):
+        # Rows that start alike move alike, and are merged on the way.
+        start = start[rng.integers(0, draw(st.integers(1, n)), n)]
     return {
         "similarity": similarity,
         "anchors": anchors,
