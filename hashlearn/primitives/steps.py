@@ -15,16 +15,18 @@ def steps(total: int, phase: str, first: int = 0, note: Callable[[], str] | None
     """first, ... total - 1. Ctrl-C ends the loop after the step under way, so the last good state is kept.
 
     A second Ctrl-C interrupts at once, as usual. ``note`` says how it goes, "loss 0.41" say, to whoever listens.
+    Where the process ignores Ctrl-C, as in the background of a shell, the loop does too.
     """
     stopped = threading.Event()
-    previous = None
-    if threading.current_thread() is threading.main_thread():
+    previous = signal.getsignal(signal.SIGINT)
+    # A handler that is not Python's (None) could not be put back.
+    hears = threading.current_thread() is threading.main_thread() and previous not in (None, signal.SIG_IGN)
+    if hears:
 
         def stop(number: int, frame: FrameType | None) -> None:
             stopped.set()
-            signal.signal(signal.SIGINT, previous or signal.default_int_handler)
+            signal.signal(signal.SIGINT, previous)
 
-        previous = signal.getsignal(signal.SIGINT)
         signal.signal(signal.SIGINT, stop)
     try:
         for step in range(first, total):
@@ -35,5 +37,5 @@ def steps(total: int, phase: str, first: int = 0, note: Callable[[], str] | None
                 warnings.warn(message, stacklevel=3)
                 return
     finally:
-        if previous is not None:
+        if hears:
             signal.signal(signal.SIGINT, previous)

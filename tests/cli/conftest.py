@@ -1,20 +1,10 @@
 """The real command in a process of its own, and small files to feed it."""
 
-import os
 import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
-
-import hashlearn
-
-ROOT = Path(hashlearn.__file__).parents[1]
-# Width of tables and absence of colour must not depend on who runs the tests.
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb"}
-COMMAND = [sys.executable, "-m", "hashlearn"]
-SMALL = ["--set", "n_landmarks=40", "--set", "n_anchors=60", "--set", "max_iter=3"]
+from real_command import COMMAND, ENVIRONMENT, SMALL
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import time
 
 import numpy as np
 import pytest
-from conftest import COMMAND, ENVIRONMENT
+from real_command import COMMAND, ENVIRONMENT
 
 from hashlearn import codes, files, hashers
 from hashlearn.files import read as files_read

@@ -7,7 +7,7 @@ import time
 
 import numpy as np
 import pytest
-from conftest import COMMAND, ENVIRONMENT
+from real_command import COMMAND, ENVIRONMENT
 
 from hashlearn import Collection, codes, models
 from hashlearn.cli.journal import Journal

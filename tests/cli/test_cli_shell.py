@@ -7,7 +7,7 @@ import pty
 import subprocess
 
 import pytest
-from conftest import COMMAND, ENVIRONMENT
+from real_command import COMMAND, ENVIRONMENT
 
 import hashlearn
 from hashlearn.cli import GROUPS, main

@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from conftest import SMALL
+from real_command import SMALL
 
 from hashlearn import files
 from hashlearn.models import load

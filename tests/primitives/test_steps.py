@@ -39,6 +39,19 @@ def test_a_second_ctrl_c_interrupts_at_once():
             os.kill(os.getpid(), signal.SIGINT)
 
 
+def test_who_ignores_ctrl_c_is_not_stopped():
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        made = []
+        for step in steps(3, "rounds"):
+            os.kill(os.getpid(), signal.SIGINT)
+            made.append(step)
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert made == [0, 1, 2]
+
+
 def test_a_stopped_fit_is_usable():
     """Ctrl-C while MLH learns: the hasher is fitted with what it had."""
     import numpy as np
