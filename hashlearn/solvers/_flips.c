@@ -41,29 +41,26 @@ typedef struct {
     Py_ssize_t *flips;               /* [row] */
 } Room;
 
+/* What the other bits give to the rows from i on, as many as some vectors hold. */
+ALWAYS_INLINE
+static inline void others_of(const Batch *batch, Room *room, Py_ssize_t rest, Py_ssize_t i, int vectors) {
+    Floats sums[CHAINS] = {{0}}, bits;
+    for (Py_ssize_t k = 0; k < rest; k++) {
+#pragma GCC unroll 4
+        for (int v = 0; v < vectors; v++) {
+            memcpy(&bits, batch->bits + k * batch->n_rows + i + v * FLOATS, sizeof bits);
+            sums[v] += room->weights[k] * bits;
+        }
+    }
+    memcpy(room->others + i, sums, vectors * sizeof *sums);
+}
+
 FOR_EACH_PROCESSOR
 static void gains(const Batch *batch, Room *room, const double *pull, const double *gram, Py_ssize_t rest, double *gain) {
     Py_ssize_t n = batch->n_rows, i = 0;
     for (Py_ssize_t k = 0; k < rest; k++) room->weights[k] = (float)gram[k];
-    for (; i + SPAN <= n; i += SPAN) {
-        Floats sums[CHAINS] = {{0}}, bits;
-        for (Py_ssize_t k = 0; k < rest; k++) {
-#pragma GCC unroll 4
-            for (int v = 0; v < CHAINS; v++) {
-                memcpy(&bits, batch->bits + k * n + i + v * FLOATS, sizeof bits);
-                sums[v] += room->weights[k] * bits;
-            }
-        }
-        memcpy(room->others + i, sums, sizeof sums);
-    }
-    for (; i + FLOATS <= n; i += FLOATS) {
-        Floats sum = {0}, bits;
-        for (Py_ssize_t k = 0; k < rest; k++) {
-            memcpy(&bits, batch->bits + k * n + i, sizeof bits);
-            sum += room->weights[k] * bits;
-        }
-        memcpy(room->others + i, &sum, sizeof sum);
-    }
+    for (; i + SPAN <= n; i += SPAN) others_of(batch, room, rest, i, CHAINS);
+    for (; i + FLOATS <= n; i += FLOATS) others_of(batch, room, rest, i, 1);
     for (; i < n; i++) {
         room->others[i] = 0;
         for (Py_ssize_t k = 0; k < rest; k++) room->others[i] += room->weights[k] * batch->bits[k * n + i];
@@ -98,8 +95,10 @@ static void flipped_sums(const Batch *batch, Room *room, Py_ssize_t j, Py_ssize_
             memcpy(&step, room->step + i, sizeof step);
             sums[0] += some * step;
         }
-        Floats all = (sums[0] + sums[1]) + (sums[2] + sums[3]);
-        float sum = ((all[0] + all[4]) + (all[2] + all[6])) + ((all[1] + all[5]) + (all[3] + all[7]));
+        for (int v = 1; v < CHAINS; v++) sums[0] += sums[v];
+        for (int half = FLOATS / 2; half; half /= 2)
+            for (int lane = 0; lane < half; lane++) sums[0][lane] += sums[0][lane + half];
+        float sum = sums[0][0];
         for (; i < batch->n_rows; i++) sum += bits[i] * room->step[i];
         room->gram[k] = batch->gram[j * batch->n_bits + k] + sum;
     }

@@ -5,3 +5,10 @@
 #else
 #define FOR_EACH_PROCESSOR
 #endif
+
+/* Into each of them, so that it is compiled for that processor too. */
+#if defined(__GNUC__)
+#define ALWAYS_INLINE __attribute__((always_inline))
+#else
+#define ALWAYS_INLINE
+#endif
