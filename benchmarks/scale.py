@@ -151,18 +151,18 @@ def flat(options: argparse.Namespace) -> bool:
         for n_rows, count in counts.items():
             if turn < count:
                 runs[n_rows].append(measured("files", n_rows, options))
-    per_row = []
+    per_row = {}
     for n_rows, made in runs.items():
         of_rows = sorted(seconds / n_rows * 1e6 for seconds, _ in made)
-        per_row.append(statistics.median(of_rows))
+        per_row[n_rows] = statistics.median(of_rows)
         peak = max(peak for _, peak in made)
-        print(f"n={n_rows}: {per_row[-1]:.1f} microseconds a row ({of_rows[0]:.1f} to {of_rows[-1]:.1f}), "
+        print(f"n={n_rows}: {per_row[n_rows]:.1f} microseconds a row ({of_rows[0]:.1f} to {of_rows[-1]:.1f}), "
               f"peak {peak:.0f} MB", flush=True)  # fmt: skip
     few, many = 10_000, 250_000
-    rate = (many * per_row[2] - few * per_row[0]) / (many - few)
-    print(f"from {few} to {many}: {few * (per_row[0] - rate) / 1e6:.2f} s + {rate:.1f} microseconds a row")
-    spread = max(per_row) / min(per_row)
-    print(f"largest against least: {spread:.2f} (target 1.3); last against first: {per_row[-1] / per_row[0]:.2f}")
+    rate = (many * per_row[many] - few * per_row[few]) / (many - few)
+    print(f"from {few} to {many}: {few * (per_row[few] - rate) / 1e6:.2f} s + {rate:.1f} microseconds a row")
+    spread = max(per_row.values()) / min(per_row.values())
+    print(f"largest against least: {spread:.2f} (target 1.3)")
     return spread <= 1.3
 
 
