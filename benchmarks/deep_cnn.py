@@ -28,8 +28,8 @@ from hashlearn.data import load, protocols
 from hashlearn.deep import backbones, losses
 from hashlearn.deep.heads import hash_layer
 from hashlearn.deep.network import HashNetwork
-from hashlearn.deep.table3 import HEADER, Kept, made_row
 from hashlearn.hashers import find_method
+from hashlearn.reproduction.table3 import HEADER, Kept, made_row
 
 MOST = 1.2
 

@@ -17,8 +17,8 @@ from common import best_of, floor, rows_and_classes
 
 import hashlearn as hl
 from hashlearn.metrics import mean_average_precision
+from hashlearn.reproduction import loops as reference
 from hashlearn.similarity import from_labels
-from hashlearn.solvers import reference
 from hashlearn.solvers.problem import random_batches
 
 

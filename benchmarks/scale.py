@@ -168,10 +168,10 @@ def flat(options: argparse.Namespace) -> bool:
 
 def groups(options: argparse.Namespace) -> bool:
     """What 100,000 distinct label sets cost in the first pass, against ten classes."""
-    from hashlearn.chunks import as_source
-    from hashlearn.chunks.grouping import LabelReader
-    from hashlearn.chunks.job import Job
-    from hashlearn.chunks.survey import Plan, survey
+    from hashlearn.fitting import as_source
+    from hashlearn.fitting.grouping import LabelReader
+    from hashlearn.fitting.job import Job
+    from hashlearn.fitting.survey import Plan, survey
     from hashlearn.kernel import PlainFeatures
 
     n_rows, spent = min(options.rows, 500_000), []

@@ -4,11 +4,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hashlearn import chunks as chunks
     from hashlearn import codes as codes
     from hashlearn import data as data
     from hashlearn import deep as deep
     from hashlearn import files as files
+    from hashlearn import fitting as fitting
     from hashlearn import functions as functions
     from hashlearn import hashers as hashers
     from hashlearn import metrics as metrics
@@ -24,7 +24,7 @@ __version__ = "0.2.0"
 
 # Names and modules come when they are first asked for: scikit-learn alone takes a second to import, and deep hashing
 # needs an extra.
-_MODULES = ("chunks", "codes", "data", "deep", "files", "functions", "hashers", "metrics")
+_MODULES = ("codes", "data", "deep", "files", "fitting", "functions", "hashers", "metrics")
 _HOMES = {
     "AnchorKernel": "hashlearn.kernel",
     "Collection": "hashlearn.collection",

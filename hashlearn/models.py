@@ -21,10 +21,10 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from hashlearn import hashers
+from hashlearn.fitting.base import BaseHasher
 from hashlearn.functions.linear import LinearFunction
 from hashlearn.functions.network import Network, NetworkFunction
 from hashlearn.functions.trees import BoostedTrees, EstimatorFunction
-from hashlearn.hashers.base import BaseHasher
 from hashlearn.kernel import AnchorKernel, PlainFeatures
 from hashlearn.modelfile import Arrays, ModelFileError, from_bytes, own_copy, read, to_bytes, write
 

@@ -7,13 +7,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hashlearn import metrics
-from hashlearn.bench.paper_numbers import Numbers
 from hashlearn.bench.plots import HeatMap, LinePlot, Plot
 from hashlearn.bench.scoring import Measures, scores_of
 from hashlearn.bench.store import Run, Store
 from hashlearn.bench.tables import Mean, Row, grouped, mean_of, plain_row, table_rows, usual_score
 
 _PLOTTED_METHODS = 12
+# Scores of a row of a published table, one per code length, and the training seconds where they are printed.
+Numbers = tuple[tuple[float, ...], float | None]
 
 
 @dataclass

@@ -13,9 +13,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 from typer.core import TyperCommand
 
-from hashlearn.bench import paper, runner, tables
+from hashlearn.bench import runner, tables
 from hashlearn.bench.options import measures_of, plan_of, score_of, spread_lists
-from hashlearn.bench.paper_report import make_paper_report
 from hashlearn.bench.report import write_report
 from hashlearn.bench.scoring import CHOICES, NAMES, scores_of
 from hashlearn.bench.sections import folder_sections
@@ -23,6 +22,8 @@ from hashlearn.bench.store import Run, Store
 from hashlearn.cli.data import AsJson, DataDir
 from hashlearn.cli.shell import BadUse, epilog, new_table, output, print_json, say
 from hashlearn.progress import listening
+from hashlearn.reproduction import tables as paper
+from hashlearn.reproduction.report import make_paper_report
 
 app = typer.Typer()
 bench = typer.Typer(

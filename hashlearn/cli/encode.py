@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 
 import hashlearn
 from hashlearn import codes, files
-from hashlearn.chunks import Source, as_source
 from hashlearn.cli.many import Cluster, Workers, is_many, working
 from hashlearn.cli.pictures import Projected, takes_images
 from hashlearn.cli.shell import BadUse, epilog, print_facts, print_json, progress
 from hashlearn.files.arrays import split_part
 from hashlearn.files.codes import CODE_SUFFIXES, Format
+from hashlearn.fitting import Source, as_source
 from hashlearn.parallel import BLOCK_ROWS
 
 app = typer.Typer()

@@ -12,12 +12,12 @@ import typer
 
 import hashlearn
 from hashlearn import files
-from hashlearn.chunks import as_source
 from hashlearn.cli.many import Cluster, Workers, is_many, working
 from hashlearn.cli.pictures import fit_images, takes_images
 from hashlearn.cli.shell import BadUse, epilog, print_facts, print_json, progress, say
 from hashlearn.files.arrays import split_part
 from hashlearn.files.tables import TABLES
+from hashlearn.fitting import as_source
 from hashlearn.hashers import BaseHasher, find_method, method_names
 
 app = typer.Typer()

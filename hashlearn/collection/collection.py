@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from hashlearn import models
 from hashlearn.codes import MAX_BITS, BitOrder, n_bytes
-from hashlearn.collection import given
+from hashlearn.collection import validation as given
 from hashlearn.collection.payloads import checked_payloads
 from hashlearn.collection.rescore import Metric, checked_factor, checked_metric, rescored
 from hashlearn.collection.store import Codes, CollectionError, Ids, Payload, Rows, Spec, Store, Vectors

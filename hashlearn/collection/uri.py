@@ -31,15 +31,15 @@ def store_class(uri: str) -> type[Store]:
     found = _SCHEME.match(uri)
     scheme = found.group(1).lower() if found else ""
     if not scheme:
-        from hashlearn.collection.embedded import EmbeddedStore
+        from hashlearn.collection.embedded.store import EmbeddedStore
 
         return EmbeddedStore
     if scheme.split("+")[0] == "milvus":
-        from hashlearn.collection.milvus import MilvusStore
+        from hashlearn.collection.milvus.store import MilvusStore
 
         return MilvusStore
     if scheme in ("postgresql", "postgres"):
-        from hashlearn.collection.postgres import PostgresStore
+        from hashlearn.collection.postgres.store import PostgresStore
 
         return PostgresStore
     raise CollectionError(f"{scheme}:// is no known storage: give a folder, milvus://host:port/name or postgresql://….")

@@ -2,10 +2,10 @@
 
 from importlib import import_module
 
+from hashlearn.fitting.base import BaseHasher
 from hashlearn.hashers.adgh import ADGH
 from hashlearn.hashers.agh import AGH, AnchorGraph, AnchorGraphFunction
 from hashlearn.hashers.aibc import AIBC
-from hashlearn.hashers.base import BaseHasher
 from hashlearn.hashers.bre import BRE
 from hashlearn.hashers.ccaitq import CCAITQ
 from hashlearn.hashers.cgh import CGH

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils._param_validation import Interval
 
-from hashlearn.hashers.linear import Learned, LinearHasher
+from hashlearn.fitting.frames.in_memory import Learned, LinearHasher
 from hashlearn.primitives import cluster_centers, top_eigenvectors
 
 FloatArray = NDArray[np.float64]

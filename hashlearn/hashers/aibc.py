@@ -12,11 +12,11 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from hashlearn import codes
-from hashlearn.chunks.job import Job
+from hashlearn.fitting.frames.gram import LearnedFunction, SummedHasher, Sums, Training
+from hashlearn.fitting.frames.in_memory import linear
+from hashlearn.fitting.frames.rounds import CodeSums, Rounds, SignStep, SweepStep, keep_codes
+from hashlearn.fitting.job import Job
 from hashlearn.functions.linear import LinearFunction
-from hashlearn.hashers.linear import linear
-from hashlearn.hashers.rounds import CodeSums, Rounds, SignStep, SweepStep, keep_codes
-from hashlearn.hashers.summed import LearnedFunction, SummedHasher, Sums, Training
 from hashlearn.kernel import Rows
 from hashlearn.parallel import ordered_map, row_blocks
 from hashlearn.primitives import LabelProduct, steps

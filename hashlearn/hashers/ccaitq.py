@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from scipy import linalg
 from sklearn.utils._param_validation import Interval
 
-from hashlearn.chunks.job import Job
-from hashlearn.hashers.linear import linear
-from hashlearn.hashers.summed import LearnedFunction, SummedHasher, Sums, Training
+from hashlearn.fitting.frames.gram import LearnedFunction, SummedHasher, Sums, Training
+from hashlearn.fitting.frames.in_memory import linear
+from hashlearn.fitting.job import Job
 from hashlearn.primitives import itq_rotation, top_generalised
 
 FloatArray = NDArray[np.float64]

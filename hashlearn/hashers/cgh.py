@@ -11,7 +11,7 @@ from scipy import linalg, optimize, sparse
 from sklearn.utils._param_validation import Interval
 
 from hashlearn.codes import sign
-from hashlearn.hashers.linear import Learned, LinearHasher, linear
+from hashlearn.fitting.frames.in_memory import Learned, LinearHasher, linear
 from hashlearn.primitives import sample_triplets, steps, top_eigenvectors
 
 FloatArray = NDArray[np.float64]

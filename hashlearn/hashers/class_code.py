@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils._param_validation import Interval
 
-from hashlearn.chunks.job import Job
+from hashlearn.fitting.frames.gram import LearnedFunction, SummedHasher, Sums, Training
+from hashlearn.fitting.frames.in_memory import linear
+from hashlearn.fitting.job import Job
 from hashlearn.functions.linear import LinearFunction, regularised_solve
 from hashlearn.hashers.fsdh import class_codes
-from hashlearn.hashers.linear import linear
-from hashlearn.hashers.summed import LearnedFunction, SummedHasher, Sums, Training
 from hashlearn.primitives import class_numbers
 
 

@@ -11,10 +11,10 @@ from scipy import sparse
 from sklearn.utils._param_validation import Interval
 
 from hashlearn import codes
-from hashlearn.chunks.checkpoint import State
-from hashlearn.hashers.from_labels import CodedRows, FromLabelsHasher, GroupNumbers, PackedCodes, scaled_ridge
-from hashlearn.hashers.linear import FloatArray
-from hashlearn.hashers.sums import GroupSums
+from hashlearn.fitting.checkpoint import State
+from hashlearn.fitting.frames.in_memory import FloatArray
+from hashlearn.fitting.frames.two_step import CodedRows, FromLabelsHasher, GroupNumbers, PackedCodes, scaled_ridge
+from hashlearn.fitting.sums import GroupSums
 from hashlearn.parallel import ordered_map, row_blocks
 from hashlearn.primitives import keep_sign, steps
 

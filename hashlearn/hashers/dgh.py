@@ -11,8 +11,8 @@ from scipy import linalg, sparse
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from hashlearn.codes import sign
+from hashlearn.fitting.frames.in_memory import Learned, LinearHasher
 from hashlearn.hashers.agh import AnchorGraph, AnchorGraphFunction, graph_eigenvectors
-from hashlearn.hashers.linear import Learned, LinearHasher
 from hashlearn.primitives import keep_sign, orthogonal_procrustes, random_rotation, steps
 
 FloatArray = NDArray[np.float64]

@@ -11,12 +11,12 @@ from scipy import linalg, sparse
 from sklearn.utils._param_validation import Interval
 
 from hashlearn import codes
-from hashlearn.chunks.job import Job
-from hashlearn.hashers import row_sample
-from hashlearn.hashers.linear import linear
-from hashlearn.hashers.rounds import Rounds, SignStep, keep_codes
-from hashlearn.hashers.summed import LearnedFunction, SummedHasher, SumPlan, Sums, Training, centred_sums, sum_rows
-from hashlearn.hashers.sums import add_up
+from hashlearn.fitting import row_sample
+from hashlearn.fitting.frames.gram import LearnedFunction, SummedHasher, SumPlan, Sums, Training, centred_sums, sum_rows
+from hashlearn.fitting.frames.in_memory import linear
+from hashlearn.fitting.frames.rounds import Rounds, SignStep, keep_codes
+from hashlearn.fitting.job import Job
+from hashlearn.fitting.sums import add_up
 from hashlearn.primitives import rank_weights, steps, top_eigenvectors
 
 FloatArray = NDArray[np.float64]

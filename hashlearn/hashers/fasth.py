@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from hashlearn.fitting.frames.in_memory import Learned, LinearHasher
 from hashlearn.functions.trees import BoostedTrees, TreeGrower
-from hashlearn.hashers.linear import Learned, LinearHasher
 from hashlearn.primitives import labelled_rows, steps
 from hashlearn.primitives.cuts import BlockCuts, blocks_of_friends
 from hashlearn.primitives.partners import PAIR_LOSSES, draw_partners

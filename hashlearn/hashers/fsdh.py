@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from scipy import linalg
 from sklearn.utils._param_validation import Interval
 
-from hashlearn.chunks.job import Job
+from hashlearn.fitting.frames.gram import LearnedFunction, SummedHasher, Sums, Training
+from hashlearn.fitting.frames.in_memory import linear
+from hashlearn.fitting.job import Job
 from hashlearn.functions.linear import regularised_solve
-from hashlearn.hashers.linear import linear
-from hashlearn.hashers.summed import LearnedFunction, SummedHasher, Sums, Training
 from hashlearn.primitives import class_numbers
 
 DRAWS = 100

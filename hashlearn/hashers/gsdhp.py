@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils._param_validation import StrOptions
 
-from hashlearn.hashers.pairwise import PairwiseHasher
+from hashlearn.fitting.frames.pairwise import PairwiseHasher
 from hashlearn.similarity import Similarity
 from hashlearn.solvers import general, greedy
 from hashlearn.solvers.losses import LOSSES, QuadraticLoss, get_loss

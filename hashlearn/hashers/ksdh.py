@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from hashlearn.chunks.job import Job
-from hashlearn.hashers.linear import linear
-from hashlearn.hashers.rounds import Rounds, SignStep, keep_codes
-from hashlearn.hashers.summed import LearnedFunction, SummedHasher, Sums, Training
+from hashlearn.fitting.frames.gram import LearnedFunction, SummedHasher, Sums, Training
+from hashlearn.fitting.frames.in_memory import linear
+from hashlearn.fitting.frames.rounds import Rounds, SignStep, keep_codes
+from hashlearn.fitting.job import Job
 from hashlearn.primitives import LabelProduct, metric_procrustes, steps, top_generalised
 from hashlearn.primitives.procrustes import inverse_root
 from hashlearn.similarity import LabelSimilarity

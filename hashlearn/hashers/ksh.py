@@ -11,7 +11,7 @@ from scipy import sparse
 from sklearn.utils._param_validation import Interval
 
 from hashlearn.codes import sign
-from hashlearn.hashers.linear import FloatArray, Learned, LinearHasher, linear
+from hashlearn.fitting.frames.in_memory import FloatArray, Learned, LinearHasher, linear
 from hashlearn.primitives import LabelProduct, labelled_rows, steps, top_generalised
 
 MAX_DOUBLINGS = 50

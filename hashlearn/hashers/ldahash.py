@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy import linalg, sparse
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from hashlearn.hashers.linear import FloatArray, Learned, LinearHasher, linear
+from hashlearn.fitting.frames.in_memory import FloatArray, Learned, LinearHasher, linear
 from hashlearn.primitives import LabelProduct, fix_signs, labelled_rows, sample_pairs, steps
 from hashlearn.primitives.procrustes import inverse_root
 

@@ -13,14 +13,14 @@ from scipy.special import expit
 from sklearn.utils._param_validation import Interval
 
 from hashlearn import codes
-from hashlearn.chunks.checkpoint import State
-from hashlearn.chunks.job import Job
-from hashlearn.chunks.sources import Cut
+from hashlearn.fitting.checkpoint import State
+from hashlearn.fitting.frames.gram import LearnedFunction, SummedHasher, Training
+from hashlearn.fitting.frames.in_memory import FloatArray, linear
+from hashlearn.fitting.frames.two_step import SpreadSums, read_groups, scaled_ridge, squares
+from hashlearn.fitting.job import Job
+from hashlearn.fitting.sources import Cut
+from hashlearn.fitting.sums import add_up, block_rows, blocks
 from hashlearn.functions.linear import RidgeSums
-from hashlearn.hashers.from_labels import SpreadSums, read_groups, scaled_ridge, squares
-from hashlearn.hashers.linear import FloatArray, linear
-from hashlearn.hashers.summed import LearnedFunction, SummedHasher, Training
-from hashlearn.hashers.sums import add_up, block_rows, blocks
 from hashlearn.primitives import top_eigenvectors
 from hashlearn.progress import report
 

@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hashlearn import codes
-from hashlearn.chunks.job import Job
-from hashlearn.chunks.sources import AnySource
-from hashlearn.chunks.survey import Plan, carries, survey
+from hashlearn.fitting import row_pass
+from hashlearn.fitting.base import BaseHasher
+from hashlearn.fitting.job import Job
+from hashlearn.fitting.sources import AnySource
+from hashlearn.fitting.survey import Plan, carries, survey
 from hashlearn.functions.linear import LinearFunction
-from hashlearn.hashers import row_pass
-from hashlearn.hashers.base import BaseHasher
 from hashlearn.kernel import PlainFeatures, Rows, row_sums
 from hashlearn.parallel import ordered_map, row_blocks
 

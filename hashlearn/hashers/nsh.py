@@ -11,7 +11,7 @@ from scipy import linalg, sparse
 from sklearn.utils._param_validation import Interval
 
 from hashlearn.codes import sign
-from hashlearn.hashers.linear import Learned, LinearHasher
+from hashlearn.fitting.frames.in_memory import Learned, LinearHasher
 from hashlearn.primitives import cluster_centers, steps
 
 FloatArray = NDArray[np.float64]

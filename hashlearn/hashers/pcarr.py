@@ -6,9 +6,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from hashlearn.chunks.job import Job
-from hashlearn.hashers.linear import linear
-from hashlearn.hashers.summed import LearnedFunction, SummedHasher, Sums, Training
+from hashlearn.fitting.frames.gram import LearnedFunction, SummedHasher, Sums, Training
+from hashlearn.fitting.frames.in_memory import linear
+from hashlearn.fitting.job import Job
 from hashlearn.primitives import random_rotation, top_eigenvectors
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy import linalg, sparse
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from hashlearn.hashers.linear import Learned, LinearHasher, linear
+from hashlearn.fitting.frames.in_memory import Learned, LinearHasher, linear
 from hashlearn.labels import group_rows
 from hashlearn.primitives import labelled_rows, rank_weights, steps, top_eigenvectors
 

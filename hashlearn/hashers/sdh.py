@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from scipy import linalg
 from sklearn.utils._param_validation import Interval
 
-from hashlearn.chunks.job import Job
-from hashlearn.hashers.linear import linear
-from hashlearn.hashers.rounds import Rounds, SweepStep, keep_codes
-from hashlearn.hashers.summed import LearnedFunction, SummedHasher, Sums, Training
+from hashlearn.fitting.frames.gram import LearnedFunction, SummedHasher, Sums, Training
+from hashlearn.fitting.frames.in_memory import linear
+from hashlearn.fitting.frames.rounds import Rounds, SweepStep, keep_codes
+from hashlearn.fitting.job import Job
 from hashlearn.primitives import steps
 
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hashlearn.hashers.pairwise import PairwiseHasher
+from hashlearn.fitting.frames.pairwise import PairwiseHasher
 from hashlearn.similarity import Similarity
 from hashlearn.solvers import symmetric
 from hashlearn.solvers.losses import QuadraticLoss, get_loss

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from hashlearn.hashers.linear import FloatArray, Learned, LinearHasher
+from hashlearn.fitting.frames.in_memory import FloatArray, Learned, LinearHasher
 from hashlearn.primitives import top_eigenvectors
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy import linalg, sparse
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from hashlearn.hashers.linear import FloatArray, Learned, LinearHasher, linear
+from hashlearn.fitting.frames.in_memory import FloatArray, Learned, LinearHasher, linear
 from hashlearn.primitives import LabelProduct, labelled_rows, steps, top_eigenvectors
 
 

@@ -11,7 +11,7 @@ from scipy import sparse
 from scipy.special import expit
 from sklearn.utils._param_validation import Interval
 
-from hashlearn.hashers.linear import Learned, LinearHasher, linear
+from hashlearn.fitting.frames.in_memory import Learned, LinearHasher, linear
 from hashlearn.primitives import labelled_rows, steps
 
 FloatArray = NDArray[np.float64]

@@ -13,10 +13,10 @@ from scipy.sparse.linalg import ArpackNoConvergence, eigsh
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from hashlearn import codes
-from hashlearn.chunks.checkpoint import State
-from hashlearn.chunks.sources import Cut
-from hashlearn.hashers.from_labels import CodedRows, CodePlan, FromLabelsHasher, GroupNumbers, PackedCodes
-from hashlearn.hashers.linear import FloatArray
+from hashlearn.fitting.checkpoint import State
+from hashlearn.fitting.frames.in_memory import FloatArray
+from hashlearn.fitting.frames.two_step import CodedRows, CodePlan, FromLabelsHasher, GroupNumbers, PackedCodes
+from hashlearn.fitting.sources import Cut
 from hashlearn.parallel import row_blocks
 from hashlearn.primitives import keep_sign, steps
 from hashlearn.primitives.partners import PAIR_LOSSES, Pairs, draw_partners, pair_matrix

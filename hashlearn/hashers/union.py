@@ -13,7 +13,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import validate_data
 
 from hashlearn import codes
-from hashlearn.hashers.base import BaseHasher
+from hashlearn.fitting.base import BaseHasher
 from hashlearn.kernel import Rows
 from hashlearn.timing import PhaseTimer
 

@@ -10,10 +10,11 @@ from html.parser import HTMLParser
 import pytest
 
 from hashlearn import data, metrics
-from hashlearn.bench import Measures, Plan, Store, Variant, paper, run_plan
-from hashlearn.bench.paper_report import make_paper_report
+from hashlearn.bench import Measures, Plan, Store, Variant, run_plan
 from hashlearn.bench.report import write_report
 from hashlearn.bench.sections import folder_sections
+from hashlearn.reproduction import tables as paper
+from hashlearn.reproduction.report import make_paper_report
 
 pytest.importorskip("matplotlib")
 

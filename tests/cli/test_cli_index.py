@@ -11,7 +11,7 @@ from real_command import COMMAND, ENVIRONMENT
 
 from hashlearn import Collection, codes, models
 from hashlearn.cli.journal import Journal
-from hashlearn.collection.embedded import EmbeddedStore
+from hashlearn.collection.embedded.store import EmbeddedStore
 from hashlearn.files import read as files_read
 
 

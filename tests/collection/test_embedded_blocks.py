@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hashlearn.collection.blocks import Block, DamagedBlockError, from_stored, merged, to_merge, to_stored
+from hashlearn.collection.embedded.blocks import Block, DamagedBlockError, from_stored, merged, to_merge, to_stored
 
 WIDTH = 2
 CHANGES = st.lists(st.dictionaries(st.integers(0, 12), st.none() | st.integers(0, 65535), max_size=6), max_size=7)

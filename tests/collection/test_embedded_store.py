@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 
 from hashlearn import Collection, Index
-from hashlearn.collection import CollectionError, UnsupportedByStoreError, database, embedded, kept_filters
-from hashlearn.collection.embedded import EmbeddedStore
+from hashlearn.collection import CollectionError, UnsupportedByStoreError
+from hashlearn.collection.embedded import database, kept_filters
+from hashlearn.collection.embedded import store as embedded
+from hashlearn.collection.embedded.store import EmbeddedStore
 from hashlearn.collection.where import matches, parse
 
 BITS = 16

@@ -17,10 +17,11 @@ from pymilvus import DataType, MilvusClient
 from collection.milvus_box import carry
 from collection.payload_strategies import conditions, payloads, same, targeted
 from collection.servers import fresh_name
-from hashlearn.collection import Collection, CollectionError, UnsupportedByStoreError, milvus_near
-from hashlearn.collection.milvus import MilvusStore, _requests
-from hashlearn.collection.milvus_schema import row_schema
-from hashlearn.collection.milvus_where import split, to_expression
+from hashlearn.collection import Collection, CollectionError, UnsupportedByStoreError
+from hashlearn.collection.milvus.schema import row_schema
+from hashlearn.collection.milvus.store import MilvusStore, _requests
+from hashlearn.collection.milvus.store import near as milvus_near
+from hashlearn.collection.milvus.where import split, to_expression
 from hashlearn.collection.store import Spec
 from hashlearn.collection.where import All, Compare, matches, parse
 
@@ -323,7 +324,7 @@ def test_a_lost_connection_is_waited_for_and_an_end_is_said(milvus_server):
 
 
 def test_two_writers_and_the_next_id(milvus_uri, store, monkeypatch):
-    monkeypatch.setattr("hashlearn.collection.milvus_meta._PRUNE_AFTER", 4)
+    monkeypatch.setattr("hashlearn.collection.milvus.meta._PRUNE_AFTER", 4)
     other = MilvusStore.open(milvus_uri)
     errors = []
 

@@ -11,8 +11,8 @@ from image_files import encoded
 
 from hashlearn import codes, metrics
 from hashlearn.deep import GSDHPStar
-from hashlearn.deep.table3 import folder_parts, main
 from hashlearn.progress import listening
+from hashlearn.reproduction.table3 import folder_parts, main
 
 torch.set_num_threads(1)
 PER_CLASS = 605

@@ -118,7 +118,7 @@ def test_import_is_light(tmp_path):
 
 def test_tables_that_need_no_network_can_be_made(tmp_path):
     """The paper's plans name deep methods; making them must not need what only running them does."""
-    code = BLOCK + "from hashlearn.bench.paper import items; print(len(items()['table 3'].parts[0].variants))"
+    code = BLOCK + "from hashlearn.reproduction.tables import items; print(len(items()['table 3'].parts[0].variants))"
     done = run(code, tmp_path)
     assert done.stderr == ""
     assert done.stdout == "10\n"

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from hashlearn import AIBC, codes, metrics
+from hashlearn.fitting.frames.rounds import CodeSums
+from hashlearn.fitting.sums import GroupSums
 from hashlearn.hashers.aibc import CentredLabels, InnerProducts
-from hashlearn.hashers.rounds import CodeSums
-from hashlearn.hashers.sums import GroupSums
 from hashlearn.labels import label_matrix
 
 

@@ -7,8 +7,8 @@ from sklearn.datasets import load_digits
 
 from hashlearn import CCAITQ
 from hashlearn.codes import unpack
+from hashlearn.fitting.frames.gram import Sums
 from hashlearn.hashers.ccaitq import canonical_directions
-from hashlearn.hashers.summed import Sums
 
 X, Y = (part[:500] for part in load_digits(return_X_y=True))
 

@@ -6,7 +6,7 @@ from sklearn.datasets import load_digits
 
 from hashlearn import FSDHGui
 from hashlearn.codes import unpack
-from hashlearn.hashers.rounds import random_codes
+from hashlearn.fitting.frames.rounds import random_codes
 
 X, Y = (part[:500] for part in load_digits(return_X_y=True))
 SMALL = {"n_landmarks": 60, "random_state": 0}

@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 
 import hashlearn as hl
-from hashlearn.chunks.grouping import GivenGroups
-from hashlearn.chunks.sources import Cut
 from hashlearn.files.arrays import FileError
-from hashlearn.hashers import pairwise, row_pass, row_view
-from hashlearn.hashers.row_view import View
+from hashlearn.fitting import row_pass, row_view
+from hashlearn.fitting.frames import pairwise
+from hashlearn.fitting.grouping import GivenGroups
+from hashlearn.fitting.row_view import View
+from hashlearn.fitting.sources import Cut
 from hashlearn.kernel import PlainFeatures
 
 N_ROWS = 5000

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hashlearn.hashers.sums import GroupSums
+from hashlearn.fitting.sums import GroupSums
 
 
 @settings(max_examples=60, deadline=None)

@@ -8,11 +8,11 @@ from scipy import optimize, sparse
 from sklearn.svm import LinearSVC
 
 from hashlearn import TSH, codes
-from hashlearn.chunks.grouping import GivenGroups
-from hashlearn.chunks.job import Job, memory_source
+from hashlearn.fitting.frames.gram import Training
+from hashlearn.fitting.frames.two_step import CodedRows
+from hashlearn.fitting.grouping import GivenGroups
+from hashlearn.fitting.job import Job, memory_source
 from hashlearn.hashers import tsh
-from hashlearn.hashers.from_labels import CodedRows
-from hashlearn.hashers.summed import Training
 from hashlearn.hashers.tsh import draw_followers, infer, smallest_eigenvector, squared_hinge
 from hashlearn.kernel import PlainFeatures
 from hashlearn.primitives.partners import loss_table

@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hashlearn.reproduction import loops as reference
 from hashlearn.similarity import from_labels
-from hashlearn.solvers import general, greedy, reference, symmetric
+from hashlearn.solvers import general, greedy, symmetric
 from hashlearn.solvers.losses import LOSSES, GeneralLoss
 from hashlearn.solvers.problem import AnchorProblem, group_pull, random_batches
 from hashlearn.solvers.rows import GeneralRows

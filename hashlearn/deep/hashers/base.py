@@ -15,8 +15,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from hashlearn import codes, metrics
 from hashlearn.deep.extra import require_torch
 from hashlearn.deep.hashers.options import CONSTRAINTS, check_schedule, full_signature
+from hashlearn.fitting.base import BaseHasher
 from hashlearn.functions.network import NetworkFunction
-from hashlearn.hashers.base import BaseHasher
 from hashlearn.kernel import Rows
 from hashlearn.labels import label_matrix
 from hashlearn.progress import verbose_listening

@@ -12,7 +12,7 @@ from sklearn.base import clone
 from hashlearn import codes
 from hashlearn.deep.hashers.base import DeepHasher
 from hashlearn.deep.hashers.options import Options
-from hashlearn.hashers.base import BaseHasher
+from hashlearn.fitting.base import BaseHasher
 from hashlearn.hashers.gsdhp import GSDHP
 from hashlearn.kernel import Rows
 

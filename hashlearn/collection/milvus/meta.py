@@ -1,0 +1,135 @@
+"""What a collection on Milvus is: kept in a second small collection beside it, ``<name>__hashlearn``.
+
+    part 0            JSON: format, n_bits, fingerprint, vector_size, kind, settings, length and SHA-256 of the model
+    part 1, 2, …      the bytes of the model in base64, 49,149 bytes each
+    part -n           says that ids below n were given out; the smallest part counts
+
+Milvus has no counter that two writers could share, but rows of different keys never get in each other's way.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from dataclasses import asdict
+from typing import Any
+
+from hashlearn.collection.milvus.link import META_SUFFIX, Link
+from hashlearn.collection.store import CollectionError, Spec
+
+FORMAT = 1
+META_FIELDS = {"part", "text", "nothing"}
+_MOST_TEXT = 65_535  # of a VARCHAR
+_PART_BYTES = _MOST_TEXT // 4 * 3
+_PARTS_AT_ONCE = 100
+_PRUNE_AFTER = 100
+
+
+def create_meta(link: Link, spec: Spec) -> None:
+    """Write what the collection is. The rows' collection comes after this, so a broken-off creation is none."""
+    from pymilvus import DataType, MilvusClient
+
+    name = link.address.collection + META_SUFFIX
+    link.call("drop_collection", name)
+    schema = MilvusClient.create_schema(auto_id=False, enable_dynamic_field=False, description="hashlearn: what it is")
+    schema.add_field("part", DataType.INT64, is_primary=True)
+    schema.add_field("text", DataType.VARCHAR, max_length=_MOST_TEXT)
+    # Milvus wants a vector in every collection.
+    schema.add_field("nothing", DataType.BINARY_VECTOR, dim=8)
+    make_collection(link, name, schema, "nothing", "BIN_FLAT", {})
+    facts = {name: value for name, value in asdict(spec).items() if name != "model"}
+    head = {
+        "format": FORMAT,
+        **facts,
+        "model_bytes": len(spec.model),
+        "model_sha256": hashlib.sha256(spec.model).hexdigest(),
+    }
+    texts = [json.dumps(head)]
+    for start in range(0, len(spec.model), _PART_BYTES):
+        texts.append(base64.b64encode(spec.model[start : start + _PART_BYTES]).decode("ascii"))
+    for first in range(0, len(texts), _PARTS_AT_ONCE):
+        some = texts[first : first + _PARTS_AT_ONCE]
+        link.call("upsert", name, [_row(first + place, text) for place, text in enumerate(some)])
+
+
+def make_collection(link: Link, name: str, schema: Any, field: str, index: str, settings: dict[str, int]) -> None:
+    from pymilvus import MilvusClient
+
+    parameters = MilvusClient.prepare_index_params()
+    parameters.add_index(field_name=field, index_type=index, metric_type="HAMMING", params=settings)
+    # One shard, so that a request goes to one channel.
+    link.call("create_collection", name, schema=schema, consistency_level="Strong", num_shards=1)
+    # An index of no rows needs no waiting for.
+    link.call("create_index", name, parameters, sync=False)
+
+
+def load(link: Link) -> None:
+    """Have both collections served; they load at the same time."""
+    for options in ({"_async": True}, {}):
+        for name in (link.address.collection, link.address.collection + META_SUFFIX):
+            link.call("load_collection", name, **options)
+
+
+def _row(part: int, text: str) -> dict[str, Any]:
+    return {"part": part, "text": text, "nothing": b"\0"}
+
+
+def read_spec(link: Link) -> Spec:
+    damaged = CollectionError(f"What the collection at {link.address.shown} is cannot be read: its model is damaged.")
+    name = link.address.collection + META_SUFFIX
+    head_text = _texts(link, name, 0, 1)
+    if not head_text:
+        raise damaged
+    head = json.loads(head_text[0])
+    found = head.pop("format", None)
+    if found != FORMAT:
+        raise CollectionError(
+            f"The collection at {link.address.shown} has the format {found}, this hashlearn reads {FORMAT}."
+        )
+    size, digest = head.pop("model_bytes"), head.pop("model_sha256")
+    texts: list[str] = []
+    count = -(-size // _PART_BYTES)
+    for first in range(1, count + 1, _PARTS_AT_ONCE):
+        texts += _texts(link, name, first, min(first + _PARTS_AT_ONCE, count + 1))
+    model = b"".join(base64.b64decode(text) for text in texts)
+    if len(model) != size or hashlib.sha256(model).hexdigest() != digest:
+        raise damaged
+    return Spec(model=model, **head)
+
+
+def _texts(link: Link, name: str, first: int, stop: int) -> list[str]:
+    rows = link.call(
+        "query",
+        name,
+        filter=f"part >= {first} and part < {stop}",
+        output_fields=["part", "text"],
+        consistency_level="Strong",
+    )
+    return [row["text"] for row in sorted(rows, key=lambda row: int(row["part"]))]
+
+
+class Counter:
+    """The largest id ever given out, plus one."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self._name = link.address.collection + META_SUFFIX
+        self._raised = 0
+        self._known = 0
+
+    def value(self) -> int:
+        rows = self._link.call(
+            "query", self._name, filter="part < 0", output_fields=["part"], limit=16_384, consistency_level="Strong"
+        )
+        self._known = max((-int(row["part"]) for row in rows), default=0)
+        return self._known
+
+    def raise_to(self, next_id: int) -> None:
+        if next_id <= self._known:
+            return
+        self._link.call("upsert", self._name, [_row(-next_id, "")])
+        self._known = next_id
+        self._raised += 1
+        if self._raised % _PRUNE_AFTER == 0 and next_id < 2**63:  # Milvus cannot read -2^63 in an expression
+            self._link.call("delete", self._name, filter=f"part < 0 and part > {-next_id}")

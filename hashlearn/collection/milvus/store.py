@@ -1,0 +1,337 @@
+"""Collections on Milvus: ids, codes, payloads and vectors in one collection, what they are in a second one.
+
+Milvus has no transactions; see docs/stores.md for what a crash may leave behind.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hashlearn.collection.milvus import near as milvus_near
+from hashlearn.collection.milvus.link import META_SUFFIX, Link, read_uri
+from hashlearn.collection.milvus.meta import Counter, create_meta, load, make_collection, read_spec
+from hashlearn.collection.milvus.near import FIRST_KEY, LARGEST_ID, MOST_HITS, to_ids, to_keys
+from hashlearn.collection.milvus.schema import fields_of_ours, foreign, row_schema, wanted_fields
+from hashlearn.collection.milvus.where import split
+from hashlearn.collection.remote import (
+    Found,
+    as_ball,
+    as_hits,
+    best,
+    kind_known,
+    no_projections,
+    query_blocks,
+    writable,
+)
+from hashlearn.collection.store import (
+    Codes,
+    CollectionError,
+    Ids,
+    Payload,
+    Rows,
+    Spec,
+    Store,
+    UnsupportedByStoreError,
+    Vectors,
+)
+from hashlearn.collection.where import Condition, matches
+from hashlearn.index import Ball, Hits
+
+MOST_PAYLOAD_BYTES = 65_536  # of a JSON field
+MOST_VECTOR_SIZE = 4096  # of an ARRAY field
+_REQUEST_BYTES = 2**24  # a quarter of what a server takes, which is 64 MiB unless set otherwise
+_REQUEST_ROWS = 10_000
+_IDS_AT_ONCE = 10_000
+_LISTS = 1024
+_INDEXES = {"flat": "BIN_FLAT", "ivf": "BIN_IVF_FLAT"}
+
+
+class MilvusStore(Store):
+    """A collection on Milvus. Calls from several threads are fine."""
+
+    batch_rows: ClassVar[int] = _REQUEST_ROWS
+    atomic: ClassVar[bool] = False  # Milvus promises nothing of the sort, for no number of rows
+
+    def __init__(self, link: Link, spec: Spec, read_only: bool = False) -> None:
+        self.spec = spec
+        self._link = link
+        self._name = link.address.collection
+        self._counter = Counter(link)
+        self._read_only = read_only
+
+    @classmethod
+    def create(cls, uri: str, spec: Spec) -> MilvusStore:
+        address = read_uri(uri)
+        kind_known("Milvus", spec.kind, tuple(_INDEXES))
+        if spec.vector_size is not None and spec.vector_size > MOST_VECTOR_SIZE:
+            raise UnsupportedByStoreError(
+                f"A row on Milvus keeps a vector of at most {MOST_VECTOR_SIZE} numbers. Got {spec.vector_size}: create "
+                "the collection without vectors, or keep it in a folder."
+            )
+        link = Link(address)
+        try:
+            if link.call("has_collection", address.collection):
+                if link.call("has_collection", address.collection + META_SUFFIX):
+                    raise CollectionError(
+                        f"There is a collection at {address.shown} already: open it, or drop it first."
+                    )
+                raise CollectionError(foreign(address.shown))
+            create_meta(link, spec)
+            settings = {} if spec.kind == "flat" else {"nlist": spec.settings.get("n_lists") or _LISTS}
+            make_collection(link, address.collection, row_schema(spec), "code", _INDEXES[spec.kind], settings)
+            load(link)
+        except BaseException:
+            link.close()
+            raise
+        return cls(link, spec)
+
+    @classmethod
+    def open(cls, uri: str, read_only: bool = False) -> MilvusStore:
+        link = Link(read_uri(uri))
+        try:
+            found = fields_of_ours(link)
+            load(link)
+            spec = read_spec(link)
+            wanted = wanted_fields(spec)
+            if found != wanted:
+                raise CollectionError(
+                    f"The collection at {link.address.shown} has the fields {found}, expected {wanted}: it was made by "
+                    "something else."
+                )
+            return cls(link, spec, read_only)
+        except BaseException:
+            link.close()
+            raise
+
+    @classmethod
+    def drop(cls, uri: str) -> None:
+        link = Link(read_uri(uri))
+        try:
+            fields_of_ours(link)
+            # In this order: what is left when this breaks off is no collection, and the next creation clears it.
+            for name in (link.address.collection, link.address.collection + META_SUFFIX):
+                link.call("drop_collection", name)
+        finally:
+            link.close()
+
+    def add(self, ids: Ids, codes: Codes, payloads: Sequence[Payload] | None, vectors: Vectors | None) -> None:
+        writable(self._read_only, self._link.address.shown)
+        if not len(ids):
+            return
+        # Not as dicts: Milvus finds names only when they stand in the text as they are, not as \\u escapes.
+        texts = ["{}"] * len(ids)
+        if payloads is not None:
+            texts = [json.dumps(payload, ensure_ascii=False, separators=(",", ":")) for payload in payloads]
+        sizes = np.array([len(text.encode()) for text in texts])
+        if sizes.max() > MOST_PAYLOAD_BYTES:
+            raise CollectionError(
+                f"Milvus keeps payloads of at most {MOST_PAYLOAD_BYTES} bytes of JSON. That of id "
+                f"{ids[sizes.argmax()]} has {sizes.max()}: keep the rest elsewhere, or the collection in a folder."
+            )
+        # Before the rows: after a crash an id may be skipped, but is never given out twice.
+        self._counter.raise_to(int(ids.max()) + 1)
+        per_row = 16 + codes.shape[1] + 4 * (self.spec.vector_size or 0)
+        for part in _requests(sizes + per_row):
+            rows = [
+                {"id": row_id, "code": code.tobytes(), "payload": text}
+                for row_id, code, text in zip(to_keys(ids[part]).tolist(), codes[part], texts[part], strict=True)
+            ]
+            if self.spec.vector_size and vectors is not None:
+                for row, vector in zip(rows, vectors[part].tolist(), strict=True):
+                    row["vector"] = vector
+            self._link.call("upsert", self._name, rows)
+
+    def delete(self, ids: Ids) -> int:
+        writable(self._read_only, self._link.address.shown)
+        removed = 0
+        for listed in _listed(ids):
+            removed += self._count(listed)
+            self._link.call("delete", self._name, filter=listed)
+        return removed
+
+    def delete_where(self, where: Condition) -> int:
+        writable(self._read_only, self._link.address.shown)
+        found = [row["id"] for text in self._expressions(where) for row in self._pages(text, ["id"])]
+        return self.delete(np.array(found, dtype=np.int64))
+
+    def get(self, ids: Ids, vectors: bool = False) -> Rows:
+        wanted = np.unique(ids)
+        return self._rows(
+            [row for listed in _listed(wanted) for row in self._pages(listed, self._fields(vectors))], vectors
+        )
+
+    def count(self, where: Condition | None = None) -> int:
+        return sum(self._count(expression) for expression in self._expressions(where))
+
+    def _count(self, expression: str) -> int:
+        rows = self._link.call(
+            "query", self._name, filter=expression, output_fields=["count(*)"], consistency_level="Strong"
+        )
+        return int(rows[0]["count(*)"])
+
+    def next_id(self) -> int:
+        return self._counter.value()
+
+    def search(self, queries: Codes, k: int, where: Condition | None = None, n_jobs: int | None = None) -> Hits:
+        if k > MOST_HITS:
+            raise UnsupportedByStoreError(
+                f"Milvus returns at most {MOST_HITS} rows a query. Got k={k}: ask for fewer (rescore= multiplies k), "
+                "use within for all rows in a radius, or keep the collection in a folder."
+            )
+        exact = self.spec.kind == "flat" or where is not None
+        expressions = self._expressions(where)
+        found: list[Found] = []
+        for block in query_blocks(queries, 2 * k):
+            parts = [milvus_near.nearest(self._ask(exact), block, k, text, exact) for text in expressions]
+            found += [best([part[place] for part in parts], k) for place in range(len(block))]
+        return as_hits(found, k)
+
+    def within(self, queries: Codes, radius: int, where: Condition | None = None, n_jobs: int | None = None) -> Ball:
+        expressions = self._expressions(where)
+        found: list[Found] = []
+        for block in query_blocks(queries, MOST_HITS):
+            parts = [milvus_near.ball(self._ask(True), block, radius, text) for text in expressions]
+            found += [best([part[place] for part in parts], None) for place in range(len(block))]
+        return as_ball(found)
+
+    def search_projections(
+        self, queries: NDArray[np.floating], k: int, where: Condition | None = None, n_jobs: int | None = None
+    ) -> Hits:
+        no_projections("Milvus")
+
+    def _ask(self, exact: bool) -> milvus_near.Ask:
+        parameters: dict[str, int] = {}
+        if self.spec.kind == "ivf":
+            lists = self.spec.settings.get("n_lists") or _LISTS
+            # Looking into every list misses nothing.
+            parameters["nprobe"] = lists if exact else min(lists, self.spec.settings.get("n_probes") or 16)
+
+        def ask(queries: Codes, limit: int, expression: str, least: int | None, most: int | None) -> list[Found]:
+            bounds: dict[str, int] = {}
+            if most is not None:
+                bounds["radius"] = most + 1  # Milvus takes what is nearer than the radius
+            if least:
+                bounds["range_filter"] = least
+            answer = self._link.call(
+                "search",
+                self._name,
+                data=[query.tobytes() for query in queries],
+                anns_field="code",
+                limit=limit,
+                filter=expression,
+                search_params={"metric_type": "HAMMING", "params": {**parameters, **bounds}},
+                output_fields=["id"],
+                consistency_level="Strong",
+            )
+            return [
+                (
+                    to_ids(np.array([hit["id"] for hit in hits], dtype=np.int64)),
+                    np.array([round(hit["distance"]) for hit in hits], dtype=np.int64),
+                )
+                for hits in answer
+            ]
+
+        return ask
+
+    def scan(self, batch_rows: int = 10_000, where: Condition | None = None, vectors: bool = False) -> Iterator[Rows]:
+        """All rows by id. Rows that change meanwhile are seen before or after the change: Milvus keeps no moment."""
+        expression, rest = split(where)
+        waiting: list[dict[str, Any]] = []
+        for row in self._pages(expression, self._fields(vectors), batch_rows):
+            if rest is None or matches(rest, row["payload"]):
+                waiting.append(row)
+            if len(waiting) == batch_rows:
+                yield self._rows(waiting, vectors)
+                waiting = []
+        if waiting:
+            yield self._rows(waiting, vectors)
+
+    def _expressions(self, where: Condition | None) -> list[str]:
+        """Expressions whose rows together, none twice, are those that match."""
+        expression, rest = split(where)
+        if rest is None:
+            return [expression]
+        # What Milvus cannot say is evaluated here, and asked for by id.
+        rows = self._pages(expression, ["id", "payload"])
+        return _listed(np.array([row["id"] for row in rows if matches(rest, row["payload"])], dtype=np.int64))
+
+    def _pages(self, expression: str, fields: list[str], page: int = 10_000) -> Iterator[dict[str, Any]]:
+        """Rows by increasing id. A page that is too large for one answer is asked for in smaller ones."""
+        page, last = min(page, MOST_HITS), FIRST_KEY - 1
+        at_end: list[dict[str, Any]] = []
+        while True:
+            beyond = f"{expression} and id > {last}".removeprefix(" and ")
+            try:
+                rows = self._link.call(
+                    "query",
+                    self._name,
+                    filter=beyond,
+                    limit=page,
+                    output_fields=fields,
+                    consistency_level="Strong",
+                    reduce_stop_for_best=True,
+                )
+            except CollectionError as error:
+                if page == 1 or not any(word in str(error) for word in ("exceed", "larger than", "exhausted")):
+                    raise
+                page = max(1, page // 4)
+                continue
+            rows = sorted(rows, key=lambda row: int(row["id"]))
+            for row in rows:
+                if row["id"] == FIRST_KEY:
+                    at_end = [{**row, "id": LARGEST_ID}]
+                else:
+                    yield row
+            if len(rows) < page:
+                break
+            last = int(rows[-1]["id"])
+
+        yield from at_end
+
+    def _fields(self, vectors: bool) -> list[str]:
+        return ["id", "code", "payload", *(["vector"] if vectors and self.spec.vector_size else [])]
+
+    def _rows(self, found: list[dict[str, Any]], vectors: bool) -> Rows:
+        n_bytes = (self.spec.n_bits + 7) // 8
+        codes = np.frombuffer(b"".join(row["code"][0] for row in found), np.uint8).reshape(len(found), n_bytes)
+        floats = None
+        if vectors and self.spec.vector_size:
+            floats = np.array([row["vector"] for row in found], np.float32).reshape(len(found), self.spec.vector_size)
+        ids = np.array([row["id"] for row in found], dtype=np.int64)
+        return Rows(ids, codes.copy(), [row["payload"] for row in found], floats)
+
+    def info(self) -> dict[str, Any]:
+        return {
+            "storage": "milvus",
+            "uri": self._link.address.shown,
+            "rows": self.count(),
+            "bytes": None,
+            "kind": self.spec.kind,
+            "index": _INDEXES[self.spec.kind],
+            "settings": self.spec.settings,
+            "server": f"Milvus {self._link.call('get_server_version')}",
+        }
+
+    def close(self) -> None:
+        self._link.close()
+
+
+def _listed(ids: Ids) -> list[str]:
+    numbers = to_keys(ids).tolist()
+    return [f"id in {numbers[start : start + _IDS_AT_ONCE]}" for start in range(0, len(numbers), _IDS_AT_ONCE)]
+
+
+def _requests(sizes: NDArray[np.int64]) -> Iterator[slice]:
+    """Parts of rows that fit into one request each."""
+    start = total = 0
+    for row, size in enumerate(sizes.tolist()):
+        if row > start and (total + size > _REQUEST_BYTES or row - start == _REQUEST_ROWS):
+            yield slice(start, row)
+            start, total = row, 0
+        total += size
+    yield slice(start, len(sizes))

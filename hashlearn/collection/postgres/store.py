@@ -1,0 +1,266 @@
+"""Collections in PostgreSQL with pgvector: a table of rows, and a table of one row that says what they are.
+
+    "shop"             id bigint, code bit(n), payload jsonb, vector vector(d) when kept
+    "shop__hashlearn"  format, spec, model, last_id (the largest ever given out, -1 before the first)
+
+Every change is one transaction. Writers of one collection take turns by locking the one row; readers never wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hashlearn.collection.postgres.link import Link, read_uri
+from hashlearn.collection.postgres.rows import COPY_HEAD, COPY_TAIL, bit_texts, copy_rows, read_rows
+from hashlearn.collection.postgres.tables import Tables, make_tables, read_tables
+from hashlearn.collection.postgres.where import to_sql
+from hashlearn.collection.remote import Found, as_ball, as_hits, kind_known, no_projections, query_blocks, writable
+from hashlearn.collection.store import Codes, CollectionError, Ids, Payload, Rows, Spec, Store, Vectors
+from hashlearn.collection.where import Condition
+from hashlearn.index import Ball, Hits
+
+if TYPE_CHECKING:
+    from psycopg import Connection
+    from psycopg.sql import Composed
+
+MOST_VECTOR_SIZE = 16_000  # of pgvector's type vector
+_MOST_BY_GRAPH = 1000  # the largest hnsw.ef_search
+_COPY_ROWS = 20_000
+_LARGEST_ID = 2**63 - 1
+
+
+class PostgresStore(Store):
+    """A collection in PostgreSQL. One connection, used by one thread at a time."""
+
+    batch_rows: ClassVar[int] = 100_000
+
+    def __init__(self, link: Link, tables: Tables, spec: Spec) -> None:
+        self.spec = spec
+        self._link = link
+        self._tables = tables
+
+    @classmethod
+    def create(cls, uri: str, spec: Spec) -> PostgresStore:
+        address = read_uri(uri)
+        kind_known("PostgreSQL", spec.kind, ("flat", "hnsw"))
+        if spec.vector_size is not None and spec.vector_size > MOST_VECTOR_SIZE:
+            raise CollectionError(
+                f"pgvector keeps vectors of at most {MOST_VECTOR_SIZE} numbers. Got {spec.vector_size}: create the "
+                "collection without vectors, or keep it in a folder."
+            )
+        link = Link(address)
+        try:
+            link.run(lambda connection: make_tables(connection, address, spec))
+        finally:
+            link.close()
+        return cls.open(uri)
+
+    @classmethod
+    def open(cls, uri: str, read_only: bool = False) -> PostgresStore:
+        link = Link(read_uri(uri), read_only)
+        try:
+            return cls(link, *link.run(lambda connection: read_tables(connection, link.address)))
+        except BaseException:
+            link.close()
+            raise
+
+    @classmethod
+    def drop(cls, uri: str) -> None:
+        store = cls.open(uri)
+        try:
+            store._link.run(lambda connection: connection.execute(store._text("DROP TABLE {rows}, {meta}")))
+        finally:
+            store.close()
+
+    def add(self, ids: Ids, codes: Codes, payloads: Sequence[Payload] | None, vectors: Vectors | None) -> None:
+        writable(self._link.read_only, self._link.address.shown)
+        if not len(ids):
+            return
+        vectors = vectors if self.spec.vector_size else None
+        columns = ["id", "code", *(["vector"] if vectors is not None else []), "payload"]
+        listed = ", ".join(columns)
+
+        def put(connection: Connection[Any]) -> None:
+            connection.execute(self._text("SELECT 1 FROM {meta} FOR UPDATE"))
+            largest = connection.execute(self._text("SELECT max(id) FROM {rows}")).fetchone()
+            assert largest is not None
+            # Rows behind all others replace nothing, so they need no detour.
+            direct = largest[0] is None or largest[0] < int(ids.min())
+            if not direct:
+                connection.execute(
+                    self._text(
+                        "CREATE TEMPORARY TABLE IF NOT EXISTS hashlearn_pending (LIKE {rows}) ON COMMIT DELETE ROWS"
+                    )
+                )
+            target = "{rows}" if direct else "pg_temp.hashlearn_pending"
+            with (
+                connection.cursor() as cursor,
+                cursor.copy(self._text(f"COPY {target} ({listed}) FROM STDIN WITH (FORMAT binary)")) as copy,
+            ):
+                copy.write(COPY_HEAD)
+                for start in range(0, len(ids), _COPY_ROWS):
+                    part = slice(start, start + _COPY_ROWS)
+                    some = payloads[part] if payloads is not None else None
+                    floats = vectors[part] if vectors is not None else None
+                    copy.write(copy_rows(self.spec.n_bits, ids[part], codes[part], some, floats))
+                copy.write(COPY_TAIL)
+            if not direct:
+                changes = ", ".join(f"{name} = excluded.{name}" for name in columns[1:])
+                connection.execute(
+                    self._text(
+                        f"INSERT INTO {{rows}} ({listed}) SELECT {listed} FROM pg_temp.hashlearn_pending "
+                        f"ON CONFLICT (id) DO UPDATE SET {changes}"
+                    )
+                )
+            connection.execute(self._text("UPDATE {meta} SET last_id = greatest(last_id, %s)"), (int(ids.max()),))
+
+        self._link.run(put)
+
+    def delete(self, ids: Ids) -> int:
+        return self._delete("id = ANY(%s)", [np.asarray(ids).tolist()])
+
+    def delete_where(self, where: Condition) -> int:
+        condition, values = to_sql(where)
+        return self._delete("{where}", values, where=condition)
+
+    def _delete(self, condition: str, values: list[Any], **names: Any) -> int:
+        writable(self._link.read_only, self._link.address.shown)
+
+        def remove(connection: Connection[Any]) -> int:
+            connection.execute(self._text("SELECT 1 FROM {meta} FOR UPDATE"))
+            return connection.execute(self._text(f"DELETE FROM {{rows}} WHERE {condition}", **names), values).rowcount
+
+        return self._link.run(remove)
+
+    def get(self, ids: Ids, vectors: bool = False) -> Rows:
+        size = self.spec.vector_size if vectors else None
+        query = self._text(f"SELECT {_columns_read(size)} FROM {{rows}} WHERE id = ANY(%s) ORDER BY id")
+
+        def read(connection: Connection[Any]) -> list[Any]:
+            with connection.cursor(binary=True) as cursor:
+                return cursor.execute(query, [np.asarray(ids).tolist()]).fetchall()
+
+        return read_rows(self._link.run(read), self.spec.n_bits, size)
+
+    def count(self, where: Condition | None = None) -> int:
+        condition, values = to_sql(where)
+        return self._value(self._text("SELECT count(*) FROM {rows} WHERE {where}", where=condition), values)
+
+    def next_id(self) -> int:
+        return self._value(self._text("SELECT last_id FROM {meta}"), []) + 1
+
+    def take_ids(self, count: int) -> int:
+        writable(self._link.read_only, self._link.address.shown)
+
+        def take(connection: Connection[Any]) -> int:
+            found = connection.execute(self._text("SELECT last_id FROM {meta} FOR UPDATE")).fetchone()
+            assert found is not None
+            # When too few are left, none is taken; the caller counts and says so.
+            if found[0] + count <= _LARGEST_ID:
+                connection.execute(self._text("UPDATE {meta} SET last_id = %s"), [found[0] + count])
+            return int(found[0]) + 1
+
+        return self._link.run(take)
+
+    def _value(self, query: Composed, values: list[Any]) -> int:
+        found = self._link.run(lambda connection: connection.execute(query, values).fetchone())
+        assert found is not None
+        return int(found[0])
+
+    def search(self, queries: Codes, k: int, where: Condition | None = None, n_jobs: int | None = None) -> Hits:
+        by_graph = self.spec.kind == "hnsw" and where is None and k <= _MOST_BY_GRAPH
+        condition, values = to_sql(where)
+        # The index answers only to exactly its own operator as the one key. Everything else must be exact, so the
+        # distance is made a whole number, which no index knows.
+        nearest = (
+            "SELECT id, ({distance})::int AS bits FROM {rows} ORDER BY {distance} LIMIT %s"
+            if by_graph
+            else "SELECT id, ({distance})::int AS bits FROM {rows} WHERE {where} ORDER BY bits, id LIMIT %s"
+        )
+        query = self._per_query(nearest, condition)
+        found: list[Found] = []
+        for block in query_blocks(queries, k):
+            found += self._ask(query, block, [*([] if by_graph else values), k], by_graph)
+        return as_hits(found, k)
+
+    def within(self, queries: Codes, radius: int, where: Condition | None = None, n_jobs: int | None = None) -> Ball:
+        condition, values = to_sql(where)
+        query = self._per_query(
+            "SELECT id, ({distance})::int AS bits FROM {rows} WHERE {where} AND ({distance})::int <= %s", condition
+        )
+        found: list[Found] = []
+        for block in query_blocks(queries, 100_000):
+            found += self._ask(query, block, [*values, radius], False)
+        return as_ball(found)
+
+    def search_projections(
+        self, queries: NDArray[np.floating], k: int, where: Condition | None = None, n_jobs: int | None = None
+    ) -> Hits:
+        no_projections("PostgreSQL")
+
+    def _per_query(self, nearest: str, condition: Any) -> Composed:
+        text = (
+            f"SELECT asked.place, near.id, near.bits FROM unnest(%s::bit({int(self.spec.n_bits)})[]) WITH ORDINALITY "
+            f"AS asked(code, place), LATERAL ({nearest}) AS near ORDER BY asked.place, near.bits, near.id"
+        )
+        distance = self._text("{rows}.code OPERATOR({vectors}.<~>) asked.code")
+        return self._text(text, distance=distance, where=condition)
+
+    def _ask(self, query: Composed, block: Codes, values: list[Any], by_graph: bool) -> list[Found]:
+        def ask(connection: Connection[Any]) -> list[Any]:
+            if by_graph:
+                width = min(max(values[-1], self.spec.settings.get("ef_search") or 100), _MOST_BY_GRAPH)
+                connection.execute("SELECT set_config('hnsw.ef_search', %s, true)", [str(width)])
+            with connection.cursor(binary=True) as cursor:
+                return cursor.execute(query, [bit_texts(block, self.spec.n_bits), *values]).fetchall()
+
+        table = np.array(self._link.run(ask), dtype=np.int64).reshape(-1, 3)
+        places = np.searchsorted(table[:, 0], np.arange(1, len(block) + 2))
+        return [(table[a:b, 1], table[a:b, 2]) for a, b in pairwise(places)]
+
+    def scan(self, batch_rows: int = 10_000, where: Condition | None = None, vectors: bool = False) -> Iterator[Rows]:
+        """All rows as of the moment of the first batch. It has a connection of its own: changes may go on meanwhile."""
+        import psycopg
+
+        size = self.spec.vector_size if vectors else None
+        condition, values = to_sql(where)
+        query = self._text(f"SELECT {_columns_read(size)} FROM {{rows}} WHERE {{where}} ORDER BY id", where=condition)
+        connection = self._link.connect()
+        try:
+            with connection.transaction(), connection.cursor(name="hashlearn_scan", binary=True) as cursor:
+                cursor.execute(query, values)
+                while found := cursor.fetchmany(batch_rows):
+                    yield read_rows(found, self.spec.n_bits, size)
+        except psycopg.Error as error:
+            raise self._link.sentence("Reading all rows failed at", error) from error
+        finally:
+            connection.close()
+
+    def info(self) -> dict[str, Any]:
+        size = self._text("SELECT pg_total_relation_size(%s::regclass)")
+        table = self._text("{rows}").as_string()
+        return {
+            "storage": "postgresql",
+            "uri": self._link.address.shown,
+            "schema": self._tables.schema,
+            "rows": self.count(),
+            "bytes": self._value(size, [table]),
+            "kind": self.spec.kind,
+            "settings": self.spec.settings,
+            "server": self._tables.server,
+        }
+
+    def close(self) -> None:
+        self._link.close()
+
+    def _text(self, text: str, **more: Any) -> Composed:
+        return self._tables.sql(text, **more)
+
+
+def _columns_read(vector_size: int | None) -> str:
+    return "id, code, payload" + (", vector" if vector_size else "")

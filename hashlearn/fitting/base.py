@@ -1,0 +1,266 @@
+"""What every hasher has in common: the scikit-learn contract, three outputs, metadata."""
+
+from __future__ import annotations
+
+import inspect
+import numbers
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar, Protocol, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval
+from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, validate_data
+
+from hashlearn import codes, metrics
+from hashlearn.fitting.checkpoint import Checkpoint
+from hashlearn.fitting.encode import encode_source
+from hashlearn.fitting.job import Job
+from hashlearn.fitting.naming import as_source
+from hashlearn.fitting.sources import AnySource
+from hashlearn.kernel import FeatureMap, Rows
+from hashlearn.labels import label_matrix
+from hashlearn.parallel import ordered_map, row_blocks
+from hashlearn.progress import verbose_listening
+
+
+def project_block(features: FeatureMap, function: HashFunction, X: Rows) -> NDArray[Any]:
+    """Projections of a block of rows, in their own precision where that is float32 or float64."""
+    dtype = X.dtype if X.dtype in (np.float32, np.float64) else np.float32
+    mapped = features.map_block(X, dtype=dtype)
+    mapped -= features.center_
+    return function.project(mapped)
+
+
+class HashFunction(Protocol):
+    """Features of rows to real projections; a bit is their sign."""
+
+    def project(self, features: NDArray[Any]) -> NDArray[Any]: ...
+
+
+class BaseHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """Base of all hashers. A subclass's ``fit`` sets ``features_``, ``function_`` and ``codes_``.
+
+    Class attributes describe the method: ``title``, ``reference`` (paper), ``year``, ``kind``,
+    ``supervision``, ``cost``, ``verified`` (whether an official source confirmed the algorithm) and ``passes`` (how
+    often ``fit_chunks`` reads the rows; None where they must be in memory).
+    """
+
+    title: ClassVar[str]
+    reference: ClassVar[str]
+    year: ClassVar[int]
+    kind: ClassVar[str]
+    supervision: ClassVar[str]
+    cost: ClassVar[str]
+    verified: ClassVar[bool] = False
+    passes: ClassVar[str | None] = None
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        "n_bits": [Interval(numbers.Integral, 1, codes.MAX_BITS, closed="both")],
+        "n_jobs": [None, numbers.Integral],
+        "random_state": ["random_state"],
+        "verbose": ["verbose"],
+    }
+
+    n_bits: int
+    n_jobs: int | None
+    random_state: Any
+    features_: FeatureMap
+    function_: HashFunction
+    codes_: NDArray[np.uint8]
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Keep of the inherited parameter constraints those of parameters that the method has."""
+        super().__init_subclass__(**kwargs)
+        if "__init__" in vars(cls):
+            own = inspect.signature(cls.__init__).parameters
+            cls._parameter_constraints = {k: v for k, v in cls._parameter_constraints.items() if k in own}
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.target_tags.required = self.supervision != "none"
+        tags.target_tags.two_d_labels = True
+        tags.target_tags.multi_output = True
+        tags.transformer_tags.preserves_dtype = []
+        return tags
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.n_bits_
+
+    @property
+    def _uses_labels(self) -> bool:
+        return self.supervision != "none"
+
+    def fit_chunks(
+        self,
+        chunks: Any,
+        y: Any = None,
+        *,
+        executor: Any = None,
+        checkpoint: str | Path | None = None,
+        codes: bool | str | Path = True,
+    ) -> Self:
+        """Learn from rows that need not fit in memory; the outcome is that of ``fit`` on all of them at once.
+
+        Parameters
+        ----------
+        chunks : rows, or rows with labels
+            Arrays, memory maps, file names and patterns (``shards/*.npy``), Parquet and zarr folders, h5py data sets,
+            Dask arrays and data frames, a list of functions that return (X, y), or anything that can be iterated
+            several times over (X, y); see ``hashlearn.fitting.as_source``.
+        y : labels, unless the chunks bring them
+        executor : None, concurrent.futures executor or Dask client, default=None
+            Who does the work: threads of this process (``n_jobs``), or the executor's workers. They read files
+            themselves, so they must see them under the same names.
+        checkpoint : folder or None, default=None
+            Where to note what is done. The same call after a crash goes on from there; the end removes the folder.
+        codes : bool or file name, default=True
+            Where the codes learned for the rows go: into ``codes_`` (n_bits / 8 bytes a row), nowhere, or to a .npy
+            or .npz file.
+
+        Returns
+        -------
+        self
+        """
+        if self.passes is None:
+            from hashlearn.hashers import METHODS
+
+            able = ", ".join(name for name, method in METHODS.items() if method.passes)
+            raise TypeError(f"{type(self).__name__} needs all rows in memory; these methods learn from chunks: {able}.")
+        self._validate_params()
+        self._check_chunked()
+        source = as_source(chunks, y, executor)
+        if self._uses_labels and not source.labels:
+            raise ValueError(
+                f"{type(self).__name__} requires y to be passed, but the chunks have no labels: give y, or chunks of "
+                "(X, y)."
+            )
+        notes = Checkpoint(checkpoint, {} if checkpoint is None else self._identity(source))
+        fixed = isinstance(self.random_state, numbers.Integral) or notes.seed is None
+        rng = self._rng() if fixed else check_random_state(notes.seed)
+        self.n_bits_, self.n_features_in_ = int(self.n_bits), source.n_features
+        self.__dict__.pop("feature_names_in_", None)
+        with verbose_listening(getattr(self, "verbose", 0)), Job(executor, self.n_jobs, notes, codes) as job:
+            self._fit_source(source, job, rng)
+        notes.done()
+        return self
+
+    def _check_chunked(self) -> None:
+        """ValueError if a parameter's value needs all rows in memory."""
+
+    def _fit_source(self, source: AnySource, job: Job, rng: np.random.RandomState) -> None:
+        """What ``fit_chunks`` does, in methods that can."""
+        raise NotImplementedError
+
+    def _store_codes(self, job: Job, source: str) -> None:
+        """``codes_``, or none of an earlier fit, where nobody wants them."""
+        self.__dict__.pop("codes_", None)
+        kept = job.finished_codes(self.n_bits_, source=source)
+        if kept is not None:
+            self.codes_ = kept
+
+    def _identity(self, source: AnySource) -> dict[str, Any]:
+        """What must not change between a fit and its continuation from a checkpoint."""
+        free = {"n_jobs", "verbose"} | (set() if isinstance(self.random_state, numbers.Integral) else {"random_state"})
+        params = {name: repr(value) for name, value in self.get_params().items() if name not in free}
+        return {"method": type(self).__name__, "parameters": params, "data": source.signature()}
+
+    def decision_function(self, X: Rows) -> NDArray[np.float32]:
+        """Real projections (n, n_bits); their signs are the bits. For asymmetric search."""
+        check_is_fitted(self)
+        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float32, np.float64], reset=False)
+        return self._project(X)
+
+    def transform(self, X: Rows) -> NDArray[np.uint8]:
+        """Bits in {0, 1}, uint8 (n, n_bits)."""
+        return (self.decision_function(X) >= 0).astype(np.uint8)
+
+    def encode(self, X: Rows) -> NDArray[np.uint8]:
+        """Packed codes, uint8 (n, ceil(n_bits / 8)), bit 0 in the most significant place."""
+        return codes.pack(self.decision_function(X) >= 0)
+
+    def encode_chunks(
+        self, chunks: Any, folder: str | Path, *, executor: Any = None, shard_rows: int | None = None, **facts: str
+    ) -> list[Path]:
+        """Packed codes of rows that need not fit in memory, as .npy files in a folder.
+
+        ``chunks`` and ``executor`` are those of ``fit_chunks``; labels are not read. Each file holds the codes of
+        ``shard_rows`` rows (a multiple of 2048) and appears whole or not at all, so the same call after a crash makes
+        only those that are missing. ``facts`` (``model="model.hl"``) are noted beside the codes.
+
+        Returns
+        -------
+        paths of the files, in order of the rows
+        """
+        check_is_fitted(self)
+        source = as_source(chunks, None, executor)
+        if source.n_features != self.n_features_in_:
+            raise ValueError(
+                f"X has {source.n_features} features, but {type(self).__name__} is expecting {self.n_features_in_} "
+                "features as input."
+            )
+        project = partial(project_block, self.features_, self.function_)
+        return encode_source(source, project, self.n_bits_, folder, executor, self.n_jobs, shard_rows, facts)
+
+    def score(self, X: Rows, y: Any) -> float:
+        """Mean average precision on held-out rows: odd rows search even rows and the other way round.
+
+        Both sides are hashed, so the figure is what an unlabelled database gets. Ties count as their expected
+        value and AP is over the whole ranking.
+        """
+        packed = self.encode(X)
+        labels = label_matrix(y, getattr(self, "unlabeled", None))
+        if len(packed) < 2:
+            raise ValueError("score needs at least 2 rows: one searches the other.")
+        halves = (slice(0, None, 2), slice(1, None, 2))
+        scores = [
+            metrics.mean_average_precision(packed[a], packed[b], labels[a], labels[b], at=None, n_jobs=self.n_jobs)
+            for a, b in (halves, halves[::-1])
+        ]
+        return float(np.mean(scores))
+
+    def _project(self, X: Rows) -> NDArray[np.float32]:
+        """Projections of validated rows, block by block over threads.
+
+        In the rows' own precision: float64 rows give the same bits however they are batched, float32 rows are
+        twice as fast and agree except where a projection is within rounding of zero.
+        """
+        result = np.empty((X.shape[0], self.n_bits_), dtype=np.float32)
+        blocks = row_blocks(X.shape[0])
+
+        def project(block: slice) -> NDArray[Any]:
+            return project_block(self.features_, self.function_, X[block])
+
+        for block, part in zip(blocks, ordered_map(project, blocks, self.n_jobs), strict=True):
+            result[block] = part
+        return result
+
+    def _validate(self, X: Rows) -> Rows:
+        """Training rows checked as scikit-learn does, parameters too; sparse stays sparse."""
+        self._validate_params()
+        X = validate_data(
+            self, X, accept_sparse="csr", dtype=[np.float32, np.float64], ensure_min_samples=2, reset=True
+        )
+        self.n_bits_ = int(self.n_bits)
+        return X
+
+    def _validate_labels(self, X: Rows, y: Any) -> Any:
+        """Labels checked for length and shape, their values left as they are."""
+        if y is None:
+            raise ValueError(
+                f"{type(self).__name__} requires y to be passed, but the target y is None: "
+                "classes (n,) or label sets (n, c)."
+            )
+        if not sparse.issparse(y):
+            y = check_array(y, ensure_2d=False, dtype=None, ensure_all_finite=False, input_name="y")
+        check_consistent_length(X, y)
+        return y
+
+    def _rng(self) -> np.random.RandomState:
+        return check_random_state(self.random_state)

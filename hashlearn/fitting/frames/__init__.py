@@ -1,0 +1,1 @@
+"""Frames: what methods of one kind share, from checked rows to a fitted hasher."""

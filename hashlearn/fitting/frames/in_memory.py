@@ -1,0 +1,123 @@
+"""The frame of the comparators: features in memory, something learned from labels, a linear hash function."""
+
+from __future__ import annotations
+
+import numbers
+from abc import abstractmethod
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.utils._param_validation import Interval, StrOptions
+
+from hashlearn import codes
+from hashlearn.fitting.base import BaseHasher, HashFunction
+from hashlearn.functions.linear import LinearFunction
+from hashlearn.kernel import AnchorKernel, FeatureMap, PlainFeatures, Rows
+from hashlearn.labels import label_matrix
+from hashlearn.parallel import one_blas_thread, ordered_map, row_blocks
+from hashlearn.progress import verbose_listening
+from hashlearn.timing import PhaseTimer
+
+FloatArray = NDArray[np.float64]
+FIXED_BANDWIDTH = 0.4**2
+
+
+@dataclass
+class Learned:
+    """What a method hands back: a hash function, codes if it learns them, and attributes to keep.
+
+    ``codes`` in {-1, +1} are the learned codes of all training rows or of the labelled ones, or None to hash them;
+    rows without labels are hashed in any case. Each entry of ``attributes`` becomes a fitted attribute, ``objective_``
+    say.
+    """
+
+    function: HashFunction
+    codes: NDArray[Any] | None = None
+    attributes: dict[str, Any] = field(default_factory=dict)
+
+
+class LinearHasher(BaseHasher):
+    """Base of methods that learn on features in memory. A subclass implements ``_learn``.
+
+    ``kernel`` is "rbf" (map A: mean squared distance as bandwidth, centred), "rbf-fixed" (map B: exp(-d^2 / (2 0.4^2)),
+    not centred) or None (the rows, centred).
+    """
+
+    multilabel: ClassVar[bool] = True
+    """Whether label sets make sense to this method."""
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **BaseHasher._parameter_constraints,
+        "kernel": [None, StrOptions({"rbf", "rbf-fixed"})],
+        "n_landmarks": [Interval(numbers.Integral, 1, None, closed="left")],
+    }
+
+    kernel: str | None = None
+    n_landmarks: int = 1000
+
+    @abstractmethod
+    def _learn(
+        self, features: NDArray[np.float32], labels: sparse.csr_matrix | None, rng: np.random.RandomState
+    ) -> Learned:
+        """Learn from features (n, d) and label sets (n, c; rows without labels are empty; None if unsupervised)."""
+
+    def fit(self, X: Rows, y: Any = None) -> Self:
+        """Learn from classes (n,) or label sets (n, c) of 0/1, dense or sparse; unsupervised methods ignore y."""
+        X = self._validate(X)
+        labels = None
+        if self.supervision != "none":
+            labels = label_matrix(self._validate_labels(X, y), getattr(self, "unlabeled", None))
+            if labels.nnz == 0:
+                raise ValueError("No row has a label: at least one labelled row is needed to learn from labels.")
+        rng, timer = self._rng(), PhaseTimer()
+        with verbose_listening(getattr(self, "verbose", 0)):
+            with timer("features"):
+                features = self._map_rows(X, rng)
+            with timer("learn"), one_blas_thread():
+                learned = self._learn(features, labels, rng)
+        self.function_ = learned.function
+        for name, value in learned.attributes.items():
+            setattr(self, name, value)
+        with timer("code"):
+            self.codes_ = self._hash(features)
+            if learned.codes is not None:
+                known = np.arange(len(features)) if labels is None else np.flatnonzero(np.diff(labels.indptr))
+                own = learned.codes if len(learned.codes) == len(known) else learned.codes[known]
+                self.codes_[known] = codes.pack(own > 0)
+        self.seconds_ = timer.seconds
+        return self
+
+    def _hash(self, features: NDArray[np.float32]) -> NDArray[np.uint8]:
+        return codes.pack(self.function_.project(features) >= 0)
+
+    def _map_rows(self, X: Rows, rng: np.random.RandomState) -> NDArray[np.float32]:
+        """Features of all rows, centred as ``kernel`` says; sets ``features_``."""
+        self.features_ = self._feature_map(rng)
+        self.features_.fit_landmarks(X)
+        blocks = row_blocks(X.shape[0])
+        mapped = np.concatenate(
+            list(ordered_map(lambda block: self.features_.map_block(X[block]), blocks, self.n_jobs))
+        )
+        center = np.zeros(mapped.shape[1]) if self.kernel == "rbf-fixed" else mapped.mean(axis=0, dtype=np.float64)
+        self.features_.center_ = center.astype(np.float32)
+        mapped -= self.features_.center_
+        return mapped
+
+    def _feature_map(self, rng: np.random.RandomState) -> FeatureMap:
+        if self.kernel is None:
+            return PlainFeatures()
+        bandwidth = FIXED_BANDWIDTH if self.kernel == "rbf-fixed" else None
+        return AnchorKernel(
+            self.n_landmarks, bandwidth=bandwidth, n_jobs=self.n_jobs, random_state=int(rng.randint(2**31))
+        )
+
+
+def linear(weights: NDArray[np.floating], intercept: NDArray[np.floating] | None = None) -> LinearFunction:
+    """A hash function with these weights, for ``Learned``."""
+    return LinearFunction(
+        np.asarray(weights, dtype=np.float64),
+        intercept=None if intercept is None else np.asarray(intercept, dtype=np.float64),
+    )

@@ -1,0 +1,387 @@
+"""The frame that SDH_P and GSDH_P share: anchors, start, one pass over the rows, hash function."""
+
+from __future__ import annotations
+
+import numbers
+from abc import abstractmethod
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import clone
+from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
+
+from hashlearn import codes
+from hashlearn.fitting import row_pass
+from hashlearn.fitting.base import BaseHasher
+from hashlearn.fitting.drawing import draw_evenly, feature_clusters
+from hashlearn.fitting.grouping import GivenGroups, LabelReader
+from hashlearn.fitting.job import Job, memory_source
+from hashlearn.fitting.row_view import View
+from hashlearn.fitting.sources import AnySource
+from hashlearn.fitting.survey import Plan, carries, survey
+from hashlearn.functions.linear import LinearFunction
+from hashlearn.functions.network import Network
+from hashlearn.functions.trees import BoostedTrees, EstimatorFunction
+from hashlearn.kernel import AnchorKernel, FeatureMap, PlainFeatures, Rows, dense_rows
+from hashlearn.parallel import one_blas_thread
+from hashlearn.primitives.itq import random_rotation
+from hashlearn.progress import report, verbose_listening
+from hashlearn.similarity import (
+    RELEVANCES,
+    LabelSimilarity,
+    MatrixSimilarity,
+    Similarity,
+    check_similarity,
+    from_labels,
+    from_pairs,
+    neighbour_similarity,
+)
+from hashlearn.solvers.problem import AnchorProblem, Batches, Trace, random_batches
+from hashlearn.solvers.rows import RowCoder
+from hashlearn.solvers.start import FILLS, leading_directions
+from hashlearn.timing import PhaseTimer
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.intp]
+ORDERS = ("anchors-first", "interleaved")
+# n_starts="auto": short codes are cheap to learn and depend most on their start, so they get more of them.
+BITS_OF_ALL_STARTS, MOST_STARTS = 64, 4
+
+
+class PairwiseHasher(BaseHasher):
+    """Base of SDHP and GSDHP; see their docstrings for parameters and attributes."""
+
+    supervision: ClassVar[str] = "classes, label sets, pairs, similarity"
+    passes: ClassVar[str | None] = "2"
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **BaseHasher._parameter_constraints,
+        "n_anchors": [Interval(numbers.Integral, 1, None, closed="left")],
+        "batch_size": [Interval(numbers.Integral, 1, None, closed="left")],
+        "beta": [Interval(numbers.Real, 0, None, closed="left")],
+        "max_iter": [Interval(numbers.Integral, 1, None, closed="left")],
+        "inner_iter": [Interval(numbers.Integral, 1, None, closed="left")],
+        "n_starts": [StrOptions({"auto"}), Interval(numbers.Integral, 1, None, closed="left")],
+        "dissimilar": [None, StrOptions({"floor"}), Interval(numbers.Real, None, 0, closed="right")],
+        "relevance": [StrOptions(set(RELEVANCES)), callable],
+        "r_max": [None, Interval(numbers.Real, 0, None, closed="neither")],
+        "unlabeled": "no_validation",
+        "structure": [Interval(numbers.Integral, 0, None, closed="left")],
+        "kernel": [None, StrOptions({"rbf"}), HasMethods(["fit_landmarks", "map_block"])],
+        "n_landmarks": [Interval(numbers.Integral, 1, None, closed="left")],
+        "function": [StrOptions({"linear", "trees", "network"}), HasMethods(["fit"])],
+        "ridge": [StrOptions({"auto"}), Interval(numbers.Real, 0, None, closed="neither")],
+        "projection": [StrOptions({"auto", "anchors", "rows"})],
+        "order": [StrOptions(set(ORDERS))],
+        "fill": [StrOptions(set(FILLS))],
+    }
+
+    n_anchors: int
+    batch_size: int
+    beta: float
+    max_iter: int
+    inner_iter: int
+    n_starts: int | str
+    dissimilar: float | str | None
+    relevance: Any
+    r_max: float | None
+    unlabeled: Any
+    structure: int
+    kernel: Any
+    n_landmarks: int
+    function: Any
+    ridge: float | str
+    projection: str
+    order: str
+    fill: str
+    verbose: int
+
+    def fit(self, X: Rows, y: Any = None) -> Self:
+        """Learn from classes (n,) or label sets (n, c) of 0/1, dense or sparse.
+
+        Rows without labels (None or NaN, ``unlabeled``, or all-zero label sets) take no part in learning and
+        are coded by the learned function; with ``structure`` their feature cluster supervises them.
+        """
+        X = self._validate(X)
+        y = self._validate_labels(X, y)
+        rng, timer = self._rng(), PhaseTimer()
+        with verbose_listening(self.verbose):
+            features = self._fit_features(X, rng, timer)
+            clusters = None
+            if self.structure:
+                with timer("clusters"):
+                    clusters = feature_clusters(X, features, self.structure, rng, self.n_jobs)
+            with timer("similarity"):
+                similarity = from_labels(
+                    y,
+                    relevance=self.relevance,
+                    dissimilar=self.dissimilar,
+                    largest=self.r_max,
+                    unlabeled=self.unlabeled,
+                    clusters=clusters,
+                )
+                anchors = draw_evenly(similarity.group, self.n_anchors, int(rng.randint(2**31)))
+            return self._learn(X, features, similarity, anchors, rng, timer)
+
+    def fit_pairs(self, X: Rows, similar: ArrayLike, dissimilar: ArrayLike) -> Self:
+        """Learn from listed pairs of rows, index arrays (k, 2); either may be empty.
+
+        The rows with most pairs become anchors. Rows that no pair links to an anchor are coded by the
+        learned function. Unlisted pairs are unknown and pulled to inner product 0, as the paper's S has it.
+        """
+        X = self._validate(X)
+        rng, timer = self._rng(), PhaseTimer()
+        with verbose_listening(self.verbose):
+            with timer("similarity"):
+                S = from_pairs(X.shape[0], similar, dissimilar)
+                degree = np.diff(S.indptr)
+                busiest = np.lexsort((rng.permutation(len(degree)), -degree))
+                anchors = np.sort(busiest[: min(self.n_anchors, int(np.count_nonzero(degree)))])
+                similarity = MatrixSimilarity(S[:, anchors], anchors, self.r_max)
+            return self._learn(X, self._fit_features(X, rng, timer), similarity, anchors, rng, timer)
+
+    def fit_similarity(self, X: Rows, S: Any, anchors: ArrayLike) -> Self:
+        """Learn from S (n, p): how similar each row is to each anchor row, 0 where unknown.
+
+        ``anchors`` (p,) are row numbers of X; S between anchors must be symmetric.
+        """
+        X = self._validate(X)
+        S, places = check_similarity(S, anchors, X.shape[0])
+        rng, timer = self._rng(), PhaseTimer()
+        with verbose_listening(self.verbose):
+            similarity = MatrixSimilarity(S, places, self.r_max)
+            features = self._fit_features(X, rng, timer)
+            return self._learn(X, features, similarity, similarity.anchors, rng, timer)
+
+    def fit_neighbors(self, X: Rows, n_neighbors: int = 50, far_quantile: float = 0.5) -> Self:
+        """Learn without labels, from feature space: the nearest anchors of a row are similar to it, those
+        beyond the ``far_quantile`` of all anchor distances dissimilar, the rest unknown."""
+        X = self._validate(X)
+        rng, timer = self._rng(), PhaseTimer()
+        with verbose_listening(self.verbose):
+            features = self._fit_features(X, rng, timer)
+            with timer("similarity"):
+                anchors = np.sort(rng.permutation(X.shape[0])[: self.n_anchors]).astype(np.intp)
+                S = neighbour_similarity(dense_rows(X), anchors, n_neighbors, far_quantile)
+            similarity = MatrixSimilarity(S, anchors, self.r_max)
+            return self._learn(X, features, similarity, anchors, rng, timer)
+
+    @abstractmethod
+    def _solve(self, problem: AnchorProblem, start: FloatArray, batches: Batches, graded: bool) -> Trace:
+        """Learn codes jointly; ``graded`` tells label sets from plain similar / dissimilar."""
+
+    @abstractmethod
+    def _coder(self, similarity: Similarity, anchors: IntArray, anchor_codes: FloatArray) -> RowCoder:
+        """How to code any other row."""
+
+    def _learn(
+        self,
+        X: Rows,
+        features: FeatureMap,
+        similarity: Similarity,
+        anchors: IntArray,
+        rng: np.random.RandomState,
+        timer: PhaseTimer,
+    ) -> Self:
+        """From rows in memory: the source of the pass is an array."""
+        source, job = memory_source(X, similarity.group), Job(n_jobs=self.n_jobs)
+        view = View.of(source, features, GivenGroups())
+        with view.head_start(source, job, self.ridge if self._is_linear() else None):
+            with one_blas_thread():
+                with timer("start"):
+                    problem = AnchorProblem.of_anchors(similarity, anchors, self.n_bits_)
+                    sample, directions = self._first(view, X[anchors], problem, rng)
+                with timer("learn"):
+                    rows = anchors
+                    if self.order == "interleaved":
+                        rows = np.flatnonzero(similarity.group >= 0)
+                        sample = features.map_block(X[rows]) - view.center.result()
+                        problem = AnchorProblem.of_rows(similarity, rows, anchors, self.n_bits_)
+                    trace, directions = self._best_start(problem, sample, directions, similarity.graded, rng)
+                    coder = self._coder(similarity, anchors, trace.codes[problem.is_anchor])
+            with timer("rows"):
+                begin = row_pass.Start.of(directions, rows, trace.codes)
+                result = self._code_rows(source, job, row_pass.PassPlan(view, begin, coder))
+            self._keep(trace, anchors)
+            with timer("function"):
+                if self._is_linear():
+                    with one_blas_thread():
+                        self._solve_linear(view, result, coder, similarity.graded)
+                else:
+                    assert job.room is not None
+                    self._fit_estimator(X, np.flatnonzero(similarity.group >= 0), job.room, rng)
+                if np.any(similarity.group < 0):
+                    row_pass.hash_rest(source, self.features_, self.function_, GivenGroups(), job)
+        assert job.room is not None
+        self.codes_ = job.room
+        self.seconds_ = timer.seconds
+        return self
+
+    def _fit_source(self, source: AnySource, job: Job, rng: np.random.RandomState) -> None:
+        """From rows in chunks: a first pass draws anchors and landmarks, a second does the rest."""
+        timer = PhaseTimer()
+        features = self._new_features(rng)
+        with timer("features"):
+            plan = Plan(
+                features,
+                source.n_features,
+                LabelReader(self.unlabeled),
+                self.n_anchors,
+                int(rng.randint(2**31)),
+                features.n_landmarks,
+                features.draw_seed(),
+                carry=carries(source),
+            )
+            seen = survey(source, plan, job)
+            features.set_landmarks(seen.landmark_rows, seen.total, seen.squares, seen.n_rows)
+        assert seen.known is not None
+        assert seen.groups is not None
+        anchors = np.arange(len(seen.anchors))
+        similarity = LabelSimilarity(
+            seen.anchor_groups, seen.known.table(), self.relevance, self.dissimilar, self.r_max
+        )
+        view = View.of(source, features, seen.groups)
+        with view.head_start(source, job, self.ridge), one_blas_thread():
+            with timer("start"):
+                problem = AnchorProblem.of_anchors(similarity, anchors, self.n_bits_)
+                sample, directions = self._first(view, seen.anchor_rows, problem, rng)
+            with timer("learn"):
+                trace, directions = self._best_start(problem, sample, directions, similarity.graded, rng)
+                coder = self._coder(similarity, anchors, trace.codes)
+            with timer("rows"):
+                begin = row_pass.Start.of(directions, seen.anchors, trace.codes)
+                result = self._code_rows(source, job, row_pass.PassPlan(view, begin, coder))
+            self._keep(trace, seen.anchors)
+            with timer("function"):
+                self._solve_linear(view, result, coder, similarity.graded)
+        if seen.n_unlabelled:
+            with timer("unlabelled"):
+                row_pass.hash_rest(source, self.features_, self.function_, seen.groups, job)
+        self._store_codes(job, source="learned")
+        self.seconds_ = timer.seconds
+
+    def _check_chunked(self) -> None:
+        wrong = None
+        if not self._is_linear():
+            wrong = "function other than 'linear'"
+        elif self.order != "anchors-first":
+            wrong = f"order={self.order!r}"
+        elif self.structure:
+            wrong = f"structure={self.structure}"
+        elif not (self.kernel is None or isinstance(self.kernel, str) or hasattr(self.kernel, "set_landmarks")):
+            wrong = "kernel without set_landmarks"
+        if wrong:
+            raise ValueError(f"{type(self).__name__} with a {wrong} needs all rows in memory: use fit, or change it.")
+
+    def _first(
+        self, view: View, anchor_rows: Rows, problem: AnchorProblem, rng: np.random.RandomState
+    ) -> tuple[FloatArray, FloatArray]:
+        """Where learning starts, from the anchors alone: their centred features, and directions for those."""
+        features = view.features.map_block(anchor_rows)
+        view.set_center(features.mean(axis=0))
+        features -= view.center.result()
+        sample = features.astype(np.float64)
+        return sample, leading_directions(sample, problem, self.n_bits_, self.fill, rng)
+
+    def _code_rows(self, source: AnySource, job: Job, plan: row_pass.PassPlan) -> row_pass.RowSums:
+        assert source.n_rows is not None
+        job.open_codes(source.n_rows, self.n_bits_)
+        return row_pass.run(source, plan, job)
+
+    def _keep(self, trace: Trace, anchors: IntArray) -> None:
+        self.anchor_indices_ = anchors
+        self.objective_ = np.asarray(trace.objective)
+        self.changes_ = np.asarray(trace.changes)
+        self.n_iter_ = len(trace.changes)
+
+    def _best_start(
+        self,
+        problem: AnchorProblem,
+        sample: NDArray[np.floating],
+        directions: FloatArray,
+        graded: bool,
+        rng: np.random.RandomState,
+    ) -> tuple[Trace, FloatArray]:
+        """The outcome with the least objective over ``n_starts`` starts, each but the first rotated at random."""
+        n_starts = self.n_starts
+        if isinstance(n_starts, str):
+            n_starts = 1 if graded else int(np.clip(BITS_OF_ALL_STARTS // self.n_bits_, 1, MOST_STARTS))
+        best: tuple[Trace, FloatArray] | None = None
+        for k in range(n_starts):
+            turned = directions @ random_rotation(self.n_bits_, rng) if k else directions
+            start = np.where(sample @ turned >= 0, 1.0, -1.0)
+            batches = random_batches(np.arange(len(sample)), self.batch_size, int(rng.randint(2**31)))
+            trace = self._solve(problem, start, _reported(batches, self.max_iter), graded)
+            if best is None or trace.objective[-1] < best[0].objective[-1]:
+                best = trace, turned
+        assert best is not None
+        return best
+
+    def _solve_linear(
+        self,
+        view: View,
+        result: row_pass.RowSums,
+        coder: RowCoder,
+        graded: bool,
+    ) -> None:
+        weight = coder.own_weight
+        if self._projection(graded) == "rows":
+            top = float(np.linalg.eigvalsh(result.code_gram)[-1])
+            weight = top + 1e-9 - len(self.anchor_indices_)
+        self.features_ = view.features
+        self.features_.center_ = (view.center.result() + result.mean).astype(np.float32)
+        factor = None if view.factor is None else view.factor.result()
+        self.function_ = LinearFunction.solve(result.projection_sums(weight, result.mean), self.ridge, factor)
+
+    def _fit_estimator(
+        self, X: Rows, supervised: IntArray, packed: NDArray[np.uint8], rng: np.random.RandomState
+    ) -> None:
+        """Trees and other learners bring their own nonlinearity, so they see the rows themselves."""
+        rows, bits = dense_rows(X[supervised]), codes.unpack(packed[supervised], self.n_bits_)
+        self.features_ = PlainFeatures()
+        self.features_.center_ = np.zeros(X.shape[1], dtype=np.float32)
+        if isinstance(self.function, BoostedTrees) or self.function == "trees":
+            trees = BoostedTrees() if isinstance(self.function, str) else self.function.copy()
+            self.function_ = trees.fit(rows, bits, seed=int(rng.randint(2**31)), n_jobs=self.n_jobs)
+        elif isinstance(self.function, Network) or self.function == "network":
+            network = Network() if isinstance(self.function, str) else self.function
+            self.function_ = network.fit(rows, bits, seed=int(rng.randint(2**31)), n_jobs=self.n_jobs)
+        else:
+            self.function_ = EstimatorFunction(clone(self.function)).fit(rows, bits)
+
+    def _is_linear(self) -> bool:
+        return isinstance(self.function, str) and self.function == "linear"
+
+    def _projection(self, graded: bool) -> str:
+        if self.projection != "auto":
+            return self.projection
+        return "rows" if graded else "anchors"
+
+    def _fit_features(self, X: Rows, rng: np.random.RandomState, timer: PhaseTimer) -> FeatureMap:
+        features = self._new_features(rng)
+        with timer("features"):
+            features.fit_landmarks(X)
+        return features
+
+    def _new_features(self, rng: np.random.RandomState) -> FeatureMap:
+        if self.kernel is None:
+            return PlainFeatures()
+        seed = int(rng.randint(2**31))
+        if isinstance(self.kernel, str):
+            return AnchorKernel(self.n_landmarks, n_jobs=self.n_jobs, random_state=seed)
+        features = clone(self.kernel)
+        if getattr(features, "random_state", 0) is None:
+            # What this fit draws follows from its own random_state.
+            features.set_params(random_state=seed)
+        return features
+
+
+def _reported(batches: Batches, total: int) -> Batches:
+    """The same batches, with a report for every iteration begun."""
+
+    def reporting(iteration: int) -> list[IntArray]:
+        report("learn anchors", iteration + 1, total)
+        return batches(iteration)
+
+    return reporting

@@ -1,0 +1,192 @@
+"""Make the paper's tables and figures as far as the data allows, and the sections of the report on them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from hashlearn.bench import sections as parts
+from hashlearn.bench.plots import LinePlot, need_matplotlib
+from hashlearn.bench.report import write_report
+from hashlearn.bench.runner import Finished, kept_runs, run_plan
+from hashlearn.bench.scoring import scores_of
+from hashlearn.bench.sections import Section
+from hashlearn.bench.store import Run, Store
+from hashlearn.bench.tables import grouped, mean_of, plain_row, table_rows
+from hashlearn.bench.yardsticks import float_cosine
+from hashlearn.reproduction.numbers import REMARKS
+from hashlearn.reproduction.tables import (
+    BITS,
+    DEEP_BALL_BITS,
+    DEEP_RANKED_BITS,
+    POSITIONS,
+    TITLES,
+    Item,
+    Part,
+    data_for,
+    part_plan,
+)
+
+TITLE = "Pairwise based discrete hashing: the paper's tables and figures, made again"
+
+
+@dataclass
+class PaperReport:
+    """What was written, what was left out and why, and which runs failed."""
+
+    paths: list[Path] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
+    failed: list[Run] = field(default_factory=list)
+
+
+def make_paper_report(
+    items: Sequence[Item],
+    folder: str | Path,
+    data_dir: str | None = None,
+    *,
+    seeds: int = 1,
+    methods: Sequence[str] | None = None,
+    bits: Sequence[int] | None = None,
+    others: bool = False,
+    kept: bool = False,
+    jobs: int = 1,
+    threads: int | None = None,
+    on_finished: Finished | None = None,
+) -> PaperReport:
+    """Run what is not in ``folder``/runs yet, then write the report; both are written anew after every item.
+
+    With ``kept`` nothing is run: the report has what is there.
+    """
+    need_matplotlib()
+    report = PaperReport()
+    made: list[Section] = []
+    store = Store(Path(folder) / "runs")
+    store.make()
+    used: list[Run] = []
+    for item in items:
+        for part in item.parts:
+            data, title = data_for(part, data_dir)
+            name = f"{item.name.capitalize()}, {part.protocol}"
+            plan = part_plan(part, data, seeds, methods, bits, others) if data is not None else None
+            if plan is None or data is None:
+                reason = title if data is None else "no method or bit length of it was asked for"
+                report.left_out.append(f"{name} is left out: {reason}.")
+                if item.deep:  # the paper's numbers are worth having alone
+                    made.append(deep_section(store, [], item, f"{item.name.capitalize()}: {item.about}"))
+                continue
+            try:
+                if kept:
+                    outcome = kept_runs(plan, store.folder, data_dir)
+                else:
+                    outcome = run_plan(
+                        plan, store.folder, data_dir, jobs=jobs, threads=threads, on_finished=on_finished
+                    )
+            except (ValueError, OSError) as error:  # some of its files are here, but not all, or too few rows
+                report.left_out.append(f"{name} is left out: {error}")
+                continue
+            report.failed += outcome.failed
+            runs = [*outcome.kept, *outcome.made]
+            if not runs:
+                report.left_out.append(f"{name} is left out: no run of it is kept.")
+                continue
+            used += runs
+            heading = f"{item.name.capitalize()}: {item.about}. {title}, {part.protocol}"
+            section = item_section(store, runs, item, part, heading, data)
+            if item.deep:
+                section = deep_section(store, runs, item, heading)
+            if section.rows and item.name.startswith("table"):
+                floats = float_cosine(store, data, part.protocol, data_dir, item.measures, part.score)
+                section.notes.append(f"Cosine on the features themselves, as floats: {floats:.4f}.")
+            made.append(section)
+        report.paths = write_report(folder, TITLE, [*made, *_left_out(report)], used)
+    return report
+
+
+def item_section(store: Store, runs: Sequence[Run], item: Item, part: Part, title: str, data: str) -> Section:
+    """The section of one part of a table or figure."""
+    # Short names for plots: the heading above them says the rest.
+    short = f"{item.name.capitalize()}, {TITLES.get(data, data)} {part.protocol}"
+    section = parts.table_section(store, runs, title, item.measures, part.score, part.paper, BITS, short)
+    section.notes += item.notes
+    if not item.tabled:
+        section.columns, section.rows = [], []
+    elif item.name.startswith("table"):
+        section.columns.append("remark")
+        for row in section.rows:
+            row.append(REMARKS.get(row[0], "") if row[1] == "learned" else "")
+    if data != part.data and part.paper:
+        section.notes.append("The paper's numbers are on its own data, not on this stand-in: compare order, not size.")
+    for name in item.drawn:
+        if name == "heat":
+            section.plots = parts.heat_maps(store, runs, short, item.measures, part.score)
+        elif name == "convergence":
+            section.plots = parts.convergence_lines(_longest_descents(runs), short)
+        elif name == "rounds":
+            section.plots.append(rounds_lines(store, runs, short, item, part))
+        elif name == "positions":
+            longest = [run for run in runs if run.definition.n_bits == 64]
+            section.plots.append(parts.position_lines(store, longest, short, item.measures, POSITIONS))
+        elif name == "curve":
+            section.plots.append(parts.precision_recall_lines(store, runs, short))
+        else:
+            section.plots.append(parts.score_lines(store, runs, short, item.measures, name))
+    return section
+
+
+def deep_section(store: Store, runs: Sequence[Run], item: Item, title: str) -> Section:
+    """Tables 3 and 5: one row for each of ours with the paper's row below it."""
+    section = Section(title, notes=list(item.notes))
+    ranked, within = (f"MAP@5000, {bits}" for bits in DEEP_RANKED_BITS), [f"MAP within 2, {b}" for b in DEEP_BALL_BITS]
+    section.columns = ["method", "whose", *ranked, *within]
+    found = {(label, bits): seeds for (*_, label, bits), seeds in grouped(runs).items()}
+    for label in dict.fromkeys([*item.deep, *(label for label, _ in found)]):
+        ours = [_mean_cell(store, found.get((label, bits)), item) for bits in DEEP_RANKED_BITS]
+        for whose, name in (("ours, strict", "radius_map"), ("ours, official", "official_radius_map")):
+            cells = [_measured_cell(found.get((label, bits)), name) for bits in DEEP_BALL_BITS]
+            if any(cell != "–" for cell in (*ours, *cells)):
+                section.rows.append([label, whose, *(ours if name == "radius_map" else [""] * len(ours)), *cells])
+        if label in item.deep:
+            first, second = item.deep[label]
+            theirs = ["–"] * len(DEEP_RANKED_BITS) if first is None else [f"{value:.3f}" for value in first]
+            section.rows.append([label, "the paper", *theirs, *(f"{value:.4f}" for value in second)])
+    section.notes += [f"{run.definition} failed: {run.error}" for run in runs if run.error is not None]
+    for row in table_rows(store, runs, item.measures, "map"):
+        values = [run.measured for run in found[row.method, row.bits]]
+        means = {name: mean_of([one.get(name) for one in values]) for name in values[0]}
+        section.records.append(
+            {"section": title, **plain_row(row), **{name: mean.mean for name, mean in means.items() if mean}}
+        )
+    return section
+
+
+def _mean_cell(store: Store, runs: Sequence[Run] | None, item: Item) -> str:
+    scores = [(scores_of(store, run, item.measures)["hashed"] or {}).get("map") for run in runs or ()]
+    return str(mean_of(scores) or "–")
+
+
+def _measured_cell(runs: Sequence[Run] | None, name: str) -> str:
+    return str(mean_of([run.measured.get(name) for run in runs or ()]) or "–")
+
+
+def rounds_lines(store: Store, runs: Sequence[Run], title: str, item: Item, part: Part) -> LinePlot:
+    """Score against the number of rounds after which learning was stopped."""
+    points: dict[str, list[tuple[float, float]]] = {}
+    for seeds in grouped(runs).values():
+        what = seeds[0].definition
+        mean = mean_of([(scores_of(store, run, item.measures)["learned"] or {}).get(part.score) for run in seeds])
+        if mean is not None:
+            line = points.setdefault(f"{what.method} batch {what.settings['batch_size']}", [])
+            line.append((what.settings["max_iter"], mean.mean))
+    lines = {name: tuple(zip(*sorted(values), strict=True)) for name, values in points.items()}
+    measure = item.measures.title(part.score)
+    return LinePlot(f"{title}: {measure}", "rounds", f"{measure}, learned database", lines)  # type: ignore[arg-type]
+
+
+def _longest_descents(runs: Sequence[Run]) -> list[Run]:
+    most = max((run.definition.settings.get("max_iter", 0) for run in runs), default=0)
+    return [run for run in runs if run.definition.settings.get("max_iter", 0) == most]
+
+
+def _left_out(report: PaperReport) -> list[Section]:
+    return [Section("What is left out, and why", notes=list(report.left_out))] if report.left_out else []
