@@ -13,16 +13,15 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 import hashlearn.rowkeys as rowkeys
 from hashlearn.parallel import one_blas_thread, ordered_map, row_blocks
+from hashlearn.typing import Matrix
 
-Rows = Any  # a dense array or a scipy sparse matrix
 
-
-def dense_rows(X: Rows, dtype: Any = np.float32) -> NDArray[Any]:
+def dense_rows(X: Matrix, dtype: Any = np.float32) -> NDArray[Any]:
     """A block of rows as a dense array, float32 unless asked otherwise."""
     return np.asarray(X.toarray() if sparse.issparse(X) else X, dtype=dtype)
 
 
-def row_sums(X: Rows) -> NDArray[np.float64]:
+def row_sums(X: Matrix) -> NDArray[np.float64]:
     return np.asarray(X.sum(axis=0, dtype=np.float64)).ravel()
 
 
@@ -81,7 +80,7 @@ class AnchorKernel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         tags.transformer_tags.preserves_dtype = ["float32"]
         return tags
 
-    def fit(self, X: Rows, y: Any = None) -> Self:
+    def fit(self, X: Matrix, y: Any = None) -> Self:
         X = validate_data(self, X, accept_sparse="csr", dtype=[np.float32, np.float64])
         self.fit_landmarks(X)
         total = np.zeros(len(self.landmarks_))
@@ -90,7 +89,7 @@ class AnchorKernel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         self.center_ = (total / X.shape[0]).astype(np.float32)
         return self
 
-    def transform(self, X: Rows) -> NDArray[np.float32]:
+    def transform(self, X: Matrix) -> NDArray[np.float32]:
         check_is_fitted(self)
         X = validate_data(self, X, accept_sparse="csr", dtype=[np.float32, np.float64], reset=False)
         result = np.empty((X.shape[0], len(self.landmarks_)), dtype=np.float32)
@@ -100,7 +99,7 @@ class AnchorKernel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             result[block] = part
         return result
 
-    def fit_landmarks(self, X: Rows) -> None:
+    def fit_landmarks(self, X: Matrix) -> None:
         """Everything but ``center_``, for callers that take that mean in a pass of their own."""
         n_rows = X.shape[0]
         total, squares = np.zeros(X.shape[1]), 0.0
@@ -117,7 +116,7 @@ class AnchorKernel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             raise ValueError(f"The 'n_landmarks' parameter must be at least 1. Got {self.n_landmarks} instead.")
         return int(check_random_state(self.random_state).randint(2**31))
 
-    def set_landmarks(self, rows: Rows, total: NDArray[np.float64], squares: float, n_rows: int) -> None:
+    def set_landmarks(self, rows: Matrix, total: NDArray[np.float64], squares: float, n_rows: int) -> None:
         """Landmarks from the drawn rows, mean and bandwidth from ``moments`` summed over all rows."""
         mean = total / n_rows
         self.mean_ = mean.astype(np.float32)
@@ -131,7 +130,7 @@ class AnchorKernel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             self.bandwidth_ = 1.0
         self._n_features_out = len(self.landmarks_)
 
-    def map_block(self, X: Rows, dtype: Any = np.float32) -> NDArray[Any]:
+    def map_block(self, X: Matrix, dtype: Any = np.float32) -> NDArray[Any]:
         """Kernel features of a block of rows, not centred.
 
         The exponent x.l/tau - |x|^2/(2 tau) - |l|^2/(2 tau) is one matrix product of rows and landmarks
@@ -168,7 +167,7 @@ class AnchorKernel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         norms[norms == 0] = 1.0
         return rows / norms[:, None].astype(rows.dtype)
 
-    def moments(self, X: Rows) -> tuple[NDArray[np.float64], float]:
+    def moments(self, X: Matrix) -> tuple[NDArray[np.float64], float]:
         """Sum of a block's scaled rows, and of their squared lengths."""
         rows = self._unit(dense_rows(X))
         return rows.sum(axis=0, dtype=np.float64), float(np.einsum("ij,ij->", rows, rows, dtype=np.float64))
@@ -181,20 +180,20 @@ class PlainFeatures:
 
     n_landmarks = 0
 
-    def fit_landmarks(self, X: Rows) -> None:
+    def fit_landmarks(self, X: Matrix) -> None:
         """Nothing to choose."""
 
     def draw_seed(self) -> int:
         return 0
 
-    def set_landmarks(self, rows: Rows, total: NDArray[np.float64], squares: float, n_rows: int) -> None:
+    def set_landmarks(self, rows: Matrix, total: NDArray[np.float64], squares: float, n_rows: int) -> None:
         """Nothing to keep."""
 
-    def moments(self, X: Rows) -> tuple[NDArray[np.float64], float]:
+    def moments(self, X: Matrix) -> tuple[NDArray[np.float64], float]:
         """Sum of a block's rows."""
         return row_sums(X), 0.0
 
-    def map_block(self, X: Rows, dtype: Any = np.float32) -> NDArray[Any]:
+    def map_block(self, X: Matrix, dtype: Any = np.float32) -> NDArray[Any]:
         # A copy, because callers subtract the centre in place.
         return dense_rows(X, dtype).copy()
 

@@ -17,13 +17,13 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as load_arrays
 from safetensors.numpy import save as save_arrays
 
+from hashlearn.typing import Arrays
 from hashlearn.wholefile import saved
 
 FORMAT = "hashlearn model"
 VERSION = 1
 MAX_HEADER = 100_000_000  # safetensors reads no longer header
 
-Arrays = dict[str, NDArray[Any]]
 
 _KEY = "hashlearn"
 # The start of the document as it stands in the header. No other place of a header can hold these bytes: inside

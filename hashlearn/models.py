@@ -26,7 +26,8 @@ from hashlearn.functions.linear import LinearFunction
 from hashlearn.functions.network import Network, NetworkFunction
 from hashlearn.functions.trees import BoostedTrees, EstimatorFunction
 from hashlearn.kernel import AnchorKernel, PlainFeatures
-from hashlearn.modelfile import Arrays, ModelFileError, from_bytes, own_copy, read, to_bytes, write
+from hashlearn.modelfile import ModelFileError, from_bytes, own_copy, read, to_bytes, write
+from hashlearn.typing import Arrays
 
 __all__ = ["ModelFileError", "NotSaved", "dumps", "fingerprint", "load", "loads", "save"]
 

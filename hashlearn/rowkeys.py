@@ -9,8 +9,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from hashlearn.typing import IntArray
+
 Keys = NDArray[np.uint64]
-IntArray = NDArray[np.intp]
 
 ANCHORS, LANDMARKS, SAMPLE, CODES = range(4)
 """What a key is for: keys of different purposes are independent."""

@@ -16,13 +16,14 @@ from hashlearn.codes import MAX_BITS, BitOrder, n_bytes
 from hashlearn.collection import validation as given
 from hashlearn.collection.payloads import checked_payloads
 from hashlearn.collection.rescore import Metric, checked_factor, checked_metric, rescored
-from hashlearn.collection.store import Codes, CollectionError, Ids, Payload, Rows, Spec, Store, Vectors
+from hashlearn.collection.store import CollectionError, Payload, Rows, Spec, Store, Vectors
 from hashlearn.collection.uri import as_uri, shown, store_class
 from hashlearn.collection.where import Condition, parse
 from hashlearn.index import Ball, Hits
 from hashlearn.index.inputs import checked_count, checked_ids, new_ids, refuse_twice
 from hashlearn.parallel import BLOCK_ROWS, row_blocks
 from hashlearn.progress import report
+from hashlearn.typing import Ids, PackedCodes
 
 Where = Mapping[str, Any]
 
@@ -33,7 +34,7 @@ class Item(NamedTuple):
     """One row of a collection. ``vector`` is None when the collection keeps none or none was asked for."""
 
     id: int
-    code: Codes
+    code: PackedCodes
     payload: Payload
     vector: Vectors | None
 
@@ -365,7 +366,7 @@ class Collection:
         parts = [getattr(hasher, method)(rows[block]) for block in row_blocks(given.n_rows(rows), _ENCODED_ROWS)]
         return np.concatenate(parts) if parts else np.empty((0, width), dtype=dtype)
 
-    def _queries(self, rows: Any, codes: ArrayLike | None, bitorder: BitOrder) -> Codes:
+    def _queries(self, rows: Any, codes: ArrayLike | None, bitorder: BitOrder) -> PackedCodes:
         if codes is not None:
             return given.packed(codes, self.n_bits, bitorder)
         return self._encoded(rows, "encode", np.uint8, n_bytes(self.n_bits))

@@ -7,8 +7,9 @@ from typing import NoReturn
 
 import numpy as np
 
-from hashlearn.collection.store import Codes, CollectionError, Ids, UnsupportedByStoreError
+from hashlearn.collection.store import CollectionError, UnsupportedByStoreError
 from hashlearn.index import Ball, Hits
+from hashlearn.typing import Ids, PackedCodes
 
 Found = tuple[Ids, Ids]
 """Ids and distances of one query's rows, ordered by (distance, id)."""
@@ -62,7 +63,7 @@ def as_ball(found: Sequence[Found]) -> Ball:
     return Ball(lims, ids, distances.astype(np.int32))
 
 
-def query_blocks(queries: Codes, k: int, most_hits: int = 500_000) -> Iterator[Codes]:
+def query_blocks(queries: PackedCodes, k: int, most_hits: int = 500_000) -> Iterator[PackedCodes]:
     """Blocks of queries whose answer stays small."""
     rows = max(1, min(100, most_hits // max(k, 1)))
     for start in range(0, len(queries), rows):

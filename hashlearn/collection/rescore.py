@@ -7,8 +7,9 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from hashlearn.collection.store import Ids, Vectors
+from hashlearn.collection.store import Vectors
 from hashlearn.index import Hits
+from hashlearn.typing import Ids
 
 Metric = Literal["cosine", "euclidean", "dot"]
 DEFAULT_FACTOR = 10

@@ -22,9 +22,8 @@ from numpy.typing import NDArray
 
 from hashlearn.collection.where import Condition
 from hashlearn.index import Ball, Hits
+from hashlearn.typing import Ids, PackedCodes
 
-Ids = NDArray[np.int64]
-Codes = NDArray[np.uint8]
 Vectors = NDArray[np.float32]
 Payload = dict[str, Any]
 
@@ -59,7 +58,7 @@ class Rows(NamedTuple):
     """Rows of a collection, ordered by id. ``vectors`` is None when the collection keeps none."""
 
     ids: Ids
-    codes: Codes
+    codes: PackedCodes
     payloads: list[Payload]
     vectors: Vectors | None
 
@@ -90,7 +89,7 @@ class Store(ABC):
         """Remove a collection and all its rows for good."""
 
     @abstractmethod
-    def add(self, ids: Ids, codes: Codes, payloads: Sequence[Payload] | None, vectors: Vectors | None) -> None:
+    def add(self, ids: Ids, codes: PackedCodes, payloads: Sequence[Payload] | None, vectors: Vectors | None) -> None:
         """Add or replace rows."""
 
     @abstractmethod
@@ -117,7 +116,7 @@ class Store(ABC):
         return self.next_id()
 
     @abstractmethod
-    def search(self, queries: Codes, k: int, where: Condition | None = None, n_jobs: int | None = None) -> Hits:
+    def search(self, queries: PackedCodes, k: int, where: Condition | None = None, n_jobs: int | None = None) -> Hits:
         """The k nearest rows of each query; ids and distances -1 in empty places."""
 
     @abstractmethod
@@ -127,7 +126,9 @@ class Store(ABC):
         """The k rows with the smallest -q.h for real-valued projections; infinity in empty places."""
 
     @abstractmethod
-    def within(self, queries: Codes, radius: int, where: Condition | None = None, n_jobs: int | None = None) -> Ball:
+    def within(
+        self, queries: PackedCodes, radius: int, where: Condition | None = None, n_jobs: int | None = None
+    ) -> Ball:
         """All rows at most ``radius`` bits away from each query."""
 
     @abstractmethod

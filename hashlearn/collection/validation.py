@@ -9,7 +9,8 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 
 from hashlearn.codes import BitOrder, check_packed, swap_bit_order
-from hashlearn.collection.store import Codes, Vectors
+from hashlearn.collection.store import Vectors
+from hashlearn.typing import PackedCodes
 
 
 def rows(X: Any, codes: ArrayLike | None) -> Any:
@@ -26,7 +27,7 @@ def n_rows(array: Any) -> int:
     return int(array.shape[0])
 
 
-def packed(codes: ArrayLike, n_bits: int, bitorder: BitOrder) -> Codes:
+def packed(codes: ArrayLike, n_bits: int, bitorder: BitOrder) -> PackedCodes:
     """Packed codes with bit 0 in the most significant place; the padding bits must be zero."""
     if bitorder not in ("big", "little"):
         raise ValueError(f"bitorder must be 'big' or 'little'. Got {bitorder!r} instead.")

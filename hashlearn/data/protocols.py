@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from hashlearn.data.embedded import Dataset
 from hashlearn.data.pool import TEST, TRAIN, Pool
-
-Rows = NDArray[np.int64]
+from hashlearn.typing import Int64Array
 
 
 @dataclass(frozen=True)
@@ -26,9 +25,9 @@ class Split:
     protocol: str
     name: str
     seed: int
-    train: Rows
-    query: Rows
-    database: Rows
+    train: Int64Array
+    query: Int64Array
+    database: Int64Array
     hash: str
 
     @property
@@ -67,7 +66,7 @@ class Protocol:
         return made[0]
 
 
-def split_hash(pool: Pool, train: Rows, query: Rows, database: Rows) -> str:
+def split_hash(pool: Pool, train: Int64Array, query: Int64Array, database: Int64Array) -> str:
     """SHA-256 over the sorted row numbers of the three roles and the labels of those rows.
 
     Numbers are little-endian int64, labels little-endian int64 (classes) or bytes (label sets), so two people who hold
@@ -81,7 +80,9 @@ def split_hash(pool: Pool, train: Rows, query: Rows, database: Rows) -> str:
     return digest.hexdigest()
 
 
-def _split(protocol: str, name: str, seed: int, pool: Pool, train: Rows, query: Rows, database: Rows | None) -> Split:
+def _split(
+    protocol: str, name: str, seed: int, pool: Pool, train: Int64Array, query: Int64Array, database: Int64Array | None
+) -> Split:
     database = train if database is None else database
     return Split(protocol, name, seed, train, query, database, split_hash(pool, train, query, database))
 
@@ -90,13 +91,13 @@ def _rng(seed: int) -> np.random.Generator:
     return np.random.Generator(np.random.PCG64(seed))
 
 
-def _part(pool: Pool, part: int, protocol: str) -> Rows:
+def _part(pool: Pool, part: int, protocol: str) -> Int64Array:
     if pool.part is None:
         raise ValueError(f"{protocol} needs an official training and test part, which {pool.name} does not have.")
     return np.flatnonzero(pool.part == part).astype(np.int64)
 
 
-def _per_class(pool: Pool, rows: Rows, count: int, rng: np.random.Generator, protocol: str) -> Rows:
+def _per_class(pool: Pool, rows: Int64Array, count: int, rng: np.random.Generator, protocol: str) -> Int64Array:
     """``count`` of the rows of every class, in random order."""
     if pool.multilabel:
         raise ValueError(f"{protocol} draws rows by class, and {pool.name} has label sets.")
@@ -227,7 +228,7 @@ def _fold(pool: Pool, classes: NDArray[Any], name: str, seed: int, rng: np.rando
     ]
 
 
-def _drawn(rows: NDArray[Any], most: int, rng: np.random.Generator) -> tuple[Rows, Rows]:
+def _drawn(rows: NDArray[Any], most: int, rng: np.random.Generator) -> tuple[Int64Array, Int64Array]:
     """Queries (600, or a tenth of the rows) and at most so many of the rest."""
     order = rng.permutation(rows).astype(np.int64)
     count = min(_UNSEEN_QUERIES, len(order) // 10)

@@ -8,13 +8,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from hashlearn.deep.network import from_arrays, load_arrays, to_arrays
 from hashlearn.modelfile import ModelFileError, from_bytes, read, to_bytes, write
-
-Arrays = dict[str, NDArray[Any]]
+from hashlearn.typing import Arrays
 
 
 class Checkpoint:

@@ -18,6 +18,7 @@ from hashlearn.deep.stores import ArrayStore, Store, folder_classes, is_images, 
 from hashlearn.files.arrays import FileError
 from hashlearn.parallel import in_order, row_blocks, thread_count
 from hashlearn.progress import report
+from hashlearn.typing import IntArray
 
 __all__ = ["ImageSource", "folder_classes", "image_source", "is_images"]
 
@@ -26,8 +27,6 @@ ON_ERROR = ("stop", "skip")
 _TASK, _READY_TASK = 4, 128
 _AHEAD = 3
 MEMORY = 1 << 30
-
-Rows = NDArray[np.intp]
 
 
 def image_source(
@@ -122,7 +121,7 @@ class ImageSource:
 
     def batches(
         self, order: Any, batch_size: int, train: bool = False, rng: np.random.Generator | None = None
-    ) -> Iterator[tuple[Rows, Tensor]]:
+    ) -> Iterator[tuple[IntArray, Tensor]]:
         """Pairs (row numbers, images) in the order given, the next ones being made ready meanwhile.
 
         With ``on_error="skip"`` damaged images are left out of both and noted in ``damaged``.
@@ -133,7 +132,7 @@ class ImageSource:
             lambda part: self._begin(order[part], windows[part]), row_blocks(len(order), batch_size), _AHEAD
         )
 
-    def usable(self) -> Rows:
+    def usable(self) -> IntArray:
         """Rows whose images can be read. Reads them all, once, and keeps what fits into memory."""
         everything = np.arange(len(self), dtype=np.intp)
         if self._store.can_fail:
@@ -169,7 +168,7 @@ class ImageSource:
         places = rng.integers(0, spare + 1, (count, 2)) - self._pad
         return np.column_stack([places, rng.integers(0, 2, count) * self._mirror])
 
-    def _begin(self, rows: Rows, windows: NDArray[np.int64]) -> _Work:
+    def _begin(self, rows: IntArray, windows: NDArray[np.int64]) -> _Work:
         size = self.size
         # Only padding leaves pixels unwritten, which are black.
         made = np.zeros if self._pad else np.empty
@@ -233,10 +232,10 @@ class ImageSource:
 class _Work:
     """A batch under way, whose parts several threads fill."""
 
-    def __init__(self, rows: Rows, pixels: NDArray[np.uint8], parts: Sequence[Future[list[int]]]) -> None:
+    def __init__(self, rows: IntArray, pixels: NDArray[np.uint8], parts: Sequence[Future[list[int]]]) -> None:
         self.rows, self.pixels, self.parts = rows, pixels, parts
 
-    def result(self) -> tuple[Rows, Tensor]:
+    def result(self) -> tuple[IntArray, Tensor]:
         try:
             lost = [place for part in self.parts for place in part.result()]
         except BaseException:

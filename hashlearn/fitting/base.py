@@ -22,13 +22,14 @@ from hashlearn.fitting.encode import encode_source
 from hashlearn.fitting.job import Job
 from hashlearn.fitting.naming import as_source
 from hashlearn.fitting.sources import AnySource
-from hashlearn.kernel import FeatureMap, Rows
+from hashlearn.kernel import FeatureMap
 from hashlearn.labels import label_matrix
 from hashlearn.parallel import ordered_map, row_blocks
 from hashlearn.progress import verbose_listening
+from hashlearn.typing import Matrix
 
 
-def project_block(features: FeatureMap, function: HashFunction, X: Rows) -> NDArray[Any]:
+def project_block(features: FeatureMap, function: HashFunction, X: Matrix) -> NDArray[Any]:
     """Projections of a block of rows, in their own precision where that is float32 or float64."""
     dtype = X.dtype if X.dtype in (np.float32, np.float64) else np.float32
     mapped = features.map_block(X, dtype=dtype)
@@ -171,17 +172,17 @@ class BaseHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         params = {name: repr(value) for name, value in self.get_params().items() if name not in free}
         return {"method": type(self).__name__, "parameters": params, "data": source.signature()}
 
-    def decision_function(self, X: Rows) -> NDArray[np.float32]:
+    def decision_function(self, X: Matrix) -> NDArray[np.float32]:
         """Real projections (n, n_bits); their signs are the bits. For asymmetric search."""
         check_is_fitted(self)
         X = validate_data(self, X, accept_sparse="csr", dtype=[np.float32, np.float64], reset=False)
         return self._project(X)
 
-    def transform(self, X: Rows) -> NDArray[np.uint8]:
+    def transform(self, X: Matrix) -> NDArray[np.uint8]:
         """Bits in {0, 1}, uint8 (n, n_bits)."""
         return (self.decision_function(X) >= 0).astype(np.uint8)
 
-    def encode(self, X: Rows) -> NDArray[np.uint8]:
+    def encode(self, X: Matrix) -> NDArray[np.uint8]:
         """Packed codes, uint8 (n, ceil(n_bits / 8)), bit 0 in the most significant place."""
         return codes.pack(self.decision_function(X) >= 0)
 
@@ -208,7 +209,7 @@ class BaseHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         project = partial(project_block, self.features_, self.function_)
         return encode_source(source, project, self.n_bits_, folder, executor, self.n_jobs, shard_rows, facts)
 
-    def score(self, X: Rows, y: Any) -> float:
+    def score(self, X: Matrix, y: Any) -> float:
         """Mean average precision on held-out rows: odd rows search even rows and the other way round.
 
         Both sides are hashed, so the figure is what an unlabelled database gets. Ties count as their expected
@@ -225,7 +226,7 @@ class BaseHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         ]
         return float(np.mean(scores))
 
-    def _project(self, X: Rows) -> NDArray[np.float32]:
+    def _project(self, X: Matrix) -> NDArray[np.float32]:
         """Projections of validated rows, block by block over threads.
 
         In the rows' own precision: float64 rows give the same bits however they are batched, float32 rows are
@@ -241,7 +242,7 @@ class BaseHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             result[block] = part
         return result
 
-    def _validate(self, X: Rows) -> Rows:
+    def _validate(self, X: Matrix) -> Matrix:
         """Training rows checked as scikit-learn does, parameters too; sparse stays sparse."""
         self._validate_params()
         X = validate_data(
@@ -250,7 +251,7 @@ class BaseHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         self.n_bits_ = int(self.n_bits)
         return X
 
-    def _validate_labels(self, X: Rows, y: Any) -> Any:
+    def _validate_labels(self, X: Matrix, y: Any) -> Any:
         """Labels checked for length and shape, their values left as they are."""
         if y is None:
             raise ValueError(

@@ -15,15 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hashlearn.files.arrays import FileError, one_line
 from hashlearn.files.output import written_whole
+from hashlearn.typing import Arrays
 
 SECONDS = 10.0
 """A pass saves at most this often: a crash costs the work since then, an error or Ctrl-C none that was added up."""
-
-State = dict[str, NDArray[Any]]
 
 
 class Checkpoint:
@@ -65,7 +63,7 @@ class Checkpoint:
         """Whether a state was saved under this name."""
         return self.path is not None and (self.path / f"{name}.npz").exists()
 
-    def load(self, name: str) -> State | None:
+    def load(self, name: str) -> Arrays | None:
         """A saved state, None if there is none."""
         if self.path is None or not self.has(name):
             return None
@@ -76,13 +74,13 @@ class Checkpoint:
         except Exception as error:  # zip, header and value errors alike
             raise FileError(f"{file} is damaged ({one_line(error)}) Delete it to do its pass again.") from error
 
-    def save(self, name: str, state: State) -> None:
+    def save(self, name: str, state: Arrays) -> None:
         if self.path is not None:
             with written_whole(self.path / f"{name}.npz") as stream:
                 np.savez(stream, **state)  # type: ignore[arg-type]
 
     @contextmanager
-    def saving(self, name: str, state: Callable[[], State]) -> Iterator[Callable[[], None]]:
+    def saving(self, name: str, state: Callable[[], Arrays]) -> Iterator[Callable[[], None]]:
         """A function to call after every step, which saves now and then; the end and any error save too."""
         if self.path is None:
             yield lambda: None

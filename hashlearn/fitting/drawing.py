@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 import hashlearn.rowkeys as rowkeys
-from hashlearn.kernel import FeatureMap, Rows
+from hashlearn.kernel import FeatureMap
 from hashlearn.parallel import ordered_map, row_blocks
+from hashlearn.typing import IntArray, Matrix
 
-IntArray = NDArray[np.intp]
 CLUSTER_SAMPLE = 20_000
 
 
@@ -27,7 +26,7 @@ def draw_evenly(group: IntArray, count: int, seed: int) -> IntArray:
 
 
 def feature_clusters(
-    X: Rows, features: FeatureMap, count: int, rng: np.random.RandomState, n_jobs: int | None
+    X: Matrix, features: FeatureMap, count: int, rng: np.random.RandomState, n_jobs: int | None
 ) -> IntArray:
     """Cluster of every row in feature space, found on a sample of the rows."""
     # Imported here: it costs a third of the package's import time and few fits need it.

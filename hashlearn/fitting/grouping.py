@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from hashlearn.labels import UNKNOWN, encode_classes, group_rows, label_matrix
-
-IntArray = NDArray[np.intp]
+from hashlearn.typing import IntArray
 
 
 class Groups(Protocol):

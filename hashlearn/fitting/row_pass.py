@@ -22,9 +22,7 @@ from hashlearn.fitting.sums import FeatureSums, add_up, block_rows, blocks, unit
 from hashlearn.functions.linear import Gram, RidgeSums
 from hashlearn.kernel import FeatureMap
 from hashlearn.solvers.rows import RowCoder
-
-Features = NDArray[np.float32]
-FloatArray = NDArray[np.float64]
+from hashlearn.typing import Float32Array, FloatArray
 
 
 @dataclass
@@ -34,7 +32,7 @@ class Start:
     ``known`` holds codes that are learned already (the anchors'), of the rows ``rows``, which are sorted.
     """
 
-    directions: Features
+    directions: Float32Array
     rows: NDArray[np.intp]
     known: NDArray[np.int8]
 

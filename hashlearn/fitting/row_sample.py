@@ -9,15 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 import hashlearn.rowkeys as rowkeys
-from hashlearn.fitting.checkpoint import State
 from hashlearn.fitting.frames.gram import Training
 from hashlearn.fitting.grouping import GivenGroups
 from hashlearn.fitting.job import Job, memory_source
 from hashlearn.fitting.sources import Cut
 from hashlearn.fitting.sums import add_up, block_rows, blocks
 from hashlearn.kernel import PlainFeatures
-
-FloatArray = NDArray[np.float64]
+from hashlearn.typing import Arrays, FloatArray
 
 
 @dataclass
@@ -40,12 +38,12 @@ class Candidates:
         self.features += other.features
         return self
 
-    def state(self) -> State:
+    def state(self) -> Arrays:
         lists = {name: np.concatenate(value) for name, value in vars(self).items() if isinstance(value, list)}
         return {"n_rows": np.array(self.n_rows), "total": self.total, **lists}
 
     @classmethod
-    def of_state(cls, state: State) -> Self:
+    def of_state(cls, state: Arrays) -> Self:
         lists = {name: [state[name]] for name in ("rows", "keys", "groups", "features")}
         return cls(int(state["n_rows"]), state["total"], **lists)
 

@@ -22,8 +22,8 @@ from hashlearn.fitting.parts import (
     Part,
     as_pair,
 )
+from hashlearn.typing import Matrix
 
-Rows = Any
 TAKEN_TOGETHER, SPAN_BYTES = 256, 16 * 2**20  # single rows read at once: so many, or all that lie so near each other
 
 
@@ -100,11 +100,11 @@ class Cut:
     rows: PartList
     labels: PartList | None
 
-    def read(self, start: int, stop: int) -> Rows:
+    def read(self, start: int, stop: int) -> Matrix:
         """Feature rows by their numbers in the source."""
         return self.rows.read(start - self.start, stop - self.start)
 
-    def checked(self, start: int, stop: int, width: int) -> Rows:
+    def checked(self, start: int, stop: int, width: int) -> Matrix:
         """The same, if they are numbers, as many a row as they should be, and finite."""
         block = self.read(start, stop)
         if len(block.shape) != 2 or block.shape[1] != width or block.dtype.kind not in "fiub":
@@ -153,7 +153,7 @@ class Source:
         """Whether single rows can be read without reading much else."""
         return all(part.cheap for part in self.rows.parts)
 
-    def take(self, rows: Any) -> Rows:
+    def take(self, rows: Any) -> Matrix:
         """Single rows by number, in ascending order."""
         found: list[Any] = []
         span = max(1, SPAN_BYTES // (4 * self.n_features))

@@ -11,14 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from hashlearn.fitting.checkpoint import State
 from hashlearn.fitting.job import Job
 from hashlearn.fitting.sources import AnySource, Cut, Stream
 from hashlearn.functions.linear import RidgeSums
 from hashlearn.progress import report
+from hashlearn.typing import Arrays, FloatArray, IntArray
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.intp]
 MOST_BLOCKS, MOST_TASKS, FEW_TASKS = 8, 1024, 32
 
 
@@ -27,10 +25,10 @@ class Additive(Protocol):
 
     def __iadd__(self, other: Any, /) -> Self: ...
 
-    def state(self) -> State: ...
+    def state(self) -> Arrays: ...
 
     @classmethod
-    def of_state(cls, state: State) -> Self: ...
+    def of_state(cls, state: Arrays) -> Self: ...
 
 
 Sums = TypeVar("Sums", bound=Additive)
@@ -54,12 +52,12 @@ class FeatureSums:
     def mean(self) -> FloatArray:
         return self.total / self.n_rows
 
-    def state(self) -> State:
+    def state(self) -> Arrays:
         arrays = {name: np.asarray(value) for name, value in vars(self).items() if name != "sums"}
         return arrays | {f"sums.{name}": np.asarray(value) for name, value in vars(self.sums).items()}
 
     @classmethod
-    def of_state(cls, state: State) -> Self:
+    def of_state(cls, state: Arrays) -> Self:
         sums = RidgeSums(int(state["sums.count"]), *(state[f"sums.{name}"] for name in ("x", "xx", "xt", "t", "tt")))
         names = [name for name in cls.__dataclass_fields__ if name not in ("n_rows", "sums")]
         return cls(n_rows=int(state["n_rows"]), sums=sums, **{name: state[name] for name in names})
@@ -101,11 +99,11 @@ class GroupSums:
             values[np.searchsorted(ids, self.ids)] = self.values
             self.ids, self.values = ids, values
 
-    def state(self) -> State:
+    def state(self) -> Arrays:
         return {"n_groups": np.array(self.n_groups), "ids": self.ids, "values": self.values}
 
     @classmethod
-    def of_state(cls, state: State) -> Self:
+    def of_state(cls, state: Arrays) -> Self:
         return cls(int(state["n_groups"]), state["ids"], state["values"])
 
 
@@ -120,17 +118,17 @@ class GroupedSums(FeatureSums):
         self.groups += other.groups
         return self
 
-    def state(self) -> State:
+    def state(self) -> Arrays:
         plain = FeatureSums(self.n_rows, self.total, self.sums).state()
         return plain | {f"groups.{name}": value for name, value in self.groups.state().items()}
 
     @classmethod
-    def of_state(cls, state: State) -> Self:
+    def of_state(cls, state: Arrays) -> Self:
         plain = FeatureSums.of_state(state)
         return cls(plain.n_rows, plain.total, plain.sums, GroupSums.of_state(under(state, "groups.")))
 
 
-def under(state: State, prefix: str) -> State:
+def under(state: Arrays, prefix: str) -> Arrays:
     """The arrays of a state whose names begin with ``prefix``, without it."""
     return {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
 
@@ -193,7 +191,7 @@ def add_up(
     if saved and kind is not None:
         done, start = kind.of_state(saved), int(saved["stop"])
 
-    def state() -> State:
+    def state() -> Arrays:
         assert done is not None
         if isinstance(job.room, np.memmap):
             job.room.flush()

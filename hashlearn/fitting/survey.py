@@ -22,8 +22,8 @@ from hashlearn.fitting.job import Job
 from hashlearn.fitting.sources import AnySource, Cut, Stream, stack
 from hashlearn.parallel import BLOCK_ROWS
 from hashlearn.progress import report
+from hashlearn.typing import IntArray
 
-IntArray = NDArray[np.intp]
 Keys = NDArray[np.uint64]
 CUT_BLOCKS = 16
 CUT_BYTES = 32 * 2**20

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from scipy import linalg
 
 from hashlearn.parallel import one_blas_thread, row_blocks
+from hashlearn.typing import FloatArray
 
-FloatArray = NDArray[np.float64]
 # Shares of the Gram matrix's mean eigenvalue between which ridge="auto" searches.
 AUTO_RANGE = (1e-10, 1e4)
 CACHED_ROWS = 32  # of a Gram matrix, changed while they are near the processor

@@ -12,8 +12,8 @@ from sklearn.utils._param_validation import Interval
 
 from hashlearn.fitting.frames.in_memory import Learned, LinearHasher
 from hashlearn.primitives import cluster_centers, top_eigenvectors
+from hashlearn.typing import FloatArray
 
-FloatArray = NDArray[np.float64]
 ROW_BLOCK = 2048
 TRIVIAL = 1e-3
 SMALLEST = 1e-6

@@ -17,11 +17,9 @@ from hashlearn.fitting.frames.in_memory import linear
 from hashlearn.fitting.frames.rounds import CodeSums, Rounds, SignStep, SweepStep, keep_codes
 from hashlearn.fitting.job import Job
 from hashlearn.functions.linear import LinearFunction
-from hashlearn.kernel import Rows
 from hashlearn.parallel import ordered_map, row_blocks
 from hashlearn.primitives import LabelProduct, steps
-
-FloatArray = NDArray[np.float64]
+from hashlearn.typing import FloatArray, Matrix
 
 
 class AIBC(SummedHasher):
@@ -125,7 +123,7 @@ class AIBC(SummedHasher):
         tags.target_tags.required = self.similarity == "labels"
         return tags
 
-    def encode_database(self, X: Rows) -> NDArray[np.uint8]:
+    def encode_database(self, X: Matrix) -> NDArray[np.uint8]:
         """Packed codes of database rows, to be searched with the codes that ``encode`` gives."""
         check_is_fitted(self)
         X = validate_data(self, X, accept_sparse="csr", dtype=[np.float32, np.float64], reset=False)

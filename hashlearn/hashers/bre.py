@@ -10,11 +10,10 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils._param_validation import Interval
 
-from hashlearn.fitting.frames.in_memory import FloatArray, Learned, LinearHasher, linear
+from hashlearn.fitting.frames.in_memory import Learned, LinearHasher, linear
 from hashlearn.primitives import labelled_rows, steps
 from hashlearn.primitives.samplers import relevance_block
-
-IntArray = NDArray[np.intp]
+from hashlearn.typing import FloatArray, IntArray
 
 
 class BRE(LinearHasher):

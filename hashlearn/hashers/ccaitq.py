@@ -6,7 +6,6 @@ import numbers
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import linalg
 from sklearn.utils._param_validation import Interval
 
@@ -14,8 +13,7 @@ from hashlearn.fitting.frames.gram import LearnedFunction, SummedHasher, Sums, T
 from hashlearn.fitting.frames.in_memory import linear
 from hashlearn.fitting.job import Job
 from hashlearn.primitives import itq_rotation, top_generalised
-
-FloatArray = NDArray[np.float64]
+from hashlearn.typing import FloatArray
 
 
 class CCAITQ(SummedHasher):

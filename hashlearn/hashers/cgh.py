@@ -13,8 +13,8 @@ from sklearn.utils._param_validation import Interval
 from hashlearn.codes import sign
 from hashlearn.fitting.frames.in_memory import Learned, LinearHasher, linear
 from hashlearn.primitives import sample_triplets, steps, top_eigenvectors
+from hashlearn.typing import FloatArray
 
-FloatArray = NDArray[np.float64]
 SEARCH_STEPS = 60
 TRIPLETS_A_ROW = 4
 

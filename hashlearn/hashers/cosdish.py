@@ -11,12 +11,11 @@ from scipy import sparse
 from sklearn.utils._param_validation import Interval
 
 from hashlearn import codes
-from hashlearn.fitting.checkpoint import State
-from hashlearn.fitting.frames.in_memory import FloatArray
-from hashlearn.fitting.frames.two_step import CodedRows, FromLabelsHasher, GroupNumbers, PackedCodes, scaled_ridge
+from hashlearn.fitting.frames.two_step import CodedRows, FromLabelsHasher, GroupNumbers, scaled_ridge
 from hashlearn.fitting.sums import GroupSums
 from hashlearn.parallel import ordered_map, row_blocks
 from hashlearn.primitives import keep_sign, steps
+from hashlearn.typing import Arrays, FloatArray, PackedCodes
 
 TIE = 1e-5
 BLOCK = 16_384
@@ -102,7 +101,7 @@ class COSDISH(FromLabelsHasher):
 
     def _learn_codes(
         self, group: GroupNumbers, labels: sparse.csr_matrix, rng: np.random.RandomState
-    ) -> tuple[PackedCodes, State]:
+    ) -> tuple[PackedCodes, Arrays]:
         n, counts = len(group), np.bincount(group, minlength=labels.shape[0])
         packed = random_codes(n, self.n_bits_, rng)
         for _ in steps(self.n_samplings, "samples"):

@@ -14,8 +14,8 @@ from hashlearn.codes import sign
 from hashlearn.fitting.frames.in_memory import Learned, LinearHasher
 from hashlearn.hashers.agh import AnchorGraph, AnchorGraphFunction, graph_eigenvectors
 from hashlearn.primitives import keep_sign, orthogonal_procrustes, random_rotation, steps
+from hashlearn.typing import FloatArray
 
-FloatArray = NDArray[np.float64]
 ROTATION_STEPS = 100
 INNER_STEPS = 300
 TOLERANCE = 1e-4

@@ -18,8 +18,7 @@ from hashlearn.fitting.frames.rounds import Rounds, SignStep, keep_codes
 from hashlearn.fitting.job import Job
 from hashlearn.fitting.sums import add_up
 from hashlearn.primitives import rank_weights, steps, top_eigenvectors
-
-FloatArray = NDArray[np.float64]
+from hashlearn.typing import FloatArray
 
 
 class DSeRH(SummedHasher):

@@ -11,8 +11,9 @@ from scipy import sparse
 from sklearn.utils._param_validation import Interval
 
 from hashlearn.codes import sign
-from hashlearn.fitting.frames.in_memory import FloatArray, Learned, LinearHasher, linear
+from hashlearn.fitting.frames.in_memory import Learned, LinearHasher, linear
 from hashlearn.primitives import LabelProduct, labelled_rows, steps, top_generalised
+from hashlearn.typing import FloatArray
 
 MAX_DOUBLINGS = 50
 

@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 from scipy import linalg, sparse
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from hashlearn.fitting.frames.in_memory import FloatArray, Learned, LinearHasher, linear
+from hashlearn.fitting.frames.in_memory import Learned, LinearHasher, linear
 from hashlearn.primitives import LabelProduct, fix_signs, labelled_rows, sample_pairs, steps
 from hashlearn.primitives.procrustes import inverse_root
+from hashlearn.typing import FloatArray
 
 
 class LDAHash(LinearHasher):

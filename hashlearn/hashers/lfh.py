@@ -13,9 +13,8 @@ from scipy.special import expit
 from sklearn.utils._param_validation import Interval
 
 from hashlearn import codes
-from hashlearn.fitting.checkpoint import State
 from hashlearn.fitting.frames.gram import LearnedFunction, SummedHasher, Training
-from hashlearn.fitting.frames.in_memory import FloatArray, linear
+from hashlearn.fitting.frames.in_memory import linear
 from hashlearn.fitting.frames.two_step import SpreadSums, read_groups, scaled_ridge, squares
 from hashlearn.fitting.job import Job
 from hashlearn.fitting.sources import Cut
@@ -23,6 +22,7 @@ from hashlearn.fitting.sums import add_up, block_rows, blocks
 from hashlearn.functions.linear import RidgeSums
 from hashlearn.primitives import top_eigenvectors
 from hashlearn.progress import report
+from hashlearn.typing import Arrays, FloatArray
 
 
 class LFH(SummedHasher):
@@ -232,11 +232,11 @@ class MovedSums:
         self.objective += other.objective
         return self
 
-    def state(self) -> State:
+    def state(self) -> Arrays:
         return dict(vars(self))
 
     @classmethod
-    def of_state(cls, state: State) -> Self:
+    def of_state(cls, state: Arrays) -> Self:
         return cls(state["xu"], state["objective"])
 
 

@@ -14,8 +14,9 @@ from hashlearn.fitting.job import Job
 from hashlearn.fitting.sources import AnySource
 from hashlearn.fitting.survey import Plan, carries, survey
 from hashlearn.functions.linear import LinearFunction
-from hashlearn.kernel import PlainFeatures, Rows, row_sums
+from hashlearn.kernel import PlainFeatures, row_sums
 from hashlearn.parallel import ordered_map, row_blocks
+from hashlearn.typing import Matrix
 
 
 class LSH(BaseHasher):
@@ -57,7 +58,7 @@ class LSH(BaseHasher):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: Rows, y: Any = None) -> Self:
+    def fit(self, X: Matrix, y: Any = None) -> Self:
         """Draw the hyperplanes. ``y`` is ignored."""
         X = self._validate(X)
         total = np.zeros(X.shape[1])

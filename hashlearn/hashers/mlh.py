@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils._param_validation import Interval
 
-from hashlearn.fitting.frames.in_memory import FloatArray, Learned, LinearHasher, linear
+from hashlearn.fitting.frames.in_memory import Learned, LinearHasher, linear
 from hashlearn.primitives import sample_pairs, steps
+from hashlearn.typing import FloatArray
 
 RECALL = 0.3  # of similar pairs within the radius, under random codes
 

@@ -13,8 +13,7 @@ from sklearn.utils._param_validation import Interval
 from hashlearn.codes import sign
 from hashlearn.fitting.frames.in_memory import Learned, LinearHasher
 from hashlearn.primitives import cluster_centers, steps
-
-FloatArray = NDArray[np.float64]
+from hashlearn.typing import FloatArray
 
 
 class NSH(LinearHasher):

@@ -13,8 +13,8 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from hashlearn.fitting.frames.in_memory import Learned, LinearHasher, linear
 from hashlearn.labels import group_rows
 from hashlearn.primitives import labelled_rows, rank_weights, steps, top_eigenvectors
+from hashlearn.typing import FloatArray
 
-FloatArray = NDArray[np.float64]
 GROUP_BLOCK = 256
 STEP = 0.2
 MULTIPLIER_EVERY = 20

@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from hashlearn.fitting.frames.in_memory import FloatArray, Learned, LinearHasher
+from hashlearn.fitting.frames.in_memory import Learned, LinearHasher
 from hashlearn.primitives import top_eigenvectors
+from hashlearn.typing import FloatArray
 
 
 class SpectralFunction:

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 from scipy import linalg, sparse
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from hashlearn.fitting.frames.in_memory import FloatArray, Learned, LinearHasher, linear
+from hashlearn.fitting.frames.in_memory import Learned, LinearHasher, linear
 from hashlearn.primitives import LabelProduct, labelled_rows, steps, top_eigenvectors
+from hashlearn.typing import FloatArray
 
 
 class SSH(LinearHasher):

@@ -13,8 +13,8 @@ from sklearn.utils._param_validation import Interval
 
 from hashlearn.fitting.frames.in_memory import Learned, LinearHasher, linear
 from hashlearn.primitives import labelled_rows, steps
+from hashlearn.typing import FloatArray
 
-FloatArray = NDArray[np.float64]
 MOMENTUM = 0.9
 
 

@@ -13,14 +13,13 @@ from scipy.sparse.linalg import ArpackNoConvergence, eigsh
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from hashlearn import codes
-from hashlearn.fitting.checkpoint import State
-from hashlearn.fitting.frames.in_memory import FloatArray
-from hashlearn.fitting.frames.two_step import CodedRows, CodePlan, FromLabelsHasher, GroupNumbers, PackedCodes
+from hashlearn.fitting.frames.two_step import CodedRows, CodePlan, FromLabelsHasher, GroupNumbers
 from hashlearn.fitting.sources import Cut
 from hashlearn.parallel import row_blocks
 from hashlearn.primitives import keep_sign, steps
 from hashlearn.primitives.partners import PAIR_LOSSES, Pairs, draw_partners, pair_matrix
 from hashlearn.progress import report
+from hashlearn.typing import Arrays, FloatArray, PackedCodes
 
 PAIRED_ROWS = 20_000
 """Rows whose bits are inferred from pairs, at most: pairs take some 25 kB a row."""
@@ -115,7 +114,7 @@ class TSH(FromLabelsHasher):
 
     def _learn_codes(
         self, group: GroupNumbers, labels: sparse.csr_matrix, rng: np.random.RandomState
-    ) -> tuple[PackedCodes, State]:
+    ) -> tuple[PackedCodes, Arrays]:
         rows = np.arange(len(group))
         if len(rows) > PAIRED_ROWS:
             rows = np.sort(rng.choice(len(rows), PAIRED_ROWS, replace=False))
@@ -237,11 +236,11 @@ class MarginSums:
         self.xt += other.xt
         return self
 
-    def state(self) -> State:
+    def state(self) -> Arrays:
         return dict(vars(self))
 
     @classmethod
-    def of_state(cls, state: State) -> Self:
+    def of_state(cls, state: Arrays) -> Self:
         return cls(state["loss"], state["xt"])
 
 

@@ -14,8 +14,8 @@ from sklearn.utils.validation import validate_data
 
 from hashlearn import codes
 from hashlearn.fitting.base import BaseHasher
-from hashlearn.kernel import Rows
 from hashlearn.timing import PhaseTimer
+from hashlearn.typing import Matrix
 
 
 class Union(BaseHasher):
@@ -89,7 +89,7 @@ class Union(BaseHasher):
             self.hashers = [params.pop(name, hasher) for name, hasher in named]
         return super().set_params(**params)
 
-    def fit(self, X: Rows, y: Any = None) -> Self:
+    def fit(self, X: Matrix, y: Any = None) -> Self:
         """Fit a clone of every hasher on X and y; those that need no labels ignore y."""
         self._validate_params()
         if not self.hashers:
@@ -111,7 +111,7 @@ class Union(BaseHasher):
         self.seconds_ = timer.seconds
         return self
 
-    def _project(self, X: Rows) -> NDArray[np.float32]:
+    def _project(self, X: Matrix) -> NDArray[np.float32]:
         return np.hstack([hasher._project(X) for hasher in self.hashers_])
 
     def _named(self) -> list[tuple[str, BaseHasher]]:

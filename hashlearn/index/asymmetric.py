@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hashlearn.codes import as_words
-from hashlearn.index.fast_scan import ATTEMPTS, Scores, Tables, fast_scan, score_codes, score_tables
-from hashlearn.index.results import Codes, Ids
+from hashlearn.index.fast_scan import ATTEMPTS, Tables, fast_scan, score_codes, score_tables
 from hashlearn.parallel import row_blocks
+from hashlearn.typing import Float32Array, Ids, PackedCodes
 
 _BLOCK_ROWS = 65536
 
@@ -21,7 +21,7 @@ _BLOCK_ROWS = 65536
 class Lookup:
     """Distinct codes, the rows that hold each of them, and the copy that the fast scan reads."""
 
-    def __init__(self, ids: Ids, codes: Codes, bitorder: str) -> None:
+    def __init__(self, ids: Ids, codes: PackedCodes, bitorder: str) -> None:
         self._bitorder = bitorder
         self._ids = ids
         words = as_words(codes)
@@ -39,7 +39,7 @@ class Lookup:
         copies = 1 if self._fast is None else 2
         return self._order.nbytes + self._starts.nbytes + copies * self._codes.nbytes
 
-    def search(self, projections: NDArray[np.float32], k: int) -> tuple[Ids, Scores]:
+    def search(self, projections: NDArray[np.float32], k: int) -> tuple[Ids, Float32Array]:
         """Ids and scores (queries, k) for k up to the number of rows."""
         queries = self._by_place(projections)
         ids = np.empty((len(queries), k), dtype=np.int64)
@@ -71,7 +71,7 @@ class Lookup:
 
     def _from_candidates(
         self, queries: NDArray[np.float32], k: int, attempt: int
-    ) -> tuple[NDArray[np.bool_], Ids, Scores]:
+    ) -> tuple[NDArray[np.bool_], Ids, Float32Array]:
         """Which answers the candidates of the fast scan prove, and those answers."""
         assert self._fast is not None
         seen = self._fast.candidates(queries, score_tables(queries), k, attempt)
@@ -81,7 +81,7 @@ class Lookup:
         proved[proved] = sure
         return proved, ids[sure], scores[sure]
 
-    def _scan(self, tables: Tables, k: int) -> tuple[Ids, Scores]:
+    def _scan(self, tables: Tables, k: int) -> tuple[Ids, Float32Array]:
         """The answer from the scores of all codes, block by block."""
         best, where = np.empty(0, dtype=np.float32), np.empty(0, dtype=np.int64)
         for block in row_blocks(len(self._codes), _BLOCK_ROWS):
@@ -94,7 +94,7 @@ class Lookup:
         ids, scores = self._expand(best[None], where[None], k)
         return ids[0], scores[0]
 
-    def _expand(self, scores: Scores, places: Ids, k: int) -> tuple[Ids, Scores]:
+    def _expand(self, scores: Float32Array, places: Ids, k: int) -> tuple[Ids, Float32Array]:
         """The k best rows (queries, k) of some codes (queries, codes), which have at least k, by (score, id)."""
         order = np.argsort(scores, axis=1, kind="stable")
         scores, places = np.take_along_axis(scores, order, axis=1), np.take_along_axis(places, order, axis=1)
@@ -112,5 +112,5 @@ class Lookup:
         return ids[order], scores[order]
 
 
-def _kth(scores: Scores, k: int) -> float:
+def _kth(scores: Float32Array, k: int) -> float:
     return float(np.partition(scores, k - 1)[k - 1]) if len(scores) >= k else np.inf

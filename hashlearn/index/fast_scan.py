@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hashlearn.index.results import Codes, Ids
+from hashlearn.typing import Float32Array, Ids, PackedCodes
 
 try:
     from hashlearn.index import _nibbles
@@ -21,7 +21,6 @@ except ImportError:  # installed without a compiler
     _nibbles = None  # type: ignore[assignment]
 
 Tables = NDArray[np.float64]
-Scores = NDArray[np.float32]
 
 ATTEMPTS = 2
 _FEWEST = 8192  # fewer codes are scored as quickly as they are scanned
@@ -42,11 +41,11 @@ class Candidates:
     """
 
     places: Ids
-    scores: Scores
+    scores: Float32Array
     complete: NDArray[np.float64]
 
 
-def fast_scan(codes: Codes) -> CompiledScan | FaissScan | None:
+def fast_scan(codes: PackedCodes) -> CompiledScan | FaissScan | None:
     """The faster of the scans that can run here; None for so few codes that none is worth while."""
     if len(codes) < _FEWEST:
         return None
@@ -60,7 +59,7 @@ def compiled() -> bool:
 class CompiledScan:
     """Scores what may be among the k best as it goes, with a sample of the codes for what to expect."""
 
-    def __init__(self, codes: Codes) -> None:
+    def __init__(self, codes: PackedCodes) -> None:
         self._count = len(codes)
         self._planes = _in_planes(codes)
         self._sample = _in_planes(codes[:: len(codes) // _SAMPLE][:_SAMPLE])
@@ -84,7 +83,7 @@ class CompiledScan:
         return Candidates(places, scores, np.where(found >= 0, np.inf, -np.inf))
 
 
-def _in_planes(codes: Codes) -> NDArray[np.uint8]:
+def _in_planes(codes: PackedCodes) -> NDArray[np.uint8]:
     """Codes in blocks of 32, and in a block byte by byte, padded with zeros."""
     whole = len(codes) // _LANES
     planes = np.zeros((-(-len(codes) // _LANES), codes.shape[1], _LANES), dtype=np.uint8)
@@ -100,7 +99,7 @@ class FaissScan:
     It returns as many codes as it is asked for by their rounded scores, and the rounding has a bound.
     """
 
-    def __init__(self, codes: Codes) -> None:
+    def __init__(self, codes: PackedCodes) -> None:
         import faiss
 
         self._codes = codes
@@ -142,7 +141,7 @@ def score_tables(projections: NDArray[np.float32]) -> Tables:
     return tables
 
 
-def score_codes(codes: Codes, tables: Tables) -> Scores:
+def score_codes(codes: PackedCodes, tables: Tables) -> Float32Array:
     """Scores of codes (queries, codes, bytes). One order of additions, so that a code has one score however found."""
     n_queries, n_bytes = tables.shape[:2]
     entries, begins = tables.ravel(), (256 * n_bytes * np.arange(n_queries))[:, None]

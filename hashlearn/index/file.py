@@ -23,7 +23,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hashlearn.codes import MAX_BITS, n_bytes
-from hashlearn.index.results import Codes, Ids, IndexFileError
+from hashlearn.index.results import IndexFileError
+from hashlearn.typing import Ids, PackedCodes
 from hashlearn.wholefile import saved
 
 VERSION = 1
@@ -37,12 +38,12 @@ _MAX_HEADER = 2**20
 
 class Stored(NamedTuple):
     header: dict[str, Any]
-    codes: Codes
+    codes: PackedCodes
     ids: Ids
     structure: np.ndarray
 
 
-def write(path: str | os.PathLike[str], header: dict[str, Any], codes: Codes, ids: Ids, structure: bytes) -> None:
+def write(path: str | os.PathLike[str], header: dict[str, Any], codes: PackedCodes, ids: Ids, structure: bytes) -> None:
     """Put the file at ``path`` all at once: whoever looks finds the old file or the new one, never a part."""
     full = {**header, "rows": len(ids), "structure": len(structure), "version": VERSION}
     text = json.dumps(full, sort_keys=True, separators=(",", ":")).encode()

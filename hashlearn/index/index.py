@@ -13,8 +13,9 @@ from hashlearn.codes import MAX_BITS, BitOrder, check_packed, n_bytes
 from hashlearn.index import file, inputs, scan
 from hashlearn.index.asymmetric import Lookup
 from hashlearn.index.kinds import KINDS, Structure, checked_settings
-from hashlearn.index.results import Ball, Codes, Hits, Ids, IndexFileError, Info, UnsupportedByKindError
+from hashlearn.index.results import Ball, Hits, IndexFileError, Info, UnsupportedByKindError
 from hashlearn.index.rows import Rows
+from hashlearn.typing import Ids, PackedCodes
 
 Kind = Literal["flat", "ivf", "multihash", "hnsw"]
 
@@ -127,7 +128,7 @@ class Index:
             known[order] = self._rows.known(numbers[order])
         return known
 
-    def rows(self, ids: ArrayLike | None = None) -> tuple[Ids, Codes]:
+    def rows(self, ids: ArrayLike | None = None) -> tuple[Ids, PackedCodes]:
         """Ids and codes of those of these rows that exist, or of all, ordered by id. Read-only for the caller."""
         with self._lock:
             return self._chosen(ids)
@@ -217,10 +218,10 @@ class Index:
             index._structure = structure
         return index
 
-    def _codes(self, codes: ArrayLike, name: str = "codes") -> Codes:
+    def _codes(self, codes: ArrayLike, name: str = "codes") -> PackedCodes:
         return inputs.without_padding(np.ascontiguousarray(check_packed(codes, self.n_bits, name)), self, name)
 
-    def _chosen(self, ids: ArrayLike | None) -> tuple[Ids, Codes]:
+    def _chosen(self, ids: ArrayLike | None) -> tuple[Ids, PackedCodes]:
         return self._rows.whole() if ids is None else self._rows.chosen(np.unique(inputs.checked_ids(ids)))
 
     def _built(self) -> Structure | None:
@@ -231,7 +232,7 @@ class Index:
             self._structure = structure
         return self._structure if len(self) else None
 
-    def _looked_up(self, row_ids: Ids, row_codes: Codes, everything: bool) -> Lookup | None:
+    def _looked_up(self, row_ids: Ids, row_codes: PackedCodes, everything: bool) -> Lookup | None:
         if not len(row_ids):
             return None
         if not everything:
@@ -240,7 +241,7 @@ class Index:
             self._lookup = Lookup(row_ids, row_codes, self.bitorder)
         return self._lookup
 
-    def _approximate(self, structure: Structure, queries: Codes, k: int, n_jobs: int | None) -> tuple[Any, Any]:
+    def _approximate(self, structure: Structure, queries: PackedCodes, k: int, n_jobs: int | None) -> tuple[Any, Any]:
         parts = scan.over_queries(lambda part: structure.search(part, k), queries, n_jobs)
         distances = np.concatenate([part[0] for part in parts])
         labels = np.concatenate([part[1] for part in parts])
@@ -248,7 +249,7 @@ class Index:
         order = np.lexsort((labels, np.where(labels < 0, np.int32(MAX_BITS + 1), distances)), axis=1)
         return np.take_along_axis(distances, order, axis=1), np.take_along_axis(labels, order, axis=1)
 
-    def _replace(self, ids: Ids, codes: Codes) -> None:
+    def _replace(self, ids: Ids, codes: PackedCodes) -> None:
         """Make room in the structure for new codes under known ids; the same code again is no change."""
         if self.kind in KINDS and not KINDS[self.kind].removes and self._rows.same(ids, codes).all():
             return

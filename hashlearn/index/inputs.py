@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hashlearn.index.results import Ball, Codes, Hits, Ids
+from hashlearn.index.results import Ball, Hits
+from hashlearn.typing import Ids, PackedCodes
 
 if TYPE_CHECKING:
     from hashlearn.index.index import Index
@@ -47,7 +48,7 @@ def refuse_twice(ids: Ids) -> None:
         raise ValueError(f"Each id may stand only once in a batch. Got {ids[twice[0]]} twice.")
 
 
-def without_padding(codes: Codes, index: Index, name: str) -> Codes:
+def without_padding(codes: PackedCodes, index: Index, name: str) -> PackedCodes:
     """The codes, once it is clear that the bits after the last are zero: others would count as differences."""
     spare = -index.n_bits % 8
     if spare and len(codes):

@@ -14,8 +14,8 @@ import numpy as np
 from hashlearn.codes import hamming_distances
 from hashlearn.index import scan
 from hashlearn.index.pieces import MOST_PIECE_BITS, PieceTables, Reach
-from hashlearn.index.results import Codes, Ids
 from hashlearn.index.rows import Rows
+from hashlearn.typing import Ids, PackedCodes
 
 Settings = dict[str, int | None]
 Found = tuple[np.ndarray, Ids]
@@ -43,10 +43,10 @@ class Structure:
         self.rows = 0
         self.index: Any = None
 
-    def build(self, ids: Ids, codes: Codes) -> None:
+    def build(self, ids: Ids, codes: PackedCodes) -> None:
         raise NotImplementedError
 
-    def add(self, ids: Ids, codes: Codes) -> None:
+    def add(self, ids: Ids, codes: PackedCodes) -> None:
         with scan.one_openmp_thread():
             self.index.add_with_ids(codes, ids)
         self.rows += len(ids)
@@ -54,11 +54,11 @@ class Structure:
     def tune(self) -> None:
         """Set what searches use, after building and after loading."""
 
-    def search(self, queries: Codes, k: int) -> Found:
+    def search(self, queries: PackedCodes, k: int) -> Found:
         distances, ids = self.index.search(queries, k)
         return np.where(ids < 0, np.int32(-1), distances), ids
 
-    def ball(self, queries: Codes, radius: int, n_jobs: int | None) -> list[FoundInBall] | None:
+    def ball(self, queries: PackedCodes, radius: int, n_jobs: int | None) -> list[FoundInBall] | None:
         """All rows within the radius, or None when this structure would miss some."""
         return None
 
@@ -91,7 +91,7 @@ class Ivf(Structure):
     removes = True
     trained_on = 0
 
-    def build(self, ids: Ids, codes: Codes) -> None:
+    def build(self, ids: Ids, codes: PackedCodes) -> None:
         import faiss
 
         n_lists = self.settings["n_lists"] or max(1, min(int(2 * len(ids) ** 0.5), len(ids) // 16))
@@ -107,7 +107,7 @@ class Ivf(Structure):
         self.add(ids, codes)
         self.tune()
 
-    def add(self, ids: Ids, codes: Codes) -> None:
+    def add(self, ids: Ids, codes: PackedCodes) -> None:
         import faiss
 
         # faiss would assign rows to lists with an OpenMP team; Python threads do the same without its collapse.
@@ -150,7 +150,7 @@ class MultiHash(Structure):
     stored = False  # sorting the rows again takes no longer than reading tables
     _most_flips = 2  # of a radius search: beyond, scanning is quicker
 
-    def build(self, ids: Ids, codes: Codes) -> None:
+    def build(self, ids: Ids, codes: PackedCodes) -> None:
         n_pieces = min(self.settings["n_hashes"] or max(1, self.n_bits // 16), self.n_bits)
         self._tables = PieceTables(codes, n_pieces, min(self.n_bits // n_pieces, MOST_PIECE_BITS))
         self._ids = ids
@@ -158,7 +158,7 @@ class MultiHash(Structure):
         self._later = Rows(codes.shape[1])
         self.rows = len(ids)
 
-    def add(self, ids: Ids, codes: Codes) -> None:
+    def add(self, ids: Ids, codes: PackedCodes) -> None:
         self._later.put(ids, codes)
         self._later.whole()  # now, because searches of several threads only read
         self.rows += len(ids)
@@ -173,7 +173,7 @@ class MultiHash(Structure):
         later = n_rows - (self.rows - len(self._later))
         return later > _LATER_ROWS or int(np.count_nonzero(self._gone)) > len(self._ids) // _GROWTH
 
-    def search(self, queries: Codes, k: int) -> Found:
+    def search(self, queries: PackedCodes, k: int) -> Found:
         distances = np.full((len(queries), k), -1, dtype=np.int32)
         ids = np.full((len(queries), k), -1, dtype=np.int64)
         most = k + int(np.count_nonzero(self._gone))  # of the nearest, so many may be gone
@@ -189,13 +189,13 @@ class MultiHash(Structure):
             ids[start + query, place] = row_ids[lims[query] + place]
         return distances, ids
 
-    def ball(self, queries: Codes, radius: int, n_jobs: int | None) -> list[FoundInBall] | None:
+    def ball(self, queries: PackedCodes, radius: int, n_jobs: int | None) -> list[FoundInBall] | None:
         # r flips over m disjoint pieces leave one piece with r // m at most: those flips miss nothing.
         flips = radius // self._tables.n_pieces
         if flips > min(self._most_flips, self._tables.piece_bits):
             return None
 
-        def inside(part: Codes) -> list[FoundInBall]:
+        def inside(part: PackedCodes) -> list[FoundInBall]:
             balls = []
             for _, lims, near, ids in self._found(part, flips, lambda _: radius):
                 good = near <= radius
@@ -204,7 +204,7 @@ class MultiHash(Structure):
 
         return [one for balls in scan.over_queries(inside, queries, n_jobs) for one in balls]
 
-    def _found(self, queries: Codes, flips: int, reach: Reach) -> Iterator[tuple[int, Ids, np.ndarray, Ids]]:
+    def _found(self, queries: PackedCodes, flips: int, reach: Reach) -> Iterator[tuple[int, Ids, np.ndarray, Ids]]:
         """For parts of the queries: the number of the first, then lims, distances and ids by (query, distance)."""
         later_ids, later_codes = self._later.whole()
         for part, query, distance, row in self._tables.candidates(queries, flips, reach):
@@ -238,7 +238,7 @@ class Hnsw(Structure):
     kind = "hnsw"
     defaults: ClassVar[Settings] = {"n_links": 16, "ef_construction": 60, "ef_search": 100}
 
-    def build(self, ids: Ids, codes: Codes) -> None:
+    def build(self, ids: Ids, codes: PackedCodes) -> None:
         import faiss
 
         inner = faiss.IndexBinaryHNSW(8 * codes.shape[1], self.settings["n_links"] or 16)

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hashlearn.codes import as_words, word_distances
-from hashlearn.index.results import Codes
 from hashlearn.parallel import row_blocks
+from hashlearn.typing import PackedCodes
 
 Words = NDArray[np.uint64]
 Reach = Callable[[NDArray[np.uint16]], int]
@@ -41,7 +41,7 @@ class Matches(NamedTuple):
 class PieceTables:
     """The rows of ``codes`` sorted by each of ``n_pieces`` pieces of ``piece_bits`` bits."""
 
-    def __init__(self, codes: Codes, n_pieces: int, piece_bits: int) -> None:
+    def __init__(self, codes: PackedCodes, n_pieces: int, piece_bits: int) -> None:
         self.n_pieces, self.piece_bits = n_pieces, piece_bits
         self._words = as_words(codes)
         self._tables = [_Table(self._piece(self._words, number), piece_bits) for number in range(n_pieces)]
@@ -59,7 +59,7 @@ class PieceTables:
         patterns = sum(comb(self.piece_bits, count) for count in range(min(flips, self.piece_bits) + 1))
         return self.n_pieces * patterns <= len(self)
 
-    def candidates(self, queries: Codes, flips: int, reach: Reach) -> Iterator[Matches]:
+    def candidates(self, queries: PackedCodes, flips: int, reach: Reach) -> Iterator[Matches]:
         """Rows that agree with a query in a piece up to ``flips`` bits, for parts of the queries in order.
 
         A query with so many that a scan is quicker gets the rows within the radius that ``reach`` gives for the

@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-Ids = NDArray[np.int64]
-Codes = NDArray[np.uint8]
+from hashlearn.typing import Ids
 
 
 class Hits(NamedTuple):

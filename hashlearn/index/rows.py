@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hashlearn.index.results import Codes, Ids
+from hashlearn.typing import Ids, PackedCodes
 
 
 @dataclass
@@ -14,7 +14,7 @@ class _Run:
     """Rows sorted by id, no id twice."""
 
     ids: Ids
-    codes: Codes
+    codes: PackedCodes
 
 
 class Rows:
@@ -29,7 +29,7 @@ class Rows:
         self._runs: list[_Run] = []
 
     @classmethod
-    def of(cls, ids: Ids, codes: Codes) -> Rows:
+    def of(cls, ids: Ids, codes: PackedCodes) -> Rows:
         """Rows over arrays that are sorted already, not copied until something changes (a file, mapped)."""
         rows = cls(codes.shape[1])
         if len(ids):
@@ -46,7 +46,7 @@ class Rows:
             known |= _places(run, ids)[0]
         return known
 
-    def same(self, ids: Ids, codes: Codes) -> np.ndarray:
+    def same(self, ids: Ids, codes: PackedCodes) -> np.ndarray:
         """Which of the rows exist with exactly this code."""
         same = np.zeros(len(ids), dtype=bool)
         for run in self._runs:
@@ -54,7 +54,7 @@ class Rows:
             same[hit] = (run.codes[places] == codes[hit]).all(axis=1)
         return same
 
-    def put(self, ids: Ids, codes: Codes) -> None:
+    def put(self, ids: Ids, codes: PackedCodes) -> None:
         """Insert or overwrite; ``ids`` sorted, no id twice, both arrays owned by the table from now on."""
         new = np.ones(len(ids), dtype=bool)
         for run in self._runs:
@@ -84,7 +84,7 @@ class Rows:
         self._runs = [run for run in self._runs if len(run.ids)]
         return before - len(self)
 
-    def whole(self) -> tuple[Ids, Codes]:
+    def whole(self) -> tuple[Ids, PackedCodes]:
         """All rows in the order of their ids."""
         while len(self._runs) > 1:
             self._merge_last()
@@ -92,7 +92,7 @@ class Rows:
             return np.empty(0, dtype=np.int64), np.empty((0, self._width), dtype=np.uint8)
         return self._runs[0].ids, self._runs[0].codes
 
-    def chosen(self, ids: Ids) -> tuple[Ids, Codes]:
+    def chosen(self, ids: Ids) -> tuple[Ids, PackedCodes]:
         """The rows whose ids are among the sorted ``ids``."""
         parts = [(run.ids[places], run.codes[places]) for run in self._runs if len(places := _places(run, ids)[1])]
         if not parts:

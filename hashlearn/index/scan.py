@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from hashlearn.index.results import Codes, Ids
 from hashlearn.parallel import ordered_map, thread_count
+from hashlearn.typing import Ids, PackedCodes
 
 Part = TypeVar("Part")
 
@@ -43,7 +43,7 @@ def over_queries(work: Callable[[Any], Part], queries: np.ndarray, n_jobs: int |
     return list(ordered_map(alone, parts, n_jobs))
 
 
-def nearest(queries: Codes, codes: Codes, k: int) -> tuple[np.ndarray, Ids]:
+def nearest(queries: PackedCodes, codes: PackedCodes, k: int) -> tuple[np.ndarray, Ids]:
     """Distances (int32) and row numbers of the k nearest rows; among equals the smaller row number."""
     import faiss
 
@@ -53,7 +53,7 @@ def nearest(queries: Codes, codes: Codes, k: int) -> tuple[np.ndarray, Ids]:
     return distances, places
 
 
-def ball(queries: Codes, codes: Codes, radius: int) -> tuple[Ids, np.ndarray, Ids]:
+def ball(queries: PackedCodes, codes: PackedCodes, radius: int) -> tuple[Ids, np.ndarray, Ids]:
     """Lims, distances and row numbers of all rows at most ``radius`` away, in no order."""
     import faiss
 

@@ -11,8 +11,8 @@ from hashlearn.metrics.engine import check_choice
 from hashlearn.metrics.rankings import HammingKeys, Progress, check_floats, map_blocks
 from hashlearn.metrics.relevance import Relevance, RelevanceFunction, RelevanceName
 from hashlearn.metrics.runs import hamming_problem
-from hashlearn.metrics.scores import Floats
 from hashlearn.metrics.ties import TieGroups, expected_average_precision
+from hashlearn.typing import FloatArray
 
 Form = Literal["strict", "official"]
 BallTies = Literal["expected", "stable"]
@@ -68,7 +68,7 @@ def map_within_radius(
     outputs = _outputs(projections, len(queries), len(database)) if form == "official" else None
     keys = HammingKeys(queries, database)
 
-    def work(start: int, stop: int) -> tuple[Floats, Floats, Floats]:
+    def work(start: int, stop: int) -> tuple[FloatArray, FloatArray, FloatArray]:
         hits = _hits(labels, start, stop)
         near = keys.block(start, stop)
         found = np.zeros((3, stop - start))

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from hashlearn.metrics.lists import Block, Ties, balls, ordered, tie_groups, top_rows
 from hashlearn.metrics.rankings import Keys, Progress, map_blocks
 from hashlearn.metrics.relevance import Relevance
-from hashlearn.metrics.scores import Denominator, Floats, Gain, average_precision, dcg, divide, ideal_dcg
+from hashlearn.metrics.scores import Denominator, Gain, average_precision, dcg, divide, ideal_dcg
 from hashlearn.metrics.ties import expected_average_precision, expected_dcg, expected_hits
+from hashlearn.typing import FloatArray
 
 EmptyQueries = Literal["zero", "drop"]
 
@@ -52,16 +53,16 @@ class Rules:
 class QueryScores:
     """One number a query. ``ap_defined`` is the chance that AP is not 0/0; ``answerable``: something is relevant."""
 
-    ap: Floats
-    ap_defined: Floats
-    precision: Floats
-    recall: Floats
-    ndcg: Floats
-    answerable: Floats
-    ball_precision: Floats
-    ball_recall: Floats
-    ball_acg: Floats
-    ball_empty: Floats
+    ap: FloatArray
+    ap_defined: FloatArray
+    precision: FloatArray
+    recall: FloatArray
+    ndcg: FloatArray
+    answerable: FloatArray
+    ball_precision: FloatArray
+    ball_recall: FloatArray
+    ball_acg: FloatArray
+    ball_empty: FloatArray
 
 
 def check_choice(name: str, value: str, choices: Any) -> None:
@@ -84,7 +85,7 @@ def score_queries(
     relevance: Relevance,
     query_groups: NDArray[np.intp],
     database_groups: NDArray[np.intp],
-    sizes: Floats | None,
+    sizes: FloatArray | None,
     rules: Rules,
     n_jobs: int | None = None,
     progress: Progress | None = None,
@@ -123,7 +124,7 @@ def score_queries(
     )
 
 
-def _score_block(block: Block, relevance: Floats, group_sizes: Floats, rules: Rules) -> QueryScores:
+def _score_block(block: Block, relevance: FloatArray, group_sizes: FloatArray, rules: Rules) -> QueryScores:
     """``relevance`` is the table of the block's distinct query labels and all database groups."""
     total = ((relevance > 0) @ group_sizes)[block.member]
     best = np.array([ideal_dcg(row, group_sizes, rules.ndcg_at, rules.gain) for row in relevance])[block.member]
@@ -162,10 +163,10 @@ def radius_counts(
     n_distances: int,
     n_jobs: int | None = None,
     progress: Progress | None = None,
-) -> tuple[Floats, Floats]:
+) -> tuple[FloatArray, FloatArray]:
     """Rows and hits at each distance 0 … n_distances − 1, summed over the queries. Only for exact keys."""
 
-    def work(start: int, stop: int) -> tuple[Floats, Floats]:
+    def work(start: int, stop: int) -> tuple[FloatArray, FloatArray]:
         distinct, member = np.unique(relevance.query_groups[start:stop], return_inverse=True)
         hits = (relevance.table(distinct) > 0)[:, relevance.database_groups]
         block = keys.block(start, stop)

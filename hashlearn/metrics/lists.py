@@ -11,9 +11,10 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hashlearn.metrics.rankings import Indices, nearest, true_places
-from hashlearn.metrics.scores import Floats, Gain, gains
+from hashlearn.metrics.rankings import nearest, true_places
+from hashlearn.metrics.scores import Gain, gains
 from hashlearn.metrics.ties import TieGroups
+from hashlearn.typing import FloatArray, IntArray
 
 Ties = Literal["expected", "stable", "optimistic", "pessimistic"]
 
@@ -28,9 +29,9 @@ class Block(NamedTuple):
 
     keys: NDArray[Any]
     exact: bool
-    relevance: Floats
-    member: Indices
-    sizes: Floats | None
+    relevance: FloatArray
+    member: IntArray
+    sizes: FloatArray | None
     graded: bool
 
 
@@ -40,10 +41,10 @@ class Top(NamedTuple):
     How many each query has, their places in the flattened keys, their keys and their relevance.
     """
 
-    counts: Indices
-    places: Indices
+    counts: IntArray
+    places: IntArray
     keys: NDArray[Any]
-    relevance: Floats
+    relevance: FloatArray
 
 
 def top_rows(block: Block, depth: int, radius: int | None) -> Top | None:
@@ -77,7 +78,7 @@ def tie_groups(block: Block, top: Top | None, gain: Gain) -> TieGroups:
     return TieGroups(*(sums.reshape(n_queries, width).astype(np.float64) for sums in (rows, hits, gained)))
 
 
-def ordered(block: Block, top: Top | None, ties: Ties, depth: int) -> Floats:
+def ordered(block: Block, top: Top | None, ties: Ties, depth: int) -> FloatArray:
     """Relevance of the first ``depth`` rows of each query, in the order that ``ties`` names."""
     if top is None:
         return np.stack(
@@ -94,7 +95,7 @@ def ordered(block: Block, top: Top | None, ties: Ties, depth: int) -> Floats:
     return top.relevance[order[starts[:, None] + np.arange(depth)]]
 
 
-def balls(block: Block, top: Top | None, radius: int | None) -> tuple[Floats, Floats, Floats]:
+def balls(block: Block, top: Top | None, radius: int | None) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Rows, hits and summed relevance within the radius of each query."""
     n_queries, n = block.keys.shape
     if radius is None:
@@ -128,7 +129,7 @@ def _whole_tie_groups(block: Block, gain: Gain) -> TieGroups:
     return groups if block.graded else groups._replace(gain=groups.hits)
 
 
-def _numbered_groups(top: Top) -> tuple[int, Indices]:
+def _numbered_groups(top: Top) -> tuple[int, IntArray]:
     """Most groups of a query, and the group of each row: query * width + rank of its key among the query's keys."""
     query = _queries(top)
     order = np.lexsort((top.keys, query))
@@ -143,7 +144,7 @@ def _numbered_groups(top: Top) -> tuple[int, Indices]:
     return width, groups
 
 
-def _top(block: Block, counts: Indices, places: Indices) -> Top:
+def _top(block: Block, counts: IntArray, places: IntArray) -> Top:
     n_queries, n = block.keys.shape
     # From a place in the keys to the same database row in the relevance of the query's labels.
     shifts = (block.member - np.arange(n_queries)) * n
@@ -156,11 +157,11 @@ def _everything(block: Block) -> Top:
     return _top(block, np.full(n_queries, n), np.arange(n_queries * n))
 
 
-def _queries(top: Top) -> Indices:
+def _queries(top: Top) -> IntArray:
     return np.repeat(np.arange(len(top.counts)), top.counts)
 
 
-def _order(keys: NDArray[Any], relevance: Floats, ties: Ties) -> Indices:
+def _order(keys: NDArray[Any], relevance: FloatArray, ties: Ties) -> IntArray:
     """Nearest first; among ties database order, the most relevant first, or the least relevant first."""
     if ties == "stable":
         return np.argsort(keys, kind="stable")

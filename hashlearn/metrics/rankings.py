@@ -15,9 +15,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from hashlearn.codes import as_words, unpack_signs, word_distances
 from hashlearn.parallel import ordered_map, thread_count
+from hashlearn.typing import IntArray
 
 Metric = Literal["cosine", "euclidean", "dot"]
-Indices = NDArray[np.intp]
 Progress = Callable[[int, int], None]
 Result = TypeVar("Result")
 
@@ -117,7 +117,7 @@ def check_floats(rows: ArrayLike, name: str) -> NDArray[Any]:
     return array
 
 
-def nearest(keys: NDArray[Any], need: int, at_least: int | None = None) -> tuple[Indices, Indices] | None:
+def nearest(keys: NDArray[Any], need: int, at_least: int | None = None) -> tuple[IntArray, IntArray] | None:
     """Where the ``need`` smallest keys of each row are, with all their ties: how many in each row, and their places.
 
     Keys of up to ``at_least`` are included too. Places are those of the flattened keys, ascending. None stands for all
@@ -146,7 +146,7 @@ def nearest(keys: NDArray[Any], need: int, at_least: int | None = None) -> tuple
     return true_places(near)
 
 
-def true_places(mask: NDArray[np.bool_]) -> tuple[Indices, Indices]:
+def true_places(mask: NDArray[np.bool_]) -> tuple[IntArray, IntArray]:
     """How many values of each row are true, and their places in the flattened mask."""
     places = np.flatnonzero(mask)
     # Counting from the places, which are few, is far cheaper than count_nonzero along an axis.

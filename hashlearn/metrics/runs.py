@@ -12,7 +12,8 @@ from hashlearn.codes import as_words, check_packed
 from hashlearn.metrics.engine import QueryScores, Rules, score_queries
 from hashlearn.metrics.rankings import FloatKeys, HammingKeys, Keys, Metric, Progress, asymmetric_keys
 from hashlearn.metrics.relevance import Relevance, RelevanceFunction, RelevanceName
-from hashlearn.metrics.scores import Floats, mean
+from hashlearn.metrics.scores import mean
+from hashlearn.typing import FloatArray
 
 # Merging equal database rows pays when few remain: all of those are looked at, of others only the near ones.
 _MERGE_SHARE = 0.25
@@ -25,7 +26,7 @@ class Run:
     """Scores of the distinct queries; ``weights`` says how many queries each stands for."""
 
     per_query: QueryScores
-    weights: Floats
+    weights: FloatArray
     rules: Rules
     ranking: str
     n_database: int
@@ -165,7 +166,7 @@ def _relevance(
     return labels
 
 
-def _distinct(codes: NDArray[np.uint8], groups: NDArray[np.intp]) -> tuple[NDArray[np.intp], Floats]:
+def _distinct(codes: NDArray[np.uint8], groups: NDArray[np.intp]) -> tuple[NDArray[np.intp], FloatArray]:
     """One row of each distinct (code, label group), and how many rows are equal to it."""
     words = as_words(codes)
     # Groups last, so that queries with the same labels end up in the same block.

@@ -12,14 +12,15 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from hashlearn.typing import FloatArray
+
 Denominator = Literal["retrieved", "min", "relevant"]
 Gain = Literal["exp", "linear"]
-Floats = NDArray[np.float64]
 
 
 def average_precision(
-    hits: NDArray[np.bool_], total: Floats, at: int, denominator: Denominator
-) -> tuple[Floats, Floats]:
+    hits: NDArray[np.bool_], total: FloatArray, at: int, denominator: Denominator
+) -> tuple[FloatArray, FloatArray]:
     """AP@at, and 1 for the queries where it is defined (0 where it is 0/0 and therefore 0).
 
     The sum of the precisions at the hits among the first ``at`` positions, divided by the number of those hits
@@ -31,20 +32,20 @@ def average_precision(
     return divide(summed, bottom(denominator, hits.sum(axis=1).astype(np.float64), total, at))
 
 
-def bottom(denominator: Denominator, retrieved: Floats, total: Floats, at: int) -> Floats:
+def bottom(denominator: Denominator, retrieved: FloatArray, total: FloatArray, at: int) -> FloatArray:
     """The denominator of AP@at that goes by this name."""
     if denominator == "retrieved":
         return retrieved
     return np.minimum(total, at) if denominator == "min" else total
 
 
-def gains(relevance: Floats, gain: Gain) -> Floats:
+def gains(relevance: FloatArray, gain: Gain) -> FloatArray:
     """What a row of this relevance adds to the DCG before the discount of its position."""
     return np.exp2(relevance) - 1 if gain == "exp" else relevance
 
 
 @lru_cache(maxsize=8)
-def summed_discounts(at: int, gain: Gain) -> Floats:
+def summed_discounts(at: int, gain: Gain) -> FloatArray:
     """Sums of the discounts of the first 0, 1, … ``at`` positions.
 
     ``exp`` discounts position k by log2(k + 1); ``linear``, as printed in the paper, by log2(k) from position 2 on.
@@ -54,14 +55,14 @@ def summed_discounts(at: int, gain: Gain) -> Floats:
     return np.concatenate([[0.0], np.cumsum(1 / logs)])
 
 
-def dcg(relevance: Floats, at: int, gain: Gain) -> Floats:
+def dcg(relevance: FloatArray, at: int, gain: Gain) -> FloatArray:
     """DCG@at of ordered lists."""
     relevance = relevance[:, :at]
     # Not a matrix product: its rounding would depend on how many queries are in the block.
     return (gains(relevance, gain) * np.diff(summed_discounts(relevance.shape[1], gain))).sum(axis=1)
 
 
-def ideal_dcg(relevance: Floats, sizes: Floats, at: int, gain: Gain) -> float:
+def ideal_dcg(relevance: FloatArray, sizes: FloatArray, at: int, gain: Gain) -> float:
     """DCG@at of the best order of the whole database, given the relevance and size of its groups."""
     groups = np.flatnonzero(relevance > 0)
     if len(groups) > at:
@@ -73,13 +74,13 @@ def ideal_dcg(relevance: Floats, sizes: Floats, at: int, gain: Gain) -> float:
     return float(gains(relevance[groups], gain) @ np.diff(sums))
 
 
-def divide(top: Floats, under: Floats) -> tuple[Floats, Floats]:
+def divide(top: FloatArray, under: FloatArray) -> tuple[FloatArray, FloatArray]:
     """top / under with 0/0 = 0, and 1 where it is defined."""
     defined = under > 0
     return np.divide(top, under, out=np.zeros_like(top, dtype=np.float64), where=defined), defined.astype(np.float64)
 
 
-def mean(values: Floats, weights: Floats, counted: Floats | None = None) -> float:
+def mean(values: FloatArray, weights: FloatArray, counted: FloatArray | None = None) -> float:
     """Weighted mean over the queries; with ``counted``, over those only. NaN when no query is left."""
     weight = weights.sum() if counted is None else weights @ counted
     return float(weights @ values / weight) if weight > 0 else float("nan")

@@ -12,7 +12,8 @@ from hashlearn.metrics.engine import EmptyQueries, Rules, Ties, cutoff, radius_c
 from hashlearn.metrics.rankings import HammingKeys, Progress
 from hashlearn.metrics.relevance import RelevanceFunction, RelevanceName
 from hashlearn.metrics.runs import hamming_problem, run_codes
-from hashlearn.metrics.scores import Denominator, Floats, Gain, divide
+from hashlearn.metrics.scores import Denominator, Gain, divide
+from hashlearn.typing import FloatArray
 
 
 class RadiusScores(NamedTuple):
@@ -27,8 +28,8 @@ class Curve(NamedTuple):
     """Precision and recall within each Hamming radius 0, 1, … n_bits."""
 
     radius: np.ndarray
-    precision: Floats
-    recall: Floats
+    precision: FloatArray
+    recall: FloatArray
 
 
 def mean_average_precision(

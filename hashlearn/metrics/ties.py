@@ -12,7 +12,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import gammaln
 
-from hashlearn.metrics.scores import Denominator, Floats, Gain, bottom, divide, summed_discounts
+from hashlearn.metrics.scores import Denominator, Gain, bottom, divide, summed_discounts
+from hashlearn.typing import FloatArray
 
 # Queries times outcomes handled together where the cut-off splits a tie group.
 _OUTCOMES = 2**18
@@ -21,17 +22,17 @@ _OUTCOMES = 2**18
 class TieGroups(NamedTuple):
     """Rows, relevant rows and summed gain of each tie group."""
 
-    rows: Floats
-    hits: Floats
-    gain: Floats
+    rows: FloatArray
+    hits: FloatArray
+    gain: FloatArray
 
 
-def expected_hits(groups: TieGroups, at: int) -> Floats:
+def expected_hits(groups: TieGroups, at: int) -> FloatArray:
     """Relevant rows to expect among the first ``at``."""
     return _total(groups.hits * _divided(_inside(groups.rows, at), groups.rows))
 
 
-def expected_dcg(groups: TieGroups, at: int, gain: Gain) -> Floats:
+def expected_dcg(groups: TieGroups, at: int, gain: Gain) -> FloatArray:
     """DCG@at: every position of a group holds the group's mean gain."""
     ends = np.minimum(np.cumsum(groups.rows, axis=1), at).astype(np.intp)
     sums = summed_discounts(at, gain)[ends]
@@ -39,8 +40,8 @@ def expected_dcg(groups: TieGroups, at: int, gain: Gain) -> Floats:
 
 
 def expected_average_precision(
-    groups: TieGroups, total: Floats, at: int, denominator: Denominator
-) -> tuple[Floats, Floats]:
+    groups: TieGroups, total: FloatArray, at: int, denominator: Denominator
+) -> tuple[FloatArray, FloatArray]:
     """AP@at, and for each query the probability that it is defined (something relevant was there to divide by)."""
     rows, hits = groups.rows, groups.hits
     rows_before = np.cumsum(rows, axis=1) - rows
@@ -68,15 +69,15 @@ def expected_average_precision(
 
 
 def _split_group(
-    rows: Floats,
-    hits: Floats,
-    inside: Floats,
-    rows_before: Floats,
-    certain: Floats,
-    settled: Floats,
+    rows: FloatArray,
+    hits: FloatArray,
+    inside: FloatArray,
+    rows_before: FloatArray,
+    certain: FloatArray,
+    settled: FloatArray,
     outcomes: int,
     at: int,
-) -> tuple[Floats, Floats]:
+) -> tuple[FloatArray, FloatArray]:
     """AP over the hits retrieved, when only ``inside`` rows of the last group make the list.
 
     The number of hits among them is hypergeometric. Given that number their order is uniform, so the numerator has
@@ -98,8 +99,13 @@ def _split_group(
 
 
 def _numerator(
-    rows: Floats, hits: Floats, inside: Floats, rows_before: Floats, hits_before: Floats, harmonic: Floats
-) -> Floats:
+    rows: FloatArray,
+    hits: FloatArray,
+    inside: FloatArray,
+    rows_before: FloatArray,
+    hits_before: FloatArray,
+    harmonic: FloatArray,
+) -> FloatArray:
     """Expected sum of the precisions at the hits among the first ``inside`` rows of a group.
 
     Position j of the group holds a hit with chance h/n, and then (j − 1)(h − 1)/(n − 1) earlier hits of the group are
@@ -112,18 +118,18 @@ def _numerator(
     return _divided(hits, rows) * ((hits_before + 1) * inverse + _divided(hits - 1, rows - 1) * earlier)
 
 
-def _inside(rows: Floats, at: int) -> Floats:
+def _inside(rows: FloatArray, at: int) -> FloatArray:
     """Rows of each group among the first ``at``."""
     return np.clip(at - (np.cumsum(rows, axis=1) - rows), 0, rows)
 
 
 @lru_cache(maxsize=8)
-def _harmonic(at: int) -> Floats:
+def _harmonic(at: int) -> FloatArray:
     """Harmonic numbers 0 … at."""
     return np.concatenate([[0.0], np.cumsum(1 / np.arange(1, at + 1))])
 
 
-def _log_choose(n: Floats, k: Floats) -> Floats:
+def _log_choose(n: FloatArray, k: FloatArray) -> FloatArray:
     """log C(n, k) where k is within 0 … n; elsewhere some finite number, which the caller masks."""
     # A power of two, so that blocks of different contents share the table.
     logs = _log_factorials(1 << int(n.max()).bit_length())
@@ -132,17 +138,17 @@ def _log_choose(n: Floats, k: Floats) -> Floats:
 
 
 @lru_cache(maxsize=4)
-def _log_factorials(n: int) -> Floats:
+def _log_factorials(n: int) -> FloatArray:
     """log 0! … log n!: looking them up is many times faster than computing them for every outcome."""
     return gammaln(np.arange(n + 1) + 1.0)
 
 
-def _total(values: Floats) -> Floats:
+def _total(values: FloatArray) -> FloatArray:
     """Sum of each row from left to right, so that padding, which differs between blocks, changes no digit."""
     return np.cumsum(values, axis=1)[:, -1]
 
 
-def _divided(top: Floats, under: Floats) -> Floats:
+def _divided(top: FloatArray, under: FloatArray) -> FloatArray:
     """top / under, and 0 where under is not positive."""
     shape = np.broadcast_shapes(top.shape, under.shape)
     return np.divide(top, under, out=np.zeros(shape), where=under > 0)

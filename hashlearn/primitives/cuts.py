@@ -8,8 +8,8 @@ from scipy import sparse
 from scipy.sparse.csgraph import breadth_first_order, maximum_flow
 
 from hashlearn.primitives.partners import Pairs, pair_matrix
+from hashlearn.typing import Int64Array
 
-IntArray = NDArray[np.int64]
 MAX_FLOW = 2**30  # scipy counts flows in 32 bits
 
 
@@ -45,7 +45,7 @@ class BlockCuts:
         ends = np.flatnonzero(np.diff(block[self.order], append=-1)) + 1
         self.slices = [slice(a, b) for a, b in zip([0, *ends[:-1]], ends, strict=True)]
 
-    def infer(self, gain: IntArray, n_sweeps: int, rng: np.random.RandomState) -> tuple[IntArray, list[int]]:
+    def infer(self, gain: Int64Array, n_sweeps: int, rng: np.random.RandomState) -> tuple[Int64Array, list[int]]:
         """Signs of all rows, and the sum at the start and after every sweep. A constant answer is drawn anew."""
         start = np.ones(len(self.order), dtype=np.int64)
         for _ in range(3):
@@ -58,8 +58,8 @@ class BlockCuts:
         return result, trace
 
     def _sweep(
-        self, gain: IntArray, signs: IntArray, n_sweeps: int, rng: np.random.RandomState
-    ) -> tuple[IntArray, list[int]]:
+        self, gain: Int64Array, signs: Int64Array, n_sweeps: int, rng: np.random.RandomState
+    ) -> tuple[Int64Array, list[int]]:
         inside, outside = (
             sparse.csr_matrix((gain[m.data], m.indices, m.indptr), shape=m.shape) for m in (self.inside, self.outside)
         )
@@ -75,11 +75,11 @@ class BlockCuts:
         return signs, trace
 
 
-def _cost(bonds: sparse.csr_matrix, field: IntArray, signs: IntArray) -> int:
+def _cost(bonds: sparse.csr_matrix, field: Int64Array, signs: Int64Array) -> int:
     return int(signs @ (bonds @ signs)) + 2 * int(field @ signs)
 
 
-def minimum_cut(bonds: sparse.csr_matrix, field: IntArray) -> IntArray:
+def minimum_cut(bonds: sparse.csr_matrix, field: Int64Array) -> Int64Array:
     """argmin over signs of sum over i < j of bonds_ij z_i z_j + sum field_i z_i, for bonds <= 0.
 
     Rows on the source's side of a minimum cut are +1: unlike neighbours cost |bond|, and the source (sink) pulls

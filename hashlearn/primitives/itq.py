@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import linalg
 
 from hashlearn.codes import sign
-
-FloatArray = NDArray[np.float64]
+from hashlearn.typing import FloatArray
 
 
 def random_rotation(size: int, rng: np.random.RandomState) -> FloatArray:

@@ -11,8 +11,8 @@ from scipy import sparse
 
 from hashlearn.labels import group_rows, label_matrix
 from hashlearn.similarity import LabelSimilarity
+from hashlearn.typing import FloatArray
 
-FloatArray = NDArray[np.float64]
 GROUP_BLOCK = 2048
 
 

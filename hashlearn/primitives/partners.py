@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from hashlearn.similarity import from_labels
+from hashlearn.typing import Int64Array
 
-IntArray = NDArray[np.int64]
 PAIR_LOSSES = ("hinge", "ksh", "bre")
 
 
@@ -19,12 +19,12 @@ PAIR_LOSSES = ("hinge", "ksh", "bre")
 class Pairs:
     """Pairs left < right of n rows, each once, and whether they are similar."""
 
-    left: IntArray
-    right: IntArray
+    left: Int64Array
+    right: Int64Array
     similar: NDArray[np.bool_]
     n_rows: int
 
-    def gain(self, loss: str, distance: IntArray, bits: int) -> IntArray:
+    def gain(self, loss: str, distance: Int64Array, bits: int) -> Int64Array:
         """a = loss(d) - loss(d + 1) for every pair, of ``bits`` bits: what equal bits cost more than unequal ones."""
         tables = [-np.diff(loss_table(loss, similar, bits)) for similar in (False, True)]
         return np.where(self.similar, tables[1][distance], tables[0][distance])
@@ -35,7 +35,7 @@ class Pairs:
         return np.asarray(left + right, dtype=np.float64)
 
 
-def loss_table(loss: str, similar: bool, bits: int) -> IntArray:
+def loss_table(loss: str, similar: bool, bits: int) -> Int64Array:
     """loss(d) for d = 0 .. bits, times bits^2 ("hinge": 4 bits^2), in whole numbers."""
     d = np.arange(bits + 1, dtype=np.int64)
     if loss == "hinge":

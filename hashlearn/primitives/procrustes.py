@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import linalg
 
-FloatArray = NDArray[np.float64]
+from hashlearn.typing import FloatArray
 
 
 def orthogonal_procrustes(matrix: FloatArray) -> FloatArray:

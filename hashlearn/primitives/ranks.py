@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-FloatArray = NDArray[np.float64]
+from hashlearn.typing import FloatArray
 
 
 def rank_weights(relevance: FloatArray, sizes: FloatArray) -> FloatArray:

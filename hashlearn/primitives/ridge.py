@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
-FloatArray = NDArray[np.float64]
+from hashlearn.typing import FloatArray
 
 
 class RidgeSolver:

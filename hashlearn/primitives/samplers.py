@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-IntArray = NDArray[np.intp]
+from hashlearn.typing import IntArray
 
 
 def relevance_block(labels: sparse.csr_matrix, left: IntArray, right: IntArray) -> NDArray[np.float64]:

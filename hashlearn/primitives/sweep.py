@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-FloatArray = NDArray[np.float64]
+from hashlearn.typing import FloatArray
 
 
 def keep_sign(values: FloatArray, previous: FloatArray) -> FloatArray:

@@ -15,9 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hashlearn.solvers.problem import Batches, keeps_ground
+from hashlearn.typing import FloatArray, IntArray
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.intp]
 PairLoss = Callable[[FloatArray, FloatArray], FloatArray]
 
 

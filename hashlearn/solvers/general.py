@@ -16,9 +16,7 @@ from hashlearn.solvers.greedy import strongest_half
 from hashlearn.solvers.losses import GeneralLoss
 from hashlearn.solvers.problem import AnchorProblem, Batches, Trace, keeps_ground
 from hashlearn.solvers.slopes import Bits, Slopes
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.intp]
+from hashlearn.typing import FloatArray, IntArray
 
 
 def learn(

@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 
 from hashlearn.solvers.losses import QuadraticLoss
 from hashlearn.solvers.problem import AnchorProblem, Batches, Trace, keeps_ground
+from hashlearn.typing import FloatArray
 
 try:
     from hashlearn.solvers import _flips
 except ImportError:  # installed without a compiler
     _flips = None  # type: ignore[assignment]
 
-FloatArray = NDArray[np.float64]
 RESIDUALS = ("full", "stagewise")
 EXACT = 2**24  # whole numbers below this, and their sums, are exact in float32
 

@@ -5,17 +5,13 @@ from __future__ import annotations
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hashlearn.similarity import Similarity
 from hashlearn.solvers import general, greedy, symmetric
 from hashlearn.solvers.losses import GeneralLoss, QuadraticLoss
 from hashlearn.solvers.problem import group_pull
 from hashlearn.solvers.slopes import Slopes
-
-FloatArray = NDArray[np.float64]
-Codes = NDArray[np.float32]
-IntArray = NDArray[np.intp]
+from hashlearn.typing import Float32Array, FloatArray, IntArray
 
 
 class RowCoder(Protocol):
@@ -24,9 +20,9 @@ class RowCoder(Protocol):
     own_weight: float
     """How much a row's own bit counts in the projection's target: gain + own_weight * code."""
 
-    def code(self, group: IntArray, start: Codes) -> Codes: ...
+    def code(self, group: IntArray, start: Float32Array) -> Float32Array: ...
 
-    def gain(self, group: IntArray, codes: Codes) -> Codes:
+    def gain(self, group: IntArray, codes: Float32Array) -> Float32Array:
         """Bit by bit, what the anchors and the row's other bits ask for."""
         ...
 
@@ -42,7 +38,7 @@ class QuadraticRows:
         self.gram = anchor_codes.T @ anchor_codes
         self.scale = loss.scale(n_bits / similarity.largest, n_bits)
 
-    def gain(self, group: IntArray, codes: Codes) -> Codes:
+    def gain(self, group: IntArray, codes: Float32Array) -> Float32Array:
         hollow = (self.gram - np.diag(np.diag(self.gram))).astype(np.float32)
         return (self.scale * self.pull).astype(np.float32)[group] - codes @ hollow
 
@@ -65,7 +61,7 @@ class GreedyRows(QuadraticRows):
         self.beta, self.residual, self.max_iter = beta, residual, max_iter
         self.own_weight = beta
 
-    def code(self, group: IntArray, start: Codes) -> Codes:
+    def code(self, group: IntArray, start: Float32Array) -> Float32Array:
         return greedy.code_rows(
             self.pull,
             self.gram,
@@ -97,7 +93,7 @@ class SymmetricRows(QuadraticRows):
         # H (gamma I - M) holds every bit gamma - M_jj times, and the diagonal of M is the number of anchors.
         self.own_weight = symmetric.gamma(self.gram, beta) - len(anchors)
 
-    def code(self, group: IntArray, start: Codes) -> Codes:
+    def code(self, group: IntArray, start: Float32Array) -> Float32Array:
         return symmetric.code_rows(
             self.pull,
             self.gram,
@@ -130,13 +126,13 @@ class GeneralRows:
         self.beta, self.residual, self.max_iter = beta, residual, max_iter
         self.own_weight = beta
 
-    def code(self, group: IntArray, start: Codes) -> Codes:
+    def code(self, group: IntArray, start: Float32Array) -> Float32Array:
         slopes, local = self._slopes(group)
         return general.code_rows(
             self.states, slopes, local, start, beta=self.beta, residual=self.residual, max_iter=self.max_iter
         )
 
-    def gain(self, group: IntArray, codes: Codes) -> Codes:
+    def gain(self, group: IntArray, codes: Float32Array) -> Float32Array:
         slopes, local = self._slopes(group)
         return general.gains(self.states, slopes, local, codes)
 

@@ -6,14 +6,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hashlearn.solvers.losses import GeneralLoss
+from hashlearn.typing import FloatArray, IntArray
 
 try:
     from hashlearn.solvers import _slopes
 except ImportError:  # installed without a compiler
     _slopes = None  # type: ignore[assignment]
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.intp]
 Bits = NDArray[np.int32]
 MAX_TABLE = 2**20
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import linalg
 
 from hashlearn.parallel import one_blas_thread
 from hashlearn.primitives.eigen import fix_signs
 from hashlearn.solvers.problem import AnchorProblem, sums_by_kind
+from hashlearn.typing import FloatArray
 
-FloatArray = NDArray[np.float64]
 FILLS = ("random", "principal")
 RANK_TOLERANCE = 1e-9
 

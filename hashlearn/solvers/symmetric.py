@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from hashlearn.parallel import one_blas_thread
 from hashlearn.solvers.problem import AnchorProblem, Batches, Trace, sums_by_kind
-
-FloatArray = NDArray[np.float64]
+from hashlearn.typing import FloatArray
 
 
 def learn(

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hashlearn.collection.store import Codes, Ids
+from hashlearn.typing import Ids, PackedCodes
 
 
 class DamagedBlockError(ValueError):
@@ -24,7 +24,7 @@ class Block(NamedTuple):
     """Ids that are there with their codes, and ids that are gone; both increasing, no id in both."""
 
     ids: Ids
-    codes: Codes
+    codes: PackedCodes
     gone: Ids
 
     def __len__(self) -> int:

@@ -10,9 +10,9 @@ from threading import Lock
 import numpy as np
 
 from hashlearn.collection.embedded.where import matching_ids
-from hashlearn.collection.store import Ids
 from hashlearn.collection.where import Condition, matches
 from hashlearn.index import Index
+from hashlearn.typing import Ids
 
 _MOST = 16
 _QUICK_PART = 8  # of all rows: when more have changed, asking anew is as quick

@@ -21,21 +21,12 @@ from hashlearn.collection.embedded.blocks import Block, merged, to_merge, to_sto
 from hashlearn.collection.embedded.following_index import Held
 from hashlearn.collection.embedded.kept_filters import KeptFilters
 from hashlearn.collection.embedded.where import matching_ids
-from hashlearn.collection.store import (
-    Codes,
-    CollectionError,
-    Ids,
-    Payload,
-    Rows,
-    Spec,
-    Store,
-    UnsupportedByStoreError,
-    Vectors,
-)
+from hashlearn.collection.store import CollectionError, Payload, Rows, Spec, Store, UnsupportedByStoreError, Vectors
 from hashlearn.collection.where import Condition
 from hashlearn.index import Ball, Hits, Index
 from hashlearn.index.inputs import sorted_ball
 from hashlearn.index.kinds import KINDS
+from hashlearn.typing import Ids, PackedCodes
 
 _FAN, _FULL_ROWS = 16, 65536  # blocks are merged by this many, up to this size
 _REWRITTEN_ROWS = 2**20  # in a block when all are written anew
@@ -73,7 +64,7 @@ class EmbeddedStore(Store):
     def close(self) -> None:
         self._database.close()
 
-    def add(self, ids: Ids, codes: Codes, payloads: Sequence[Payload] | None, vectors: Vectors | None) -> None:
+    def add(self, ids: Ids, codes: PackedCodes, payloads: Sequence[Payload] | None, vectors: Vectors | None) -> None:
         if not len(ids):
             return
         order = np.argsort(ids, kind="stable")
@@ -140,7 +131,7 @@ class EmbeddedStore(Store):
             db.execute("UPDATE state SET last_id = ?", (last + count,))
         return last + 1
 
-    def search(self, queries: Codes, k: int, where: Condition | None = None, n_jobs: int | None = None) -> Hits:
+    def search(self, queries: PackedCodes, k: int, where: Condition | None = None, n_jobs: int | None = None) -> Hits:
         return self._search(queries, k, where, n_jobs)
 
     def search_projections(
@@ -153,7 +144,9 @@ class EmbeddedStore(Store):
             ids = None if where is None else self._filters.ids(db, index, seq, where)
             return index.search(queries, k, ids=ids, n_jobs=n_jobs)
 
-    def within(self, queries: Codes, radius: int, where: Condition | None = None, n_jobs: int | None = None) -> Ball:
+    def within(
+        self, queries: PackedCodes, radius: int, where: Condition | None = None, n_jobs: int | None = None
+    ) -> Ball:
         with self._held.reading() as (db, index, seq):
             ball = index.within(queries, radius, n_jobs)
             if where is None or not len(ball.ids):
@@ -251,7 +244,7 @@ class EmbeddedStore(Store):
                 "use the kind 'flat', 'ivf' or 'multihash', or a new collection."
             )
 
-    def _rows(self, db: sqlite3.Connection, ids: Ids, codes: Codes, vectors: bool) -> Rows:
+    def _rows(self, db: sqlite3.Connection, ids: Ids, codes: PackedCodes, vectors: bool) -> Rows:
         """Payloads and vectors of rows that exist."""
         wanted = json.dumps(ids.tolist())
         asked = "id IN (SELECT value FROM json_each(?))"

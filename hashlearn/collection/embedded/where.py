@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from hashlearn.collection.store import Ids
 from hashlearn.collection.where import All, AnyOf, Compare, Condition, Not, Path, kind_of, matches
+from hashlearn.typing import Ids
 
 _UNSAFE = re.compile(r'["\\\x00-\x1f]')
 _FIRST_WITH_ARROW = (3, 38)  # the operator -> gives a value as it is written

@@ -11,13 +11,13 @@ from collections.abc import Callable
 import numpy as np
 
 from hashlearn.collection.remote import Found, best, joined
-from hashlearn.collection.store import Codes, Ids
+from hashlearn.typing import Ids, PackedCodes
 
 MOST_HITS = 16_384
 LARGEST_ID = 2**63 - 1
 FIRST_KEY = -1  # Milvus 2.3 takes its largest key for the end of a list and never shows that row, so it gets this key
 
-Ask = Callable[[Codes, int, str, int | None, int | None], list[Found]]
+Ask = Callable[[PackedCodes, int, str, int | None, int | None], list[Found]]
 """(queries, limit, expression, least bits, most bits) to any ``limit`` of those hits for each query."""
 
 
@@ -29,7 +29,7 @@ def to_ids(keys: Ids) -> Ids:
     return np.where(keys == FIRST_KEY, LARGEST_ID, keys)
 
 
-def nearest(ask: Ask, queries: Codes, k: int, expression: str, settle: bool) -> list[Found]:
+def nearest(ask: Ask, queries: PackedCodes, k: int, expression: str, settle: bool) -> list[Found]:
     """The k nearest rows of each query by (distance, id); without ``settle``, ties at the last place are as found."""
     limit = min(MOST_HITS, 2 * k + 50) if settle else k
     found = [best([part], limit) for part in ask(queries, limit, expression, None, None)]
@@ -52,7 +52,7 @@ def nearest(ask: Ask, queries: Codes, k: int, expression: str, settle: bool) -> 
     return [best([part], k) for part in found]
 
 
-def ball(ask: Ask, queries: Codes, radius: int, expression: str) -> list[Found]:
+def ball(ask: Ask, queries: PackedCodes, radius: int, expression: str) -> list[Found]:
     """All rows at most ``radius`` bits away from each query, in any order."""
     found = ask(queries, MOST_HITS, expression, None, radius)
     for place, (ids, _) in enumerate(found):
@@ -62,7 +62,7 @@ def ball(ask: Ask, queries: Codes, radius: int, expression: str) -> list[Found]:
 
 
 def by_windows(
-    ask: Ask, query: Codes, expression: str, least: int | None, most: int | None, enough: int | None
+    ask: Ask, query: PackedCodes, expression: str, least: int | None, most: int | None, enough: int | None
 ) -> Found:
     """All hits of one query, or those of smallest id until there are ``enough``.
 

@@ -28,19 +28,10 @@ from hashlearn.collection.remote import (
     query_blocks,
     writable,
 )
-from hashlearn.collection.store import (
-    Codes,
-    CollectionError,
-    Ids,
-    Payload,
-    Rows,
-    Spec,
-    Store,
-    UnsupportedByStoreError,
-    Vectors,
-)
+from hashlearn.collection.store import CollectionError, Payload, Rows, Spec, Store, UnsupportedByStoreError, Vectors
 from hashlearn.collection.where import Condition, matches
 from hashlearn.index import Ball, Hits
+from hashlearn.typing import Ids, PackedCodes
 
 MOST_PAYLOAD_BYTES = 65_536  # of a JSON field
 MOST_VECTOR_SIZE = 4096  # of an ARRAY field
@@ -119,7 +110,7 @@ class MilvusStore(Store):
         finally:
             link.close()
 
-    def add(self, ids: Ids, codes: Codes, payloads: Sequence[Payload] | None, vectors: Vectors | None) -> None:
+    def add(self, ids: Ids, codes: PackedCodes, payloads: Sequence[Payload] | None, vectors: Vectors | None) -> None:
         writable(self._read_only, self._link.address.shown)
         if not len(ids):
             return
@@ -177,7 +168,7 @@ class MilvusStore(Store):
     def next_id(self) -> int:
         return self._counter.value()
 
-    def search(self, queries: Codes, k: int, where: Condition | None = None, n_jobs: int | None = None) -> Hits:
+    def search(self, queries: PackedCodes, k: int, where: Condition | None = None, n_jobs: int | None = None) -> Hits:
         if k > MOST_HITS:
             raise UnsupportedByStoreError(
                 f"Milvus returns at most {MOST_HITS} rows a query. Got k={k}: ask for fewer (rescore= multiplies k), "
@@ -191,7 +182,9 @@ class MilvusStore(Store):
             found += [best([part[place] for part in parts], k) for place in range(len(block))]
         return as_hits(found, k)
 
-    def within(self, queries: Codes, radius: int, where: Condition | None = None, n_jobs: int | None = None) -> Ball:
+    def within(
+        self, queries: PackedCodes, radius: int, where: Condition | None = None, n_jobs: int | None = None
+    ) -> Ball:
         expressions = self._expressions(where)
         found: list[Found] = []
         for block in query_blocks(queries, MOST_HITS):
@@ -211,7 +204,7 @@ class MilvusStore(Store):
             # Looking into every list misses nothing.
             parameters["nprobe"] = lists if exact else min(lists, self.spec.settings.get("n_probes") or 16)
 
-        def ask(queries: Codes, limit: int, expression: str, least: int | None, most: int | None) -> list[Found]:
+        def ask(queries: PackedCodes, limit: int, expression: str, least: int | None, most: int | None) -> list[Found]:
             bounds: dict[str, int] = {}
             if most is not None:
                 bounds["radius"] = most + 1  # Milvus takes what is nearer than the radius

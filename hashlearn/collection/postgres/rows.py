@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from hashlearn.collection.store import Codes, Ids, Payload, Rows, Vectors
+from hashlearn.collection.store import Payload, Rows, Vectors
+from hashlearn.typing import Ids, PackedCodes
 
 COPY_HEAD = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 COPY_TAIL = b"\xff\xff"
@@ -38,7 +39,7 @@ def _all_digits(value: Any) -> str:
 
 
 def copy_rows(
-    n_bits: int, ids: Ids, codes: Codes, payloads: Sequence[Payload] | None, vectors: Vectors | None
+    n_bits: int, ids: Ids, codes: PackedCodes, payloads: Sequence[Payload] | None, vectors: Vectors | None
 ) -> bytes:
     """Rows (id, code, vector when kept, payload) for COPY … WITH (FORMAT binary), without head and tail.
 
@@ -90,7 +91,7 @@ def read_rows(found: Sequence[tuple[Any, ...]], n_bits: int, vector_size: int | 
     return Rows(ids, codes, [row[2] for row in found], vectors)
 
 
-def bit_texts(codes: Codes, n_bits: int) -> list[str]:
+def bit_texts(codes: PackedCodes, n_bits: int) -> list[str]:
     """Codes as texts of 0 and 1, for parameters."""
     bits = np.unpackbits(codes, axis=1, count=n_bits) + np.uint8(ord("0"))
     return [row.tobytes().decode("ascii") for row in bits]

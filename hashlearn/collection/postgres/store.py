@@ -20,9 +20,10 @@ from hashlearn.collection.postgres.rows import COPY_HEAD, COPY_TAIL, bit_texts, 
 from hashlearn.collection.postgres.tables import Tables, make_tables, read_tables
 from hashlearn.collection.postgres.where import to_sql
 from hashlearn.collection.remote import Found, as_ball, as_hits, kind_known, no_projections, query_blocks, writable
-from hashlearn.collection.store import Codes, CollectionError, Ids, Payload, Rows, Spec, Store, Vectors
+from hashlearn.collection.store import CollectionError, Payload, Rows, Spec, Store, Vectors
 from hashlearn.collection.where import Condition
 from hashlearn.index import Ball, Hits
+from hashlearn.typing import Ids, PackedCodes
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -77,7 +78,7 @@ class PostgresStore(Store):
         finally:
             store.close()
 
-    def add(self, ids: Ids, codes: Codes, payloads: Sequence[Payload] | None, vectors: Vectors | None) -> None:
+    def add(self, ids: Ids, codes: PackedCodes, payloads: Sequence[Payload] | None, vectors: Vectors | None) -> None:
         writable(self._link.read_only, self._link.address.shown)
         if not len(ids):
             return
@@ -172,7 +173,7 @@ class PostgresStore(Store):
         assert found is not None
         return int(found[0])
 
-    def search(self, queries: Codes, k: int, where: Condition | None = None, n_jobs: int | None = None) -> Hits:
+    def search(self, queries: PackedCodes, k: int, where: Condition | None = None, n_jobs: int | None = None) -> Hits:
         by_graph = self.spec.kind == "hnsw" and where is None and k <= _MOST_BY_GRAPH
         condition, values = to_sql(where)
         # The index answers only to exactly its own operator as the one key. Everything else must be exact, so the
@@ -188,7 +189,9 @@ class PostgresStore(Store):
             found += self._ask(query, block, [*([] if by_graph else values), k], by_graph)
         return as_hits(found, k)
 
-    def within(self, queries: Codes, radius: int, where: Condition | None = None, n_jobs: int | None = None) -> Ball:
+    def within(
+        self, queries: PackedCodes, radius: int, where: Condition | None = None, n_jobs: int | None = None
+    ) -> Ball:
         condition, values = to_sql(where)
         query = self._per_query(
             "SELECT id, ({distance})::int AS bits FROM {rows} WHERE {where} AND ({distance})::int <= %s", condition
@@ -211,7 +214,7 @@ class PostgresStore(Store):
         distance = self._text("{rows}.code OPERATOR({vectors}.<~>) asked.code")
         return self._text(text, distance=distance, where=condition)
 
-    def _ask(self, query: Composed, block: Codes, values: list[Any], by_graph: bool) -> list[Found]:
+    def _ask(self, query: Composed, block: PackedCodes, values: list[Any], by_graph: bool) -> list[Found]:
         def ask(connection: Connection[Any]) -> list[Any]:
             if by_graph:
                 width = min(max(values[-1], self.spec.settings.get("ef_search") or 100), _MOST_BY_GRAPH)

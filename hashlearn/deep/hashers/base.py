@@ -17,10 +17,10 @@ from hashlearn.deep.extra import require_torch
 from hashlearn.deep.hashers.options import CONSTRAINTS, check_schedule, full_signature
 from hashlearn.fitting.base import BaseHasher
 from hashlearn.functions.network import NetworkFunction
-from hashlearn.kernel import Rows
 from hashlearn.labels import label_matrix
 from hashlearn.progress import verbose_listening
 from hashlearn.timing import PhaseTimer
+from hashlearn.typing import Matrix
 
 if TYPE_CHECKING:
     from hashlearn.deep.inputs import Inputs
@@ -124,7 +124,7 @@ class DeepHasher(BaseHasher):
         super().__init_subclass__(**kwargs)
 
     @abstractmethod
-    def _make_loss(self, labels: sparse.csr_matrix, rng: np.random.RandomState, rows: Rows | None) -> Loss:
+    def _make_loss(self, labels: sparse.csr_matrix, rng: np.random.RandomState, rows: Matrix | None) -> Loss:
         """The loss for training rows with these label sets; ``rows`` are their features where they have any."""
 
     def _n_outputs(self, n_labels: int) -> int:
@@ -191,7 +191,7 @@ class DeepHasher(BaseHasher):
             projections = self._project_inputs(inputs)
             return projections if inputs.usable is None else projections[inputs.usable]
 
-    def _project(self, X: Rows) -> NDArray[np.float32]:
+    def _project(self, X: Matrix) -> NDArray[np.float32]:
         from hashlearn.deep.inputs import ArrayInputs
 
         return self._project_inputs(ArrayInputs(X, X.dtype))

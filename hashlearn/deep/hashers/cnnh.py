@@ -11,7 +11,7 @@ from sklearn.utils._param_validation import Interval
 
 from hashlearn.deep.hashers.base import DeepHasher
 from hashlearn.deep.hashers.options import Options
-from hashlearn.kernel import Rows
+from hashlearn.typing import Matrix
 
 if TYPE_CHECKING:
     from hashlearn.deep.losses import Loss
@@ -74,7 +74,7 @@ class CNNH(DeepHasher):
         self.classes = classes
         self.n_sweeps = n_sweeps
 
-    def _make_loss(self, labels: sparse.csr_matrix, rng: np.random.RandomState, rows: Rows | None) -> Loss:
+    def _make_loss(self, labels: sparse.csr_matrix, rng: np.random.RandomState, rows: Matrix | None) -> Loss:
         from hashlearn.deep.losses import CNNHLoss, similarity_codes
 
         targets, objective = similarity_codes(labels, self.n_bits_, rng, self.n_sweeps)

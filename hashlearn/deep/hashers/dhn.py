@@ -11,7 +11,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from hashlearn.deep.hashers.base import DeepHasher
 from hashlearn.deep.hashers.options import Options
-from hashlearn.kernel import Rows
+from hashlearn.typing import Matrix
 
 if TYPE_CHECKING:
     from hashlearn.deep.losses import Loss
@@ -77,7 +77,7 @@ class DHN(DeepHasher):
         self.alpha = alpha
         self.quantization = quantization
 
-    def _make_loss(self, labels: sparse.csr_matrix, rng: np.random.RandomState, rows: Rows | None) -> Loss:
+    def _make_loss(self, labels: sparse.csr_matrix, rng: np.random.RandomState, rows: Matrix | None) -> Loss:
         from hashlearn.deep.losses import DHNLoss
 
         return DHNLoss(self.n_bits_, form=self.form, alpha=self.alpha, quantization=self.quantization)

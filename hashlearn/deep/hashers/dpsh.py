@@ -11,7 +11,7 @@ from sklearn.utils._param_validation import Interval
 
 from hashlearn.deep.hashers.base import DeepHasher
 from hashlearn.deep.hashers.options import Options
-from hashlearn.kernel import Rows
+from hashlearn.typing import Matrix
 
 if TYPE_CHECKING:
     from hashlearn.deep.losses import Loss
@@ -72,7 +72,7 @@ class DPSH(DeepHasher):
         super().__init__(n_bits, **options)
         self.quantization = quantization
 
-    def _make_loss(self, labels: sparse.csr_matrix, rng: np.random.RandomState, rows: Rows | None) -> Loss:
+    def _make_loss(self, labels: sparse.csr_matrix, rng: np.random.RandomState, rows: Matrix | None) -> Loss:
         from hashlearn.deep.losses import DPSHLoss
 
         return DPSHLoss(self.n_bits_, labels, quantization=self.quantization)

@@ -14,7 +14,7 @@ from hashlearn.deep.hashers.base import DeepHasher
 from hashlearn.deep.hashers.options import Options
 from hashlearn.fitting.base import BaseHasher
 from hashlearn.hashers.gsdhp import GSDHP
-from hashlearn.kernel import Rows
+from hashlearn.typing import Matrix
 
 if TYPE_CHECKING:
     from hashlearn.deep.losses import Loss
@@ -80,7 +80,7 @@ class GSDHPStar(DeepHasher):
         super().__init__(n_bits, **options)
         self.hasher = hasher
 
-    def _make_loss(self, labels: sparse.csr_matrix, rng: np.random.RandomState, rows: Rows | None) -> Loss:
+    def _make_loss(self, labels: sparse.csr_matrix, rng: np.random.RandomState, rows: Matrix | None) -> Loss:
         from hashlearn.deep.losses import GSDHPStarLoss
 
         hasher = GSDHP(kernel=None) if self.hasher is None else clone(self.hasher)

@@ -11,7 +11,7 @@ from sklearn.utils._param_validation import Interval
 
 from hashlearn.deep.hashers.base import DeepHasher
 from hashlearn.deep.hashers.options import Options
-from hashlearn.kernel import Rows
+from hashlearn.typing import Matrix
 
 if TYPE_CHECKING:
     from hashlearn.deep.losses import Loss
@@ -77,7 +77,7 @@ class OrthoHash(DeepHasher):
         self.scale = scale
         self.margin = margin
 
-    def _make_loss(self, labels: sparse.csr_matrix, rng: np.random.RandomState, rows: Rows | None) -> Loss:
+    def _make_loss(self, labels: sparse.csr_matrix, rng: np.random.RandomState, rows: Matrix | None) -> Loss:
         from hashlearn.deep.losses import OrthoHashLoss
 
         return OrthoHashLoss(self.n_bits_, labels.shape[1], rng, scale=self.scale, margin=self.margin)

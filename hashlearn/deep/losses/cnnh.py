@@ -12,8 +12,7 @@ from torch.nn import functional
 from hashlearn.deep.losses.pairs import Loss
 from hashlearn.labels import group_rows
 from hashlearn.primitives import steps
-
-FloatArray = NDArray[np.float64]
+from hashlearn.typing import FloatArray
 
 
 class CNNHLoss(Loss):

@@ -21,13 +21,13 @@ from hashlearn.fitting.sources import AnySource, Cut
 from hashlearn.fitting.sums import FeatureSums, GroupedSums, GroupSums, add_up, block_rows, blocks, unit_rows
 from hashlearn.fitting.survey import Plan, carries, survey
 from hashlearn.functions.linear import RidgeSums
-from hashlearn.kernel import AnchorKernel, FeatureMap, PlainFeatures, Rows
+from hashlearn.kernel import AnchorKernel, FeatureMap, PlainFeatures
 from hashlearn.labels import group_rows, label_matrix
 from hashlearn.parallel import one_blas_thread, ordered_map, row_blocks
 from hashlearn.progress import report, verbose_listening
 from hashlearn.timing import PhaseTimer
+from hashlearn.typing import FloatArray, Matrix
 
-FloatArray = NDArray[np.float64]
 SAMPLE_ROWS = 100_000
 """Rows that a rotation is learned from, at most: n rows would have to be read once a round."""
 
@@ -122,7 +122,7 @@ class SummedHasher(LinearHasher):
     def _learn_sums(self, training: Training, sums: Sums, job: Job, rng: np.random.RandomState) -> LearnedFunction:
         """Learn from sums; further passes over ``training`` are the method's own affair."""
 
-    def fit(self, X: Rows, y: Any = None) -> Self:
+    def fit(self, X: Matrix, y: Any = None) -> Self:
         """Learn from classes (n,) or label sets (n, c) of 0/1, dense or sparse; unsupervised methods ignore y."""
         X = self._validate(X)
         table = counts = group = None
@@ -186,7 +186,7 @@ class SummedHasher(LinearHasher):
         """Seed of what is drawn by row numbers."""
         return int(rng.randint(2**31))
 
-    def _provisional(self, features: FeatureMap, X: Rows) -> NDArray[np.float32]:
+    def _provisional(self, features: FeatureMap, X: Matrix) -> NDArray[np.float32]:
         """About the mean of the features; of plain rows the mean itself, added up as a first pass would."""
         if isinstance(features, AnchorKernel):
             return features.typical()

@@ -15,13 +15,13 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from hashlearn import codes
 from hashlearn.fitting.base import BaseHasher, HashFunction
 from hashlearn.functions.linear import LinearFunction
-from hashlearn.kernel import AnchorKernel, FeatureMap, PlainFeatures, Rows
+from hashlearn.kernel import AnchorKernel, FeatureMap, PlainFeatures
 from hashlearn.labels import label_matrix
 from hashlearn.parallel import one_blas_thread, ordered_map, row_blocks
 from hashlearn.progress import verbose_listening
 from hashlearn.timing import PhaseTimer
+from hashlearn.typing import Matrix
 
-FloatArray = NDArray[np.float64]
 FIXED_BANDWIDTH = 0.4**2
 
 
@@ -64,7 +64,7 @@ class LinearHasher(BaseHasher):
     ) -> Learned:
         """Learn from features (n, d) and label sets (n, c; rows without labels are empty; None if unsupervised)."""
 
-    def fit(self, X: Rows, y: Any = None) -> Self:
+    def fit(self, X: Matrix, y: Any = None) -> Self:
         """Learn from classes (n,) or label sets (n, c) of 0/1, dense or sparse; unsupervised methods ignore y."""
         X = self._validate(X)
         labels = None
@@ -93,7 +93,7 @@ class LinearHasher(BaseHasher):
     def _hash(self, features: NDArray[np.float32]) -> NDArray[np.uint8]:
         return codes.pack(self.function_.project(features) >= 0)
 
-    def _map_rows(self, X: Rows, rng: np.random.RandomState) -> NDArray[np.float32]:
+    def _map_rows(self, X: Matrix, rng: np.random.RandomState) -> NDArray[np.float32]:
         """Features of all rows, centred as ``kernel`` says; sets ``features_``."""
         self.features_ = self._feature_map(rng)
         self.features_.fit_landmarks(X)

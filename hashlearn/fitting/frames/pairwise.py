@@ -23,7 +23,7 @@ from hashlearn.fitting.survey import Plan, carries, survey
 from hashlearn.functions.linear import LinearFunction
 from hashlearn.functions.network import Network
 from hashlearn.functions.trees import BoostedTrees, EstimatorFunction
-from hashlearn.kernel import AnchorKernel, FeatureMap, PlainFeatures, Rows, dense_rows
+from hashlearn.kernel import AnchorKernel, FeatureMap, PlainFeatures, dense_rows
 from hashlearn.parallel import one_blas_thread
 from hashlearn.primitives.itq import random_rotation
 from hashlearn.progress import report, verbose_listening
@@ -41,9 +41,8 @@ from hashlearn.solvers.problem import AnchorProblem, Batches, Trace, random_batc
 from hashlearn.solvers.rows import RowCoder
 from hashlearn.solvers.start import FILLS, leading_directions
 from hashlearn.timing import PhaseTimer
+from hashlearn.typing import FloatArray, IntArray, Matrix
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.intp]
 ORDERS = ("anchors-first", "interleaved")
 # n_starts="auto": short codes are cheap to learn and depend most on their start, so they get more of them.
 BITS_OF_ALL_STARTS, MOST_STARTS = 64, 4
@@ -97,7 +96,7 @@ class PairwiseHasher(BaseHasher):
     fill: str
     verbose: int
 
-    def fit(self, X: Rows, y: Any = None) -> Self:
+    def fit(self, X: Matrix, y: Any = None) -> Self:
         """Learn from classes (n,) or label sets (n, c) of 0/1, dense or sparse.
 
         Rows without labels (None or NaN, ``unlabeled``, or all-zero label sets) take no part in learning and
@@ -124,7 +123,7 @@ class PairwiseHasher(BaseHasher):
                 anchors = draw_evenly(similarity.group, self.n_anchors, int(rng.randint(2**31)))
             return self._learn(X, features, similarity, anchors, rng, timer)
 
-    def fit_pairs(self, X: Rows, similar: ArrayLike, dissimilar: ArrayLike) -> Self:
+    def fit_pairs(self, X: Matrix, similar: ArrayLike, dissimilar: ArrayLike) -> Self:
         """Learn from listed pairs of rows, index arrays (k, 2); either may be empty.
 
         The rows with most pairs become anchors. Rows that no pair links to an anchor are coded by the
@@ -141,7 +140,7 @@ class PairwiseHasher(BaseHasher):
                 similarity = MatrixSimilarity(S[:, anchors], anchors, self.r_max)
             return self._learn(X, self._fit_features(X, rng, timer), similarity, anchors, rng, timer)
 
-    def fit_similarity(self, X: Rows, S: Any, anchors: ArrayLike) -> Self:
+    def fit_similarity(self, X: Matrix, S: Any, anchors: ArrayLike) -> Self:
         """Learn from S (n, p): how similar each row is to each anchor row, 0 where unknown.
 
         ``anchors`` (p,) are row numbers of X; S between anchors must be symmetric.
@@ -154,7 +153,7 @@ class PairwiseHasher(BaseHasher):
             features = self._fit_features(X, rng, timer)
             return self._learn(X, features, similarity, similarity.anchors, rng, timer)
 
-    def fit_neighbors(self, X: Rows, n_neighbors: int = 50, far_quantile: float = 0.5) -> Self:
+    def fit_neighbors(self, X: Matrix, n_neighbors: int = 50, far_quantile: float = 0.5) -> Self:
         """Learn without labels, from feature space: the nearest anchors of a row are similar to it, those
         beyond the ``far_quantile`` of all anchor distances dissimilar, the rest unknown."""
         X = self._validate(X)
@@ -177,7 +176,7 @@ class PairwiseHasher(BaseHasher):
 
     def _learn(
         self,
-        X: Rows,
+        X: Matrix,
         features: FeatureMap,
         similarity: Similarity,
         anchors: IntArray,
@@ -275,7 +274,7 @@ class PairwiseHasher(BaseHasher):
             raise ValueError(f"{type(self).__name__} with a {wrong} needs all rows in memory: use fit, or change it.")
 
     def _first(
-        self, view: View, anchor_rows: Rows, problem: AnchorProblem, rng: np.random.RandomState
+        self, view: View, anchor_rows: Matrix, problem: AnchorProblem, rng: np.random.RandomState
     ) -> tuple[FloatArray, FloatArray]:
         """Where learning starts, from the anchors alone: their centred features, and directions for those."""
         features = view.features.map_block(anchor_rows)
@@ -335,7 +334,7 @@ class PairwiseHasher(BaseHasher):
         self.function_ = LinearFunction.solve(result.projection_sums(weight, result.mean), self.ridge, factor)
 
     def _fit_estimator(
-        self, X: Rows, supervised: IntArray, packed: NDArray[np.uint8], rng: np.random.RandomState
+        self, X: Matrix, supervised: IntArray, packed: NDArray[np.uint8], rng: np.random.RandomState
     ) -> None:
         """Trees and other learners bring their own nonlinearity, so they see the rows themselves."""
         rows, bits = dense_rows(X[supervised]), codes.unpack(packed[supervised], self.n_bits_)
@@ -358,7 +357,7 @@ class PairwiseHasher(BaseHasher):
             return self.projection
         return "rows" if graded else "anchors"
 
-    def _fit_features(self, X: Rows, rng: np.random.RandomState, timer: PhaseTimer) -> FeatureMap:
+    def _fit_features(self, X: Matrix, rng: np.random.RandomState, timer: PhaseTimer) -> FeatureMap:
         features = self._new_features(rng)
         with timer("features"):
             features.fit_landmarks(X)

@@ -15,15 +15,12 @@ from scipy import linalg
 
 import hashlearn.rowkeys as rowkeys
 from hashlearn import codes
-from hashlearn.fitting.checkpoint import State
 from hashlearn.fitting.frames.gram import Sums, Training
 from hashlearn.fitting.job import Job
 from hashlearn.fitting.sources import Cut
 from hashlearn.fitting.sums import GroupSums, add_up, block_rows, blocks, under
 from hashlearn.primitives import column_sweep, keep_sign
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.intp]
+from hashlearn.typing import Arrays, FloatArray, IntArray
 
 
 class Step(Protocol):
@@ -82,12 +79,12 @@ class CodeSums:
         self.changed += other.changed
         return self
 
-    def state(self) -> State:
+    def state(self) -> Arrays:
         plain = {"bb": self.bb, "xb": self.xb, "changed": np.array(self.changed)}
         return plain | {f"groups.{name}": value for name, value in self.groups.state().items()}
 
     @classmethod
-    def of_state(cls, state: State) -> Self:
+    def of_state(cls, state: Arrays) -> Self:
         return cls(state["bb"], state["xb"], GroupSums.of_state(under(state, "groups.")), int(state["changed"]))
 
 

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from hashlearn import codes
-from hashlearn.fitting.checkpoint import State
 from hashlearn.fitting.frames.gram import LearnedFunction, SummedHasher, Training
 from hashlearn.fitting.frames.in_memory import linear
 from hashlearn.fitting.grouping import Groups
@@ -25,10 +24,9 @@ from hashlearn.fitting.sources import Cut, PartList
 from hashlearn.fitting.sums import Additive, FeatureSums, add_up, block_rows, blocks, under, unit_rows
 from hashlearn.functions.linear import RidgeSums, regularised_solve
 from hashlearn.progress import report
+from hashlearn.typing import Arrays, FloatArray, PackedCodes
 
-FloatArray = NDArray[np.float64]
 GroupNumbers = NDArray[np.signedinteger]
-PackedCodes = NDArray[np.uint8]
 Sums = TypeVar("Sums", bound=Additive)
 
 
@@ -38,7 +36,7 @@ class FromLabelsHasher(SummedHasher):
     @abstractmethod
     def _learn_codes(
         self, group: GroupNumbers, labels: sparse.csr_matrix, rng: np.random.RandomState
-    ) -> tuple[PackedCodes, State]:
+    ) -> tuple[PackedCodes, Arrays]:
         """Packed codes of the labelled rows, given their groups and each group's label set; fitted attributes."""
 
     @abstractmethod
@@ -63,7 +61,7 @@ class FromLabelsHasher(SummedHasher):
         rows.center = self.features_.center_
         return LearnedFunction(linear(self._learn_weights(rows)), attributes=attributes, coded=True)
 
-    def _learn_all_codes(self, training: Training, job: Job, rng: np.random.RandomState) -> State:
+    def _learn_all_codes(self, training: Training, job: Job, rng: np.random.RandomState) -> Arrays:
         """Packed codes of all rows, zeros where there are no labels, and fitted attributes."""
         group = read_groups(training, job)
         known = slice(None) if training.n_unlabelled == 0 else group >= 0
