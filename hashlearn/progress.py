@@ -1,4 +1,4 @@
-"""Progress of long work, told to whoever listens: nobody, standard error, or a command line's bar."""
+"""Progress reports of long work, sent to a listener: none, standard error, or a progress bar of the command line."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ _note: ContextVar[str] = ContextVar("hashlearn_progress_note", default="")
 
 
 def report(phase: str, done: int, total: int, note: Callable[[], str] | None = None) -> None:
-    """Say that ``done`` of ``total`` steps of a phase are finished; ``note`` tells whoever listens how it goes."""
+    """Report that ``done`` of ``total`` steps of a phase are finished.
+
+    ``note`` returns a short text for the listener, such as the present loss. It is called only if there is one.
+    """
     listener = _listener.get()
     if listener is not None:
         _note.set(note() if note is not None else "")
@@ -23,13 +26,13 @@ def report(phase: str, done: int, total: int, note: Callable[[], str] | None = N
 
 
 def last_note() -> str:
-    """The note of the report under way, "loss 0.41" say, for listeners that show it."""
+    """Return the note of the current report, for example "loss 0.41", for listeners that show it."""
     return _note.get()
 
 
 @contextmanager
 def listening(listener: Listener | None) -> Iterator[None]:
-    """Send reports made inside to ``listener``; None leaves the present one in place."""
+    """Send the reports made inside the context to ``listener``; None keeps the present listener."""
     if listener is None:
         yield
         return
@@ -42,14 +45,14 @@ def listening(listener: Listener | None) -> Iterator[None]:
 
 @contextmanager
 def verbose_listening(verbose: int | bool) -> Iterator[None]:
-    """Lines on standard error for ``verbose`` estimators that nobody listens to otherwise."""
+    """Print reports on standard error if ``verbose`` is set and no other listener is active."""
     wanted = bool(verbose) and _listener.get() is None
     with listening(_ErrorLines() if wanted else None):
         yield
 
 
 class _ErrorLines:
-    """At most two lines a second, and always the last one of a phase."""
+    """Prints at most two lines per second, and always the last line of a phase."""
 
     def __init__(self) -> None:
         self.last = 0.0
@@ -65,7 +68,7 @@ class _ErrorLines:
             print(f"[hashlearn] {phase}: {', '.join(filter(None, parts))}", file=sys.stderr, flush=True)
 
     def _left(self, done: int, total: int, now: float) -> str:
-        """How long the rest takes at the pace so far, once that is known."""
+        """Estimate the remaining time from the pace so far."""
         if done <= self.first or done >= total:
             return ""
         return f"{(now - self.began) / (done - self.first) * (total - done):.0f} s left"

@@ -1,7 +1,7 @@
-"""Random keys of rows that depend on the seed and the row's number alone, and draws made from them.
+"""Random keys of rows that depend only on the seed and the row number, and random draws by these keys.
 
-A draw takes the rows with the lowest keys. So it does not matter in which chunks rows come, who sees them and in
-which order: the lowest keys of two parts together are among the lowest of either.
+A draw takes the rows with the lowest keys. The lowest keys of two parts together are among the lowest keys of each
+part, so a draw does not depend on how the rows are split into chunks or in which order they are read.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from hashlearn.typing import IntArray
 Keys = NDArray[np.uint64]
 
 ANCHORS, LANDMARKS, SAMPLE, CODES = range(4)
-"""What a key is for: keys of different purposes are independent."""
+"""Purposes of keys. Keys for different purposes are independent."""
 
 _UNIT = 2.0**-64
 
 
 def row_keys(seed: int, purpose: int, start: int, stop: int) -> Keys:
-    """Keys of rows start..stop-1, from a counter-based generator that can begin anywhere."""
+    """Compute the keys of rows start..stop-1 with a counter-based generator, which can start at any row."""
     generator = np.random.Philox(key=np.array([seed, purpose], dtype=np.uint64))
-    generator.advance(start // 4)  # a step of its counter gives four keys
+    generator.advance(start // 4)  # each counter step yields four keys
     lead = start % 4
     return generator.random_raw(stop - start + lead)[lead:]
 
 
 def lowest(keys: Keys, count: int) -> IntArray:
-    """Places of the ``count`` lowest keys, in order of place; of equal keys the first ones."""
+    """Return the positions of the ``count`` lowest keys in ascending order; of equal keys the first ones win."""
     if count >= len(keys):
         return np.arange(len(keys))
     if count <= 0:
@@ -40,31 +40,31 @@ def lowest(keys: Keys, count: int) -> IntArray:
 
 
 def limit(count: int, seen: int, slack: int = 24) -> np.uint64:
-    """A key that the ``count`` lowest of ``seen`` or more rows are almost surely not above."""
+    """Return a key that the ``count`` lowest keys of ``seen`` or more rows almost surely do not exceed."""
     share = (count + 8 * np.sqrt(count) + slack) / seen
     return np.uint64(2**64 - 1) if share >= 1 else np.uint64(share * 2.0**64)
 
 
 def draw_rows(seed: int, purpose: int, n_rows: int, count: int) -> IntArray:
-    """``count`` rows of ``n_rows`` at random, in row order."""
+    """Draw ``count`` of ``n_rows`` rows at random, in row order."""
     return lowest(row_keys(seed, purpose, 0, n_rows), count)
 
 
 class Incomplete(Exception):
-    """Too few candidates were kept to tell which rows a draw takes."""
+    """Too few candidates were kept to determine which rows a draw takes."""
 
 
 def choose_evenly(
     group: IntArray, keys: Keys, counts: IntArray, count: int, known_below: Keys | None = None
 ) -> IntArray:
-    """Places of ``count`` candidates so that every group has its share of them, rounded down or up.
+    """Choose ``count`` candidates such that each group gets its share, rounded down or up; return their positions.
 
-    Candidates come sorted by group and key; ``counts`` are the sizes of the groups. A group's share goes to its lowest
-    keys. What rounding down leaves over goes to groups at random, in proportion to what they lost: their next key has a
-    waiting time that is exponentially distributed (Rényi), and the shortest waits win.
+    Candidates are sorted by group and key; ``counts`` holds the sizes of the groups. The lowest keys of a group fill
+    its share. The places that rounding down leaves free go to random groups, in proportion to what they lost by
+    rounding: the gap to the next key of a group is exponentially distributed (Rényi), and the smallest gaps win.
 
-    ``known_below`` (one a group): candidates were kept only below these keys. Where that leaves the outcome open,
-    ``Incomplete`` is raised.
+    ``known_below`` (one key per group) says below which keys the candidates are complete. If that does not determine
+    the result, ``Incomplete`` is raised.
     """
     total = int(counts.sum())
     sure, lost = np.divmod(counts.astype(np.int64) * min(count, total), total)
@@ -85,9 +85,9 @@ def choose_evenly(
         before[begun] = keys[first[waiting[begun]] + sure[waiting[begun]] - 1] * _UNIT
         after[has_next] = keys[first[waiting[has_next]] + sure[waiting[has_next]]] * _UNIT
         if known_below is not None:
-            # The next key is at least this: if even that wins, who knows whether the true one does.
+            # The next key of such a group is unknown, but at least this one. If the group wins, the result is open.
             after[~has_next] = known_below[waiting[~has_next]] * _UNIT
-        ends = np.nextafter(1.0, 0.0)  # log1p(-1) is no number
+        ends = np.nextafter(1.0, 0.0)  # log1p(-1) is infinite
         spacing = np.log1p(-np.minimum(before, ends)) - np.log1p(-np.minimum(after, ends))
         wait = (counts[waiting] - sure[waiting]) * spacing / (lost[waiting] / total)
         winners = np.argsort(wait, kind="stable")[:left]

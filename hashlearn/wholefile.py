@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, also when the process is killed or the power fails."""
+"""Atomic writing of files: a file appears completely or not at all, even after a kill or a power failure."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from typing import IO
 
 @contextmanager
 def whole_file(path: str | Path) -> Iterator[IO[bytes]]:
-    """A stream to a temporary file beside ``path`` that takes its name at the end; on any error it is removed."""
+    """Open a temporary file in the folder of ``path``, and rename it to ``path`` at the end; remove it on any error."""
     target = Path(path)
-    # Named before it is made, so that even Ctrl-C in the very making of it leaves nothing behind.
+    # The name is known before the file exists, so that a Ctrl-C during its creation leaves no file.
     temporary = target.with_name(f".hashlearn-{secrets.token_hex(8)}.tmp")
     try:
         with open(temporary, "xb") as stream:
@@ -31,7 +31,7 @@ def whole_file(path: str | Path) -> Iterator[IO[bytes]]:
 
 
 def sync_folder(folder: str | Path) -> None:
-    """Make a new name in a folder last. The file is in place; some file systems cannot also sync what says so."""
+    """Flush a folder, so that a new file name survives a power failure. Some file systems cannot; that is ignored."""
     with contextlib.suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:
@@ -42,7 +42,7 @@ def sync_folder(folder: str | Path) -> None:
 
 @contextmanager
 def saved(path: str | os.PathLike[str], what: str, refused: type[Exception]) -> Iterator[IO[bytes]]:
-    """``whole_file`` for a user's own path: a link keeps pointing where it does, and errors are sentences."""
+    """Like ``whole_file``, for a path given by a user: links are followed, and errors are readable sentences."""
     name = os.fspath(path)
     target = os.path.realpath(name)
     if os.path.exists(target) and not os.path.isfile(target):

@@ -1,8 +1,8 @@
-"""GSDH_P for any pairwise loss: one bit of a batch at a time, every pair weighed by its own slope.
+"""GSDH_P for any pairwise loss: it updates one bit of a batch at a time and weighs each pair by its slope.
 
 Bit j of row i moves to sgn(g_i + beta h_ij) with g = -L h_A,j, where L holds the slopes of the loss at the
 inner products without bit j (see ``losses.GeneralLoss.slope``). Rows that agree in kind and code are merged into
-one *state* with a weight, because they move alike: after a sweep or two only a handful are left.
+one *state* with a weight, because their bits always flip together. After one or two sweeps few states are left.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def learn(
     max_iter: int = 20,
     inner_iter: int = 3,
 ) -> Trace:
-    """Codes of the problem's rows, from ``start`` in {-1, +1}, batch by batch until no bit changes."""
+    """Learn the codes of the problem's rows from ``start`` in {-1, +1}, batch by batch, until no bit changes."""
     codes = np.array(start, dtype=np.float64)
     slopes = Slopes(loss, problem.table, codes.shape[1])
     trace = Trace(codes)
@@ -48,7 +48,7 @@ def learn(
 
 @dataclass
 class States:
-    """Distinct (column kind, code) states of a set of anchors, with how many anchors are in each."""
+    """Distinct (column kind, code) states of a set of anchors, and the number of anchors in each state."""
 
     column: IntArray
     codes: FloatArray
@@ -61,7 +61,14 @@ class States:
 
 
 def _distinct(codes: FloatArray, *kinds: IntArray) -> tuple[IntArray, IntArray, FloatArray]:
-    """Rows that agree in code and kinds: the first of each, whose like every row is, and how many there are of it."""
+    """Group rows with equal code and kinds.
+
+    Returns
+    -------
+    first : the first row of each group.
+    number : the group of each row.
+    count : the number of rows per group.
+    """
     packed = np.packbits(codes > 0, axis=1)
     padded = np.pad(packed, ((0, 0), (0, -packed.shape[1] % 8)))
     keys = np.concatenate([padded.view(np.int64).T, np.stack(kinds).astype(np.int64)])
@@ -83,7 +90,7 @@ def _update_batch(
     residual: str,
     inner_iter: int,
 ) -> FloatArray:
-    """New codes of a batch. Its own anchors are kept apart from the merged others, since they move."""
+    """Compute new codes of a batch. Its own anchors stay separate from the merged states, because they change."""
     outside = problem.is_anchor.copy()
     outside[batch] = False
     states = States.of(problem.column_kind[outside], codes[outside])
@@ -92,7 +99,7 @@ def _update_batch(
     is_anchor = problem.is_anchor[rows]
     inside = np.flatnonzero(is_anchor)
     bits = _as_bits(codes[rows])
-    # Columns are the states, then the batch's own anchors.
+    # The first columns are the states, the others are the anchors of the batch.
     others = _as_bits(np.concatenate([states.codes, codes[rows[inside]]]))
     fixed, own = slice(len(states.weight)), slice(len(states.weight), None)
     columns = np.concatenate([states.column, problem.column_kind[rows[inside]]])
@@ -113,12 +120,15 @@ def _update_batch(
 
 
 def _as_bits(codes: NDArray[np.floating]) -> Bits:
-    """Codes as whole numbers, a line a bit."""
+    """Convert codes to integers, one line per bit."""
     return np.ascontiguousarray(codes.T, dtype=np.int32)
 
 
 def _inner(bits: Bits, others: Bits, stagewise: bool = False) -> Bits:
-    """Inner products, as far as they count at the start; the product runs in floats, where BLAS is, and is exact."""
+    """Inner products at the start; 0 for the stagewise residual, which adds bits one by one.
+
+    The product uses floats, because BLAS computes those, and is exact.
+    """
     if stagewise:
         return np.zeros((bits.shape[1], others.shape[1]), dtype=np.int32)
     return (bits.T.astype(np.float32) @ others.astype(np.float32)).astype(np.int32)
@@ -133,9 +143,9 @@ def _update_bit(
     beta: float,
     inner_iter: int,
 ) -> FloatArray:
-    """Up to ``inner_iter`` steps of one bit; anchors of the batch flip only if that loses nothing.
+    """Take up to ``inner_iter`` steps of one bit. Anchors of the batch flip only if the objective does not fall.
 
-    ``between`` has a column for every row that is an anchor; ``count`` says how many alike a row stands for.
+    ``between`` has one column per row that is an anchor; ``count`` says how many equal rows a row stands for.
     """
     weight = count[is_anchor]
     gain = fixed + between @ (weight * bit[is_anchor])
@@ -170,7 +180,7 @@ def code_rows(
     residual: str = "full",
     max_iter: int = 20,
 ) -> NDArray[np.float32]:
-    """Codes of rows that are no anchors. ``slopes`` spans their groups and the states' columns."""
+    """Code rows that are not anchors. ``slopes`` covers their groups and the columns of the states."""
     codes = np.array(start, dtype=np.float32)
     others = _as_bits(states.codes)
     stagewise = residual == "stagewise"
@@ -196,7 +206,7 @@ def code_rows(
 
 
 def gains(states: States, slopes: Slopes, group: IntArray, codes: NDArray[np.float32]) -> NDArray[np.float32]:
-    """-L h_A for every row and bit, at the rows' present codes."""
+    """Compute -L h_A per row and bit, at the rows' present codes."""
     bits, others = _as_bits(codes), _as_bits(states.codes)
     pairs = slopes.pairs(group, states.column, _inner(bits, others))
     result = np.empty_like(codes)
@@ -206,7 +216,7 @@ def gains(states: States, slopes: Slopes, group: IntArray, codes: NDArray[np.flo
 
 
 def _objective(problem: AnchorProblem, codes: FloatArray, loss: GeneralLoss) -> float:
-    """The loss summed over all rows and anchors."""
+    """Sum the loss over all rows and anchors."""
     anchors = problem.is_anchor
     states = States.of(problem.column_kind[anchors], codes[anchors])
     total = 0.0

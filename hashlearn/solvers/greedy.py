@@ -3,10 +3,10 @@
 Bit j of row i moves to sgn(g_i + beta h_ij), where g = (R h_A)_i and R is what the other bits leave of
 the target inner products. Of the anchors only two small sums matter: ``pull`` = f(S) H_A per row kind and
 ``gram`` = H_A' H_A, both kept up to date by rank-one steps. All of it is whole numbers times ``scale``, so
-the result equals the plain loops of ``reference.py`` bit for bit.
+the result equals the plain loops of ``reproduction/loops.py`` bit for bit.
 
 When several anchors of a batch flip together they also change each other's g, and the objective h' R h
-may fall. Then only the half with the largest |g| flips, and so on: no step ever loses ground.
+may fall. Then only the half with the largest |g| flips, and so on, so that no step lowers the objective.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from hashlearn.typing import FloatArray
 
 try:
     from hashlearn.solvers import _flips
-except ImportError:  # installed without a compiler
+except ImportError:  # the package was installed without a C compiler
     _flips = None  # type: ignore[assignment]
 
 RESIDUALS = ("full", "stagewise")
@@ -38,7 +38,7 @@ def learn(
     max_iter: int = 20,
     inner_iter: int = 3,
 ) -> Trace:
-    """Codes of the problem's rows, from ``start`` in {-1, +1}, batch by batch until no bit changes."""
+    """Learn the codes of the problem's rows from ``start`` in {-1, +1}, batch by batch, until no bit changes."""
     state = _State(problem, start, loss, residual)
     trace = Trace(state.codes)
     for iteration in range(max_iter):
@@ -54,7 +54,7 @@ def learn(
 
 
 class _State:
-    """Codes with their two anchor sums. ``gram`` has a zero diagonal: bit j never meets itself."""
+    """Codes and the two sums over anchors. ``gram`` has a zero diagonal, because bit j does not act on itself."""
 
     def __init__(self, problem: AnchorProblem, start: FloatArray, loss: QuadraticLoss, residual: str) -> None:
         self.problem = problem
@@ -88,9 +88,9 @@ class _State:
         self.codes[batch] = bits.T
 
     def _first_to_flip(self, bits: FloatArray, kinds: NDArray[np.intp], beta: float) -> int | None:
-        """The first bit that some row would flip, found for all bits at once; None for a batch at rest.
+        """Find the first bit that some row would flip, or None if no bit of the batch would flip.
 
-        Bits before it would be visited in vain, and near the end most batches are at rest.
+        Bits before it need no visit, and in the last iterations most batches do not change at all.
         """
         others = np.tril(self.gram, -1) if self.stagewise else self.gram
         gains = self.scale * self.pull[:, kinds] - others @ bits
@@ -137,9 +137,9 @@ class _State:
 
 
 def strongest_half(flips: NDArray[np.intp], gain: FloatArray, count: FloatArray | None = None) -> NDArray[np.intp]:
-    """Those of ``flips`` whose |gain| is above the median, of rows that count more than once where that is said.
+    """Return those of ``flips`` whose |gain| is above the median; none if all are equal.
 
-    None when all are equal.
+    ``count`` says how many equal rows each row stands for in the median.
     """
     strength = np.abs(gain[flips])
     each = strength if count is None else np.repeat(strength, count[flips].astype(np.intp))
@@ -157,14 +157,14 @@ def code_rows(
     residual: str = "full",
     max_iter: int = 20,
 ) -> NDArray[np.float32]:
-    """Codes of rows that are no anchors: independent of each other, so one pass over them suffices.
+    """Code rows that are not anchors. They do not influence each other, so one pass over them suffices.
 
-    ``pull`` (n_groups, n_bits) and ``gram`` belong to the finished anchors. A row that a sweep leaves alone
-    is finished; the rest go on for up to ``max_iter`` sweeps.
+    ``pull`` (n_groups, n_bits) and ``gram`` come from the learned anchors. A row that a sweep does not change
+    is finished; the other rows are swept again, up to ``max_iter`` times.
     """
     codes = np.array(start, dtype=np.float32)
     n_bits = codes.shape[1]
-    # Half the memory traffic.
+    # Single precision halves the memory traffic and is exact for such numbers.
     exact = np.abs(gram).sum(axis=0).max(initial=0.0) < EXACT
     hollow = (gram - np.diag(np.diag(gram))).astype(np.float32 if exact else np.float64)
     scaled = scale * pull
@@ -172,7 +172,7 @@ def code_rows(
         groups = np.ascontiguousarray(group, dtype=np.int64)
         _flips.code_rows(codes, groups, np.ascontiguousarray(scaled), hollow, beta, residual == "stagewise", max_iter)
         return codes
-    weight = np.float64(beta)  # a plain float would be rounded to float32 with the bits
+    weight = np.float64(beta)  # NumPy would round a plain float to the float32 of the bits
     active = np.arange(len(codes))
     for _ in range(max_iter):
         bits = np.ascontiguousarray(codes[active].T, dtype=hollow.dtype)

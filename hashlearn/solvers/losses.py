@@ -1,7 +1,7 @@
-"""Pairwise losses: what a pair of similarity s and inner product u costs.
+"""Pairwise losses: the cost of a pair with similarity s and inner product u.
 
 A *quadratic* loss is (scale * target(s) - u)^2: its update needs only sums over anchors, so solving it is
-cheap. Any other loss, hinge or the user's own, is written through its values at u + 1 and u - 1.
+cheap. The update of any other loss (hinge, or a user's function) needs its values at u + 1 and u - 1.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from hashlearn.typing import FloatArray
 
 @dataclass(frozen=True)
 class QuadraticLoss:
-    """(scale * target(s) - u)^2 with scale = lambda where ``graded``, else n_bits."""
+    """The loss (scale * target(s) - u)^2, where scale is lambda if ``graded`` and n_bits otherwise."""
 
     name: str
     target: Callable[[FloatArray], FloatArray]
@@ -32,7 +32,7 @@ class QuadraticLoss:
 
 @dataclass(frozen=True)
 class GeneralLoss:
-    """Any loss of (s, u, n_bits), vectorised over equal shapes."""
+    """Any loss of (s, u, n_bits), vectorized over equal shapes."""
 
     name: str
     function: Callable[[FloatArray, FloatArray, int], ArrayLike]
@@ -41,9 +41,9 @@ class GeneralLoss:
         return np.asarray(self.function(s, u, n_bits), dtype=np.float64)
 
     def slope(self, s: FloatArray, rest: FloatArray, n_bits: int) -> FloatArray:
-        """[l(s, rest + 1) - l(s, rest - 1)] / 4, where rest is the inner product without one bit.
+        """Compute [l(s, rest + 1) - l(s, rest - 1)] / 4, where rest is the inner product without one bit.
 
-        The 4 makes the KSH loss give the greedy update exactly, so beta weighs the same in every loss.
+        With the factor 4 the KSH loss gives exactly the greedy update, so beta has one meaning for all losses.
         """
         upper = self.value(s, rest + 1, 0.0, n_bits)
         return (upper - self.value(s, rest - 1, 0.0, n_bits)) / 4
@@ -53,7 +53,7 @@ Loss = QuadraticLoss | GeneralLoss
 
 
 def _hinge(s: FloatArray, u: FloatArray, n_bits: int) -> FloatArray:
-    """Similar pairs are pulled together, dissimilar ones apart only up to distance n_bits / 2."""
+    """Pull similar pairs together, and push dissimilar pairs apart up to distance n_bits / 2."""
     apart = np.where(s < 0, np.maximum(u, 0) ** 2, 0.0)
     return np.where(s > 0, (n_bits - u) ** 2, apart)
 
@@ -68,7 +68,7 @@ LOSSES: dict[str, Loss] = {
 
 @dataclass(frozen=True)
 class _OwnLoss:
-    """A user's loss(s, u) in the form of the others; an object, so that it can be sent to other processes."""
+    """A user's loss(s, u) with the signature of the others. It is a class, so that it can be pickled."""
 
     function: Callable[..., ArrayLike]
 
@@ -77,9 +77,9 @@ class _OwnLoss:
 
 
 def get_loss(loss: str | Callable[..., ArrayLike]) -> Loss:
-    """The loss of that name, or a user's own ``loss(s, u)`` on arrays.
+    """Return the loss of that name, or wrap a user's own ``loss(s, u)`` on arrays.
 
-    ``s`` is the similarity as learned from: +1/-1 for classes, the relevance or a negative value for label
+    ``s`` is the similarity that the fit uses: +1 or -1 for classes, the relevance or a negative value for label
     sets, the entries of S otherwise, 0 if unknown. ``u`` is the inner product of two codes, in [-n_bits, n_bits].
     """
     if callable(loss):

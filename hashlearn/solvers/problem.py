@@ -1,4 +1,4 @@
-"""The pairwise problem on its anchors, in the small form that all solvers share."""
+"""The pairwise problem between rows and anchors, in the compact form that all solvers share."""
 
 from __future__ import annotations
 
@@ -19,13 +19,16 @@ Batches = Callable[[int], list[NDArray[np.intp]]]
 
 @dataclass
 class AnchorProblem:
-    """Everything a solver may ask about rows and anchors.
+    """What a solver needs to know about rows and anchors.
 
     Attributes
     ----------
-    table : S between row kinds and column kinds (rows of a kind are alike).
-    row_kind, column_kind : the kinds of every row, column kind -1 for a row that is no anchor.
-    scale : the paper's lambda = n_bits / r_max.
+    table : FloatArray
+        S between row kinds and column kinds. All rows of one kind have the same similarities.
+    row_kind, column_kind : IntArray
+        The kinds of every row; the column kind is -1 for a row that is not an anchor.
+    scale : float
+        The paper's lambda = n_bits / r_max.
     """
 
     table: NDArray[np.float64]
@@ -35,14 +38,14 @@ class AnchorProblem:
 
     @classmethod
     def of_anchors(cls, similarity: Similarity, anchors: NDArray[np.intp], n_bits: int) -> AnchorProblem:
-        """The problem among the anchors alone, which is all that has to be solved jointly."""
+        """The problem among the anchors only. Other rows influence no row, so only anchors are solved jointly."""
         return cls.of_rows(similarity, anchors, anchors, n_bits)
 
     @classmethod
     def of_rows(
         cls, similarity: Similarity, rows: NDArray[np.intp], anchors: NDArray[np.intp], n_bits: int
     ) -> AnchorProblem:
-        """The problem over ``rows`` (the anchors among them), as the paper's interleaved order needs it."""
+        """The problem over ``rows``, which include the anchors. The paper's interleaved order needs it."""
         groups, row_kind = np.unique(similarity.group[rows], return_inverse=True)
         columns, kind_of_anchor = np.unique(similarity.columns(anchors), return_inverse=True)
         place = np.full(int(max(rows.max(), anchors.max())) + 1, -1, dtype=np.intp)
@@ -55,7 +58,7 @@ class AnchorProblem:
         return self.column_kind >= 0
 
     def column_sums(self, codes: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Codes of the anchors summed by column kind."""
+        """Sum the codes of the anchors by column kind."""
         kinds = self.column_kind
         if not self.is_anchor.all():
             codes, kinds = codes[self.is_anchor], kinds[self.is_anchor]
@@ -69,7 +72,7 @@ class AnchorProblem:
         pull: NDArray[np.float64],
         gram: NDArray[np.float64],
     ) -> float:
-        """Sum over rows and anchors of (scale f(S) - u)^2, from the sums alone; ``target`` is f(table)."""
+        """Return the sum of (scale f(S) - u)^2 over rows and anchors, computed from sums; ``target`` is f(table)."""
         weights = np.bincount(self.column_kind[self.is_anchor], minlength=target.shape[1])
         squares = ((target**2) @ weights)[self.row_kind].sum()
         cross = float(np.sum(codes * pull[self.row_kind]))
@@ -78,7 +81,7 @@ class AnchorProblem:
 
 @dataclass
 class Trace:
-    """What an outer loop did: codes, and one entry an iteration of objective and changed bits."""
+    """The result of an outer loop: the codes, and the objective and the number of changed bits per iteration."""
 
     codes: NDArray[np.float64]
     objective: list[float] = field(default_factory=list)
@@ -87,8 +90,9 @@ class Trace:
 
 
 def sums_by_kind(kind: NDArray[np.intp], values: NDArray[np.float64], n_kinds: int) -> NDArray[np.float64]:
-    """Rows of ``values`` added up by kind, one after the other (as ``np.add.at`` does, in a tenth of its time)."""
-    # The matrix of a one at (kind, row), written down as it is kept: to have it sorted out would take as long again.
+    """Sum the rows of ``values`` by kind, in row order (like ``np.add.at``, in a tenth of its time)."""
+    # This builds the indicator matrix (kind, row) in CSR form directly. Converting it from coordinates takes as long
+    # as the product itself.
     order = np.argsort(kind, kind="stable")
     ends = np.cumsum(np.bincount(kind, minlength=n_kinds))
     members = sparse.csr_matrix((np.ones(len(kind)), order, np.append(0, ends)), (n_kinds, len(kind)))
@@ -96,16 +100,16 @@ def sums_by_kind(kind: NDArray[np.intp], values: NDArray[np.float64], n_kinds: i
 
 
 def keeps_ground(step: NDArray[np.float64], before: NDArray[np.float64], after: NDArray[np.float64]) -> bool:
-    """Whether step @ (before + after) >= 0, the change of an objective.
+    """Tell whether step @ (before + after), the change of an objective, is at least 0 up to rounding.
 
-    Up to rounding: a change of exactly 0 must not hang on the order in which somebody adds.
+    The tolerance makes sure that a change of exactly 0 does not depend on the order of additions.
     """
     size = np.abs(step) @ (np.abs(before) + np.abs(after))
     return bool(step @ (before + after) >= -ROUNDING * size)
 
 
 def random_batches(rows: NDArray[np.intp], size: int, seed: int) -> Batches:
-    """Fresh random batches for every iteration, the short last one included; the same for the same seed."""
+    """Return a function that draws new random batches per iteration. They include the short last batch."""
 
     def batches(iteration: int) -> list[NDArray[np.intp]]:
         order = np.random.default_rng([seed, iteration]).permutation(rows)
@@ -120,7 +124,7 @@ def group_pull(
     anchor_codes: NDArray[np.float64],
     transform: Callable[[NDArray[np.float64]], NDArray[np.float64]],
 ) -> NDArray[np.float64]:
-    """f(S) H_A of every group (n_groups, n_bits), unscaled; made in blocks, so S is never whole."""
+    """Compute f(S) H_A per group (n_groups, n_bits), unscaled, in blocks, so that S is never stored as a whole."""
     columns, kind = np.unique(similarity.columns(anchors), return_inverse=True)
     sums = sums_by_kind(kind.ravel(), anchor_codes, len(columns))
     pull = np.empty((similarity.n_groups, anchor_codes.shape[1]))

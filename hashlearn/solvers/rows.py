@@ -1,4 +1,4 @@
-"""Coding any rows once the anchors are learned: each row alone, so any chunk of them at any time."""
+"""Coding of rows after the anchors are learned. Each row is coded independently, so any chunk of rows will do."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from hashlearn.typing import Float32Array, FloatArray, IntArray
 
 
 class RowCoder(Protocol):
-    """Codes of rows, and what pulls at each of their bits."""
+    """Codes rows, and computes the gain of each of their bits."""
 
     own_weight: float
-    """How much a row's own bit counts in the projection's target: gain + own_weight * code."""
+    """Weight of a row's own bit in the target of the projection: gain + own_weight * code."""
 
     def code(self, group: IntArray, start: Float32Array) -> Float32Array: ...
 
     def gain(self, group: IntArray, codes: Float32Array) -> Float32Array:
-        """Bit by bit, what the anchors and the row's other bits ask for."""
+        """Compute per bit the value that the anchors and the row's other bits ask for."""
         ...
 
 
 class QuadraticRows:
-    """Rows of a quadratic loss: the anchors count only through ``pull`` and ``gram``."""
+    """Rows under a quadratic loss: the anchors enter only through ``pull`` and ``gram``."""
 
     def __init__(
         self, similarity: Similarity, anchors: IntArray, anchor_codes: FloatArray, loss: QuadraticLoss
@@ -44,7 +44,7 @@ class QuadraticRows:
 
 
 class GreedyRows(QuadraticRows):
-    """GSDH_P with a quadratic loss."""
+    """Rows of GSDH_P with a quadratic loss."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class GreedyRows(QuadraticRows):
 
 
 class SymmetricRows(QuadraticRows):
-    """SDH_P."""
+    """Rows of SDH_P."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class SymmetricRows(QuadraticRows):
     ) -> None:
         super().__init__(similarity, anchors, anchor_codes, loss)
         self.beta, self.max_iter, self.inner_iter = beta, max_iter, inner_iter
-        # H (gamma I - M) holds every bit gamma - M_jj times, and the diagonal of M is the number of anchors.
+        # H (gamma I - M) contains bit j gamma - M_jj times, and M_jj is the number of anchors.
         self.own_weight = symmetric.gamma(self.gram, beta) - len(anchors)
 
     def code(self, group: IntArray, start: Float32Array) -> Float32Array:
@@ -107,7 +107,7 @@ class SymmetricRows(QuadraticRows):
 
 
 class GeneralRows:
-    """GSDH_P with any other loss: the anchors count by their distinct states."""
+    """Rows of GSDH_P with any other loss: the anchors enter through their distinct states."""
 
     def __init__(
         self,
@@ -137,7 +137,7 @@ class GeneralRows:
         return general.gains(self.states, slopes, local, codes)
 
     def _slopes(self, group: IntArray) -> tuple[Slopes, IntArray]:
-        """Slopes of just the groups that occur in a chunk, and the rows' places among them."""
+        """Return slopes of only the groups that occur in a chunk, and the positions of the rows' groups among them."""
         present, local = np.unique(group, return_inverse=True)
         table = self.similarity.table(present, self.columns)
         return Slopes(self.loss, table, self.n_bits), local.ravel()

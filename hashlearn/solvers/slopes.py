@@ -1,4 +1,4 @@
-"""Slopes of a loss for pairs of rows and columns, at their inner products without one bit."""
+"""Slopes of a loss for pairs of rows and columns, at the inner products without one bit."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hashlearn.typing import FloatArray, IntArray
 
 try:
     from hashlearn.solvers import _slopes
-except ImportError:  # installed without a compiler
+except ImportError:  # the package was installed without a C compiler
     _slopes = None  # type: ignore[assignment]
 
 Bits = NDArray[np.int32]
@@ -18,10 +18,10 @@ MAX_TABLE = 2**20
 
 
 class Slopes:
-    """Slopes of the loss over an S block, looked up by (similarity, inner product) where S takes few values.
+    """Slopes of the loss for a block of S, from a lookup table if S takes few values.
 
-    Label sets give few distinct similarities, so the loss is evaluated once for each instead of for every
-    pair and bit; with too many of them (real-valued S) it is evaluated in place.
+    Label sets give few distinct similarities, so the loss is evaluated once per (similarity, inner product)
+    instead of once per pair and bit. If S has too many values, the loss is evaluated per pair.
     """
 
     def __init__(self, loss: GeneralLoss, s: FloatArray, n_bits: int) -> None:
@@ -36,22 +36,23 @@ class Slopes:
             self.place = (place.reshape(s.shape) * width + (n_bits - 1)).astype(np.int32)
 
     def pairs(self, kinds: IntArray, columns: IntArray, inner: Bits) -> Pairs:
-        """Pairs of rows and columns of the block, with their inner products."""
+        """Return pairs of rows and columns of the block, with their inner products."""
         if self.table is None:
             return EvaluatedPairs(self.loss, self.s[kinds[:, None], columns], inner, self.n_bits)
         return LookedUpPairs(self.table, self.place[kinds[:, None], columns] + inner)
 
 
 class EvaluatedPairs:
-    """Pairs whose slopes are computed when they are asked for."""
+    """Pairs whose slopes are computed on request."""
 
     def __init__(self, loss: GeneralLoss, s: FloatArray, inner: Bits, n_bits: int) -> None:
         self.loss, self.s, self.at, self.n_bits = loss, s, inner, n_bits
 
     def sums(self, bit: Bits, other: Bits, weight: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Minus the slopes without bit x other: summed over the first columns by weight, and one by one for the rest.
+        """Compute the negative slopes at the inner products without bit x other.
 
-        A bit of 0 is not among the inner products yet.
+        The first columns are summed with ``weight``; the other columns are returned one by one. A bit of 0 means
+        that the inner products do not contain this bit yet.
         """
         slope = self._slope(self.at - bit[:, None] * other)
         return -(slope[:, : len(weight)] @ weight), -slope[:, len(weight) :]
@@ -69,7 +70,7 @@ class EvaluatedPairs:
 
 
 class LookedUpPairs(EvaluatedPairs):
-    """Pairs that know where in a table their slopes are; ``at`` is the place for their inner product."""
+    """Pairs that look their slopes up in a table; ``at`` is the position that belongs to the inner product."""
 
     def __init__(self, table: FloatArray, at: Bits) -> None:
         self.table, self.at = table, at

@@ -1,4 +1,4 @@
-"""Where learning starts: the directions whose signs are the first codes."""
+"""The starting directions of learning. The signs of the projections onto them are the first codes."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ RANK_TOLERANCE = 1e-9
 def leading_directions(
     features: FloatArray, problem: AnchorProblem, n_bits: int, fill: str, rng: np.random.RandomState
 ) -> FloatArray:
-    """The ``n_bits`` leading singular vectors of X_A' S X_A as columns (n_features, n_bits).
+    """Compute the ``n_bits`` leading singular vectors of X_A' S X_A as columns (n_features, n_bits).
 
-    The matrix has rank at most the number of kinds, so its vectors come from the factors (a thin QR and a
-    small eigenproblem). Past its rank they would be numerical noise; ``fill`` says what stands there on
-    purpose: seeded random orthonormal directions, or the principal ones of what is left of the features.
-    With more bits than features, random directions follow that are no longer orthogonal.
+    The rank of the matrix is at most the number of kinds, so its vectors are computed from the factors (a thin QR
+    and a small eigenproblem). Beyond the rank they would be numerical noise. ``fill`` says which directions are used
+    there instead: random orthonormal ones, or the principal directions of the residual of the features. With more
+    bits than features, the remaining directions are random and not orthogonal.
     """
     with one_blas_thread():
         sums = sums_by_kind(problem.row_kind, features, problem.table.shape[0])

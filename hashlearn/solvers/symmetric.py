@@ -1,6 +1,6 @@
 """SDH_P: update all bits of a batch of rows at once.
 
-With H_A fixed, H (gamma I - M) majorises the quadratic term for gamma >= lambda_max(M), so each inner step
+With H_A fixed, H (gamma I - M) majorizes the quadratic term for gamma >= lambda_max(M), so each inner step
 H <- sgn(scale f(S) H_A + H (gamma I - M)) never lowers tr(H' scale f(S) H_A) + tr(H (gamma I - M) H') / 2.
 """
 
@@ -23,7 +23,7 @@ def learn(
     max_iter: int = 20,
     inner_iter: int = 3,
 ) -> Trace:
-    """Codes of the problem's rows, from ``start`` in {-1, +1}, batch by batch until no bit changes."""
+    """Learn the codes of the problem's rows from ``start`` in {-1, +1}, batch by batch, until no bit changes."""
     codes = np.array(start, dtype=np.float64)
     pull = problem.table @ problem.column_sums(codes)
     gram = codes[problem.is_anchor].T @ codes[problem.is_anchor]
@@ -44,13 +44,13 @@ def learn(
 
 
 def gamma(gram: FloatArray, beta: float) -> float:
-    """lambda_max(M) + beta."""
+    """Return lambda_max(M) + beta."""
     with one_blas_thread():
         return float(np.linalg.eigvalsh(gram)[-1]) + beta
 
 
 def iterate(pull: FloatArray, codes: FloatArray, gram: FloatArray, weight: float, steps: int) -> FloatArray:
-    """Up to ``steps`` inner steps on rows that do not influence the anchors meanwhile."""
+    """Take up to ``steps`` inner steps on rows, while the anchors stay fixed."""
     for _ in range(steps):
         moved = np.where(pull + weight * codes - codes @ gram >= 0, 1.0, -1.0)
         if np.array_equal(moved, codes):
@@ -70,7 +70,7 @@ def code_rows(
     max_iter: int = 20,
     inner_iter: int = 3,
 ) -> NDArray[np.float32]:
-    """Codes of rows that are no anchors, with the finished anchors' ``pull`` (per group) and ``gram``."""
+    """Code rows that are not anchors, from the ``pull`` (per group) and ``gram`` of the learned anchors."""
     codes = np.array(start, dtype=np.float32)
     weight = gamma(gram, beta)
     active = np.arange(len(codes))
@@ -92,7 +92,7 @@ def _refresh(
     pull: FloatArray,
     gram: FloatArray,
 ) -> None:
-    """Bring both anchor sums up to date, in place, for the anchors of a batch."""
+    """Update both sums over anchors in place after the anchors of a batch changed."""
     moved = problem.is_anchor[batch] & (new != old).any(axis=1)
     if not moved.any():
         return
