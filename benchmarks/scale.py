@@ -80,7 +80,7 @@ def one(kind: str, n_rows: int, folder: Path, landmarks: int) -> None:
         from distributed import Client, LocalCluster
 
         if kind == "cluster":
-            dask.config.set({"distributed.nanny.pre-spawn-environ": hl.chunks.WORKER_ENVIRONMENT})
+            dask.config.set({"distributed.nanny.pre-spawn-environ": hl.fitting.WORKER_ENVIRONMENT})
         names = write(folder, n_rows)
         with LocalCluster(2, threads_per_worker=1, dashboard_address=None) as cluster, Client(cluster) as client:
             hl.GSDHP(64, n_landmarks=100, n_anchors=100, random_state=0).fit_chunks([warm] * 20, executor=client)

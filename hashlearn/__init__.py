@@ -3,6 +3,8 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from hashlearn.deprecation import renamed_attribute
+
 if TYPE_CHECKING:
     from hashlearn import codes as codes
     from hashlearn import data as data
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from hashlearn.models import load as load
     from hashlearn.models import save as save
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 # Names and modules come when they are first asked for: scikit-learn alone takes a second to import, and deep hashing
 # needs an extra.
@@ -33,6 +35,7 @@ _HOMES = {
     "load": "hashlearn.models",
     "save": "hashlearn.models",
 }
+_RENAMED_IN_0_3 = {"chunks": "hashlearn.fitting"}
 
 
 def __getattr__(name: str) -> Any:
@@ -43,6 +46,8 @@ def __getattr__(name: str) -> Any:
         return module
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
+    if name in _RENAMED_IN_0_3:
+        return renamed_attribute(__name__, name, _RENAMED_IN_0_3, since="0.3")
     if not name.startswith("_") or name == "__all__":
         methods = import_module("hashlearn.hashers")
         if name == "__all__":  # deep is left out: it may not be installed

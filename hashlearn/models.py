@@ -271,7 +271,8 @@ class _Reader:
         cls = self.known.get(wanted)
         if cls is None:
             raise ModelFileError(f"{self.name} asks for the class {wanted!r}, which hashlearn does not know.")
-        parameters = {name: self.value(item) for name, item in node["parameters"].items()}
+        renamed = getattr(cls, "_renamed_parameters", {})  # files keep the names of the release that wrote them
+        parameters = {renamed.get(name, name): self.value(item) for name, item in node["parameters"].items()}
         state = {name: self.value(item) for name, item in node["state"].items()}
         names = _parameter_names(cls)
         for name in parameters:

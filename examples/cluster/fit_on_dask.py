@@ -57,7 +57,7 @@ def main() -> None:
     parser.add_argument("--image", default="ghcr.io/dask/dask:latest", help="of the pods; hashlearn must be in it")
     options = parser.parse_args()
     # For workers that start from here; those of a cluster that runs already need the same in their environment.
-    dask.config.set({"distributed.nanny.pre-spawn-environ": hl.chunks.WORKER_ENVIRONMENT})
+    dask.config.set({"distributed.nanny.pre-spawn-environ": hl.fitting.WORKER_ENVIRONMENT})
     with ExitStack() as stack:
         cluster = options.cluster or stack.enter_context(cluster_of(options))
         client = stack.enter_context(Client(cluster))
