@@ -114,6 +114,8 @@ def _to_folder(
     from hashlearn.models import load
 
     hasher = load(model)
+    if takes_images(hasher, features):
+        raise BadUse("Codes of images go to one file: give -o a name that ends in .npy or .npz.")
     hasher.n_jobs = jobs
     source = _many_for(hasher, model, features)
     started = time.perf_counter()

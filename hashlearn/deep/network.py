@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -99,15 +100,35 @@ def pick_device(name: str) -> torch.device:
     return device
 
 
+_holding = threading.Lock()
+_holders = 0
+_before = 0
+_own = threading.local()
+
+
 @contextmanager
 def torch_threads(count: int) -> Iterator[None]:
-    """Hold torch to so many threads, and give back what there was."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
+    """Hold torch to so many threads, and give back what there was.
+
+    Threads may hold it at the same time. A new thread starts with the number that was set last, in any thread, so all
+    of them give back what the first one found: their own may be that of a hold. A hold inside a hold of the same thread
+    gives back the outer one's number.
+    """
+    global _holders, _before
+    outer = getattr(_own, "count", None)
+    with _holding:
+        if _holders == 0:
+            _before = torch.get_num_threads()
+        _holders += 1
+        _own.count = count
+        torch.set_num_threads(count)
     try:
         yield
     finally:
-        torch.set_num_threads(before)
+        with _holding:
+            _holders -= 1
+            _own.count = outer
+            torch.set_num_threads(_before if outer is None else outer)
 
 
 def useful_threads(module: nn.Module, batch_size: int, n_jobs: int | None) -> int:

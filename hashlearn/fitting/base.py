@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import numbers
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, Self
@@ -29,10 +30,14 @@ from hashlearn.progress import verbose_listening
 from hashlearn.typing import Matrix
 
 
+def block_precision(X: Matrix) -> Any:
+    """The precision that a block of rows is projected in: its own where that is float32 or float64."""
+    return X.dtype if X.dtype in (np.float32, np.float64) else np.float32
+
+
 def project_block(features: FeatureMap, function: HashFunction, X: Matrix) -> NDArray[Any]:
-    """Projections of a block of rows, in their own precision where that is float32 or float64."""
-    dtype = X.dtype if X.dtype in (np.float32, np.float64) else np.float32
-    mapped = features.map_block(X, dtype=dtype)
+    """Projections of a block of rows by a function of their features."""
+    mapped = features.map_block(X, dtype=block_precision(X))
     mapped -= features.center_
     return function.project(mapped)
 
@@ -201,12 +206,14 @@ class BaseHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         """
         check_is_fitted(self)
         source = as_source(chunks, None, executor)
-        if source.n_features != self.n_features_in_:
+        # A network on a module of the user's own does not know how many features that takes.
+        wanted = getattr(self, "n_features_in_", source.n_features)
+        if source.n_features != wanted:
             raise ValueError(
-                f"X has {source.n_features} features, but {type(self).__name__} is expecting {self.n_features_in_} "
+                f"X has {source.n_features} features, but {type(self).__name__} is expecting {wanted} "
                 "features as input."
             )
-        project = partial(project_block, self.features_, self.function_)
+        project = self._block_projection()
         return encode_source(source, project, self.n_bits_, folder, executor, self.n_jobs, shard_rows, facts)
 
     def score(self, X: Matrix, y: Any) -> float:
@@ -226,6 +233,10 @@ class BaseHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         ]
         return float(np.mean(scores))
 
+    def _block_projection(self) -> Callable[[Matrix], NDArray[Any]]:
+        """What projects a block of finite rows; it can be pickled, so that other processes can use it."""
+        return partial(project_block, self.features_, self.function_)
+
     def _project(self, X: Matrix) -> NDArray[np.float32]:
         """Projections of validated rows, block by block over threads.
 
@@ -233,12 +244,9 @@ class BaseHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         twice as fast and agree except where a projection is within rounding of zero.
         """
         result = np.empty((X.shape[0], self.n_bits_), dtype=np.float32)
-        blocks = row_blocks(X.shape[0])
-
-        def project(block: slice) -> NDArray[Any]:
-            return project_block(self.features_, self.function_, X[block])
-
-        for block, part in zip(blocks, ordered_map(project, blocks, self.n_jobs), strict=True):
+        blocks, project = row_blocks(X.shape[0]), self._block_projection()
+        parts = ordered_map(lambda block: project(X[block]), blocks, self.n_jobs)
+        for block, part in zip(blocks, parts, strict=True):
             result[block] = part
         return result
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -111,6 +112,9 @@ class Union(BaseHasher):
         self.seconds_ = timer.seconds
         return self
 
+    def _block_projection(self) -> Callable[[Matrix], NDArray[Any]]:
+        return partial(project_side_by_side, [hasher._block_projection() for hasher in self.hashers_])
+
     def _project(self, X: Matrix) -> NDArray[np.float32]:
         return np.hstack([hasher._project(X) for hasher in self.hashers_])
 
@@ -127,3 +131,8 @@ class Union(BaseHasher):
             seen[name] += 1
             result.append((f"{name}-{seen[name]}" if total[name] > 1 else name, hasher))
         return result
+
+
+def project_side_by_side(projections: Sequence[Callable[[Matrix], NDArray[Any]]], X: Matrix) -> NDArray[Any]:
+    """Projections of a block of rows by several hashers, in their order."""
+    return np.hstack([project(X) for project in projections])

@@ -53,6 +53,9 @@ def test_features(call, tmp_path):
     assert (tmp_path / "t.hl").exists()
     assert call("encode", "m.hl", "X.npy", "-o", "c.npy")[0] == 0
     np.testing.assert_array_equal(files.read_codes("c.npy").codes, load("m.hl").encode(X))
+    code, _, err = call("encode", "m.hl", "X.npy", "-o", "codes", "--jobs", 1)
+    assert (code, err) == (0, "")
+    np.testing.assert_array_equal(files.read_codes("codes/codes-000000.npy").codes, load("m.hl").encode(X))
 
 
 @pytest.mark.parametrize("kind", ["folder", "zip"])
@@ -71,6 +74,8 @@ def test_images_in_one_command(kind, call, tmp_path):
     )  # fmt: skip
     assert (code, err) == (0, "")
     assert (json.loads(out)["images"], json.loads(out)["labels"]) == (16, "folders")
+    code, _, err = call("encode", "m.hl", source, "-o", "codes")
+    assert (code, err) == (2, "hashlearn: Codes of images go to one file: give -o a name that ends in .npy or .npz.\n")
     code, _, err = call("encode", "m.hl", source, "-o", "c.npz", "--format", "projections")
     assert (code, err) == (0, "")
     projections = files.read_codes("c.npz").codes

@@ -1,6 +1,8 @@
 """The deep methods keep the promises of all hashers, on features and on images."""
 
 import pickle
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -17,6 +19,7 @@ from sklearn.utils.estimator_checks import (
 from small_methods import small
 
 import hashlearn as hl
+from hashlearn.deep.network import torch_threads
 from hashlearn.hashers import DEEP_METHODS, find_method
 
 torch.set_num_threads(1)
@@ -199,6 +202,52 @@ def test_gsdhp_with_a_network(function, tmp_path):
     again = hl.load(tmp_path / "m.hl")
     np.testing.assert_array_equal(again.decision_function(X), hasher.decision_function(X))
     np.testing.assert_array_equal(clone(hasher).fit(X[:300], Y[:300]).encode(X), hasher.encode(X))
+
+
+@pytest.mark.parametrize("of", ["encode", "encode_chunks", "deep encode_chunks"])
+def test_float64_rows_copy_the_network_once(of, tmp_path, monkeypatch):
+    """Not once for each of the five blocks, nor for each of the two threads."""
+    deep = of.startswith("deep")
+    hasher = (small("dch") if deep else hl.GSDHP(8, n_anchors=60, function="network", random_state=0)).fit(X, Y)
+    hasher.set_params(n_jobs=2)
+    copied, original = [], torch.nn.Module.double
+    monkeypatch.setattr(torch.nn.Module, "double", lambda module: copied.append(1) or original(module))
+    rows = np.tile(X, (21, 1))
+    assert rows.dtype == np.float64
+    if of == "encode":
+        hasher.encode(rows)
+    else:
+        hasher.encode_chunks(rows, tmp_path / "codes", shard_rows=2048)
+    assert len(copied) == 1
+    assert hasher.encode(X[:5]).shape == (5, 1)
+    assert len(pickle.dumps(hasher.function_)) < 1.5 * sum(array.nbytes for array in hasher.function_.tensors.values())
+
+
+def test_threads_that_hold_torch_at_once_leave_its_limit_as_it_was():
+    torch.set_num_threads(2)
+    try:
+        inside, leave = threading.Barrier(2, timeout=30), threading.Barrier(2, timeout=30)
+
+        def hold(late):
+            if late:
+                inside.wait()
+            with torch_threads(1):
+                if not late:
+                    inside.wait()
+                assert torch.get_num_threads() == 1
+                leave.wait()
+
+        with ThreadPoolExecutor(2) as pool:
+            list(pool.map(hold, [False, True]))
+        with ThreadPoolExecutor(1) as pool:
+            assert pool.submit(torch.get_num_threads).result() == 2
+        with torch_threads(1):
+            with torch_threads(2):
+                assert torch.get_num_threads() == 2
+            assert torch.get_num_threads() == 1
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(1)
 
 
 def test_in_a_union():

@@ -1,10 +1,13 @@
 """Codes of chunks: those of encode, in files that are whole, and a stopped run that goes on."""
 
 from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 
 import numpy as np
 import pytest
 from chunk_data import N_ROWS, Chunks, hasher, rows_and_classes, shards
+from scipy import sparse
+from small_methods import small
 
 import hashlearn as hl
 from hashlearn.files import FileError, read_codes
@@ -79,3 +82,65 @@ def test_a_folder_of_another_run_is_refused(data, fitted, tmp_path):
         fitted.encode_chunks(data[0], tmp_path / "third", shard_rows=1000)
     with pytest.raises(ValueError, match="16"):
         fitted.encode_chunks(data[0][:, :5], tmp_path / "third")
+
+
+def union():
+    return hl.Union([small("gsdhp"), small("itq"), small("dch", n_bits=4)])
+
+
+@pytest.mark.parametrize("name", [*hl.hashers.method_names(), "union"])
+def test_every_method_has_the_codes_of_encode(name, tmp_path):
+    if name in hl.hashers.DEEP_METHODS:
+        pytest.importorskip("torch")
+    X, y = rows_and_classes(2300)
+    fitted = (union() if name == "union" else small(name)).fit(X[:400], y[:400])
+    for rows in (X, X.astype(np.float64)):
+        paths = fitted.encode_chunks(rows, tmp_path / str(rows.dtype), shard_rows=2048)
+        np.testing.assert_array_equal(read(paths), fitted.encode(rows))
+
+
+@pytest.fixture(scope="module")
+def networks(data):
+    """Hashers with a network of their own, in a union, on a module of the user's own, and as a hash function."""
+    torch = pytest.importorskip("torch")
+    X, y = data[0][:400], data[1][:400]
+    return {
+        "dch": small("dch").fit(X, y),
+        "union": union().fit(X, y),
+        "own module": small("dch", backbone=torch.nn.Linear(X.shape[1], 6)).fit(X, y),
+        "function": small("gsdhp", function="network").fit(X, y),
+    }
+
+
+@pytest.mark.parametrize("name", ["dch", "union", "own module", "function"])
+def test_networks_in_other_processes(name, networks, data, tmp_path):
+    names, _ = shards(tmp_path, *data, [1000, 5000], [10])
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        paths = networks[name].encode_chunks(names, tmp_path / "codes", shard_rows=4096, executor=pool)
+    np.testing.assert_array_equal(read(paths), networks[name].encode(data[0]))
+
+
+def test_networks_on_a_cluster(networks, data, tmp_path):
+    distributed = pytest.importorskip("distributed")
+    with (
+        distributed.LocalCluster(1, threads_per_worker=2, processes=True, dashboard_address=None) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        for name, hasher in networks.items():
+            paths = hasher.encode_chunks(data[0], tmp_path / name, shard_rows=2048, executor=client)
+            np.testing.assert_array_equal(read(paths), hasher.encode(data[0]))
+
+
+def test_sparse_rows_of_a_network(networks, data, tmp_path):
+    rows = sparse.csr_matrix(data[0] * (data[0] > 0))
+    paths = networks["dch"].encode_chunks(rows, tmp_path / "codes", shard_rows=2048)
+    np.testing.assert_array_equal(read(paths), networks["dch"].encode(rows))
+
+
+def test_images_are_no_rows_of_features(tmp_path):
+    pytest.importorskip("torch")
+    images = np.random.default_rng(0).integers(0, 256, (8, 16, 16, 3), dtype=np.uint8)
+    backbone = {"name": "small_cnn", "image_size": 16, "n_features": 8}
+    fitted = small("dch", backbone=backbone).fit(images, np.arange(8) % 2)
+    with pytest.raises(TypeError, match="fitted on images, with the backbone 'small_cnn': use encode"):
+        fitted.encode_chunks(np.zeros((10, 768), dtype=np.float32), tmp_path / "codes")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -15,8 +16,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from hashlearn import codes, metrics
 from hashlearn.deep.extra import require_torch
 from hashlearn.deep.hashers.options import CONSTRAINTS, check_schedule, full_signature
-from hashlearn.fitting.base import BaseHasher
+from hashlearn.fitting.base import BaseHasher, block_precision
 from hashlearn.functions.network import NetworkFunction
+from hashlearn.kernel import dense_rows
 from hashlearn.labels import label_matrix
 from hashlearn.progress import verbose_listening
 from hashlearn.timing import PhaseTimer
@@ -191,6 +193,20 @@ class DeepHasher(BaseHasher):
             projections = self._project_inputs(inputs)
             return projections if inputs.usable is None else projections[inputs.usable]
 
+    def _block_projection(self) -> Callable[[Matrix], NDArray[Any]]:
+        require_torch()
+        from hashlearn.deep.setting_up import own_module
+
+        backbone = self.function_.spec["backbone"]
+        if backbone is not None and backbone["images"] is not None:
+            raise TypeError(
+                f"encode_chunks reads rows of features, but this {type(self).__name__} was fitted on images, with the "
+                f"backbone {backbone['name']!r}: use encode, which reads images a batch at a time."
+            )
+        # A module of the user's own is in single precision.
+        dtype = None if backbone is None else np.float32
+        return partial(project_rows, self.function_, own_module(self.backbone), self.device, dtype)
+
     def _project(self, X: Matrix) -> NDArray[np.float32]:
         from hashlearn.deep.inputs import ArrayInputs
 
@@ -270,3 +286,15 @@ class DeepHasher(BaseHasher):
         data += opened.inputs.stamp()
         identity = {"method": type(self).__name__, **settings, "seed": seed, "data": data, "backbone": opened.name}
         return Checkpoint(self.checkpoint, identity)
+
+
+def project_rows(function: NetworkFunction, trunk: Any, device: str, dtype: Any, X: Matrix) -> NDArray[Any]:
+    """Outputs of a network for a block of feature rows, by one thread: several blocks are under way at a time.
+
+    ``trunk`` is the user's own module where the network has one. ``dtype`` None is the rows' own precision.
+    """
+    from hashlearn.deep.network import pick_device, torch_threads
+
+    function.module(trunk).to(pick_device(device))
+    with torch_threads(1):
+        return function.project(dense_rows(X, dtype or block_precision(X)))
