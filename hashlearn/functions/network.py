@@ -6,6 +6,7 @@ torch is imported where it is used: a model with another function needs none.
 from __future__ import annotations
 
 import copy
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 Spec = dict[str, Any]
-ENCODED_ROWS = 1024
+
+_making = threading.Lock()
 
 
 class NetworkFunction:
@@ -26,8 +28,8 @@ class NetworkFunction:
     n_bits : how many of its outputs are bits; others were only of use in training.
     """
 
-    # Outside the instance's dictionary, so that neither a model file nor a pickle holds the live module.
-    __slots__ = ("__dict__", "_module")
+    # Outside the instance's dictionary, so that neither a model file nor a pickle holds the live modules.
+    __slots__ = ("__dict__", "_double", "_module")
 
     def __init__(self, spec: Spec, tensors: dict[str, NDArray[Any]], n_bits: int) -> None:
         self.spec = spec
@@ -39,27 +41,36 @@ class NetworkFunction:
 
     def module(self, trunk: Any = None) -> Any:
         """The live network, built once. ``trunk`` is a user's own module, where the network has one."""
-        if getattr(self, "_module", None) is None:
-            from hashlearn.deep.extra import require_torch
+        with _making:
+            if getattr(self, "_module", None) is None:
+                from hashlearn.deep.extra import require_torch
 
-            require_torch()
-            from hashlearn.deep.network import load_arrays, new_network
+                require_torch()
+                from hashlearn.deep.network import load_arrays, new_network
 
-            module = new_network(self.spec, trunk=copy.deepcopy(trunk))
-            load_arrays(module, self.tensors)
-            self._module = module.eval()
-        return self._module
+                module = new_network(self.spec, trunk=copy.deepcopy(trunk))
+                load_arrays(module, self.tensors)
+                self._module = module.eval()
+            return self._module
+
+    def _double_module(self) -> Any:
+        """The network in double precision, copied once for all blocks of rows and all threads."""
+        module = self.module()
+        with _making:
+            if getattr(self, "_double", None) is None:
+                self._double = copy.deepcopy(module).double()
+            return self._double
 
     def project(self, features: NDArray[Any]) -> NDArray[Any]:
         """Projections of rows, in their own precision."""
         import torch
 
-        module = self.module()
-        if features.dtype == np.float64:
-            module = copy.deepcopy(module).double()
+        module = self._double_module() if features.dtype == np.float64 else self.module()
+        # torch takes no read-only rows, of a mapped file say. The hasher may have put the network on a GPU.
+        rows = torch.from_numpy(np.require(features, requirements=["C", "W"])).to(next(module.parameters()).device)
         with torch.inference_mode():
-            outputs: NDArray[Any] = module(torch.from_numpy(np.ascontiguousarray(features))).numpy()
-        return outputs[:, : self.n_bits]
+            outputs: NDArray[Any] = module(rows)[:, : self.n_bits].cpu().numpy()
+        return outputs
 
 
 class Network:
