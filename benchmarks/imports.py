@@ -1,4 +1,6 @@
-"""How long ``import hashlearn`` takes in a fresh process, and that nothing heavy comes along.
+"""How long ``import hashlearn``, ``hashlearn --version`` and ``hashlearn --help`` take in a fresh process.
+
+The first two must not bring heavy modules along.
 
 python benchmarks/imports.py
 """
@@ -12,6 +14,12 @@ import time
 # scikit-learn itself imports pandas (and that pyarrow and rich) where it is installed.
 HEAVY = ("torch", "matplotlib", "dask", "fastapi", "typer", "lightgbm", "faiss")
 SCRIPT = f"import sys, hashlearn; print([m for m in {HEAVY!r} if m in sys.modules])"
+VERSION_SECONDS = 0.4
+
+
+def command(argument: str) -> str:
+    """A script that does what ``hashlearn ARGUMENT`` does."""
+    return f"from hashlearn.cli import main; main([{argument!r}])"
 
 
 def fastest(script: str, repeats: int = 5) -> tuple[float, str]:
@@ -28,10 +36,13 @@ def main() -> None:
     best, loaded = fastest(SCRIPT)
     used, _ = fastest("import hashlearn; hashlearn.GSDHP")
     base, _ = fastest("import numpy, scipy, sklearn.base")
+    version, _ = fastest(command("--version"))
+    help_page, _ = fastest(command("--help"))
     print(f"import hashlearn {best:.2f} s with the interpreter's start (target 1)")
     print(f"with the first hasher, which imports scikit-learn, {used:.2f} s; scikit-learn alone {base:.2f} s")
     print(f"heavy modules that came along: {loaded}")
-    raise SystemExit(0 if best < 1 and loaded == "[]" else 1)
+    print(f"hashlearn --version {version:.2f} s (target {VERSION_SECONDS}), hashlearn --help {help_page:.2f} s")
+    raise SystemExit(0 if best < 1 and version < VERSION_SECONDS and loaded == "[]" else 1)
 
 
 if __name__ == "__main__":

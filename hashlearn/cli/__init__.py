@@ -1,7 +1,10 @@
-"""The command line: a thin shell over the library, one module a command group.
+"""The command line: a thin shell over the library, one module per command.
 
 Results go to standard output, progress and messages to standard error. Exit codes: 0 done, 1 failed, 2 bad use,
 130 interrupted.
+
+A command's module is imported when the command is called: NumPy, SciPy and scikit-learn take seconds to import, and
+``hashlearn --version`` or ``hashlearn --help`` need none of them.
 """
 
 from __future__ import annotations
@@ -17,35 +20,57 @@ from types import FrameType
 from typing import Annotated, Any, NoReturn
 
 import typer
-from sklearn.utils._param_validation import InvalidParameterError
+from typer.core import TyperGroup
 
 import hashlearn
 from hashlearn.cli.shell import BadUse, epilog, say
-from hashlearn.collection import CollectionError
-from hashlearn.files.arrays import one_line
+from hashlearn.messages import one_line
 
-GROUPS = (
-    "fit",
-    "encode",
-    "evaluate",
-    "index",
-    "search",
-    "methods",
-    "demo",
-    "data",
-    "bench",
-    "serve",
-)
+GROUPS = {
+    "fit": "Learn a hash function from features and labels, and save it.",
+    "encode": "Turn features into codes. Rows stream through, so .npy, .fvecs and .h5 files may be bigger than memory.",
+    "evaluate": "Score a ranking of the database for every query, and name every definition used.",
+    "index": "Collections: codes with ids and payloads, in a folder, on Milvus or on PostgreSQL.",
+    "search": "Find the nearest rows of every query, by Hamming distance and then by id.",
+    "methods": "List the methods that [bold]fit[/bold] knows, with their papers.",
+    "demo": "Compare learned codes with random ones and with floats, on data that is already here.",
+    "data": "Data sets: what there is, what it needs, and getting it.",
+    "bench": "Benchmarks: many methods on a named split, kept, tabled, compared.",
+    "serve": "Serve collections as an HTTP API and a page to explore them, until Ctrl-C.",
+}
+"""The commands and the line that ``hashlearn --help`` says about each; their modules have the same names."""
+
+
+class LazyGroup(TyperGroup):
+    """Commands that are imported when they are called."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, load_command(name) if name in GROUPS else command, rest
+
+
+def load_command(name: str) -> Any:
+    """The real command behind a line of the help."""
+    group: Any = typer.main.get_group(import_module(f"hashlearn.cli.{name}").app)
+    return group.commands[name]
+
 
 app = typer.Typer(
+    cls=LazyGroup,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog=epilog("hashlearn demo", "hashlearn fit X.npy --labels y.npy --bits 64 -o model.hl"),
 )
-for _group in GROUPS:
-    app.add_typer(import_module(f"hashlearn.cli.{_group}").app)
+
+
+def _stand_in() -> None:
+    """Has its place in the list of commands; ``LazyGroup`` puts the real command there before it can be called."""
+
+
+for _name, _summary in GROUPS.items():
+    app.command(_name, help=_summary)(_stand_in)
 
 
 def _print_version(wanted: bool) -> None:
@@ -94,7 +119,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if debug:
             traceback.print_exc()
         say(_sentence(error))
-        return 2 if isinstance(error, (BadUse, InvalidParameterError)) else int(getattr(error, "exit_code", 1))
+        bad_use = isinstance(error, BadUse) or _is_a(error, "sklearn.utils._param_validation", "InvalidParameterError")
+        return 2 if bad_use else int(getattr(error, "exit_code", 1))
 
 
 def _sentence(error: Exception) -> str:
@@ -102,10 +128,14 @@ def _sentence(error: Exception) -> str:
         context = getattr(error, "ctx", None)
         hint = f" See {context.command_path} --help." if context is not None else ""
         return one_line(ValueError(error.format_message())) + hint
-    expected = (ValueError, OSError, BadUse, CollectionError)
-    if isinstance(error, expected):
+    if isinstance(error, (ValueError, OSError, BadUse)) or _is_a(error, "hashlearn.collection", "CollectionError"):
         return one_line(error)
     return f"{type(error).__name__}: {one_line(error)} Add --debug for the traceback."
+
+
+def _is_a(error: Exception, module: str, name: str) -> bool:
+    """Whether an error is of a class of some module. That is not imported to find out: without it no such error is."""
+    return module in sys.modules and isinstance(error, getattr(sys.modules[module], name))
 
 
 def _terminated(number: int, frame: FrameType | None) -> NoReturn:

@@ -1,4 +1,7 @@
-"""What the commands share: messages, progress bars, tables and JSON, each to the right stream."""
+"""What the commands share: messages, progress bars, tables and JSON, each to the right stream.
+
+rich is imported by what draws with it: ``hashlearn --version`` and error messages need none of it.
+"""
 
 from __future__ import annotations
 
@@ -7,23 +10,13 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
-
-from rich import box
-from rich.console import Console
-from rich.markup import escape
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    SpinnerColumn,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
-from rich.table import Table
+from typing import TYPE_CHECKING, Any
 
 from hashlearn.progress import Listener, last_note, listening
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
 
 PIPE_WIDTH = 240
 
@@ -40,16 +33,30 @@ def say(message: str) -> None:
 def epilog(*commands: str) -> str:
     """The examples under a command's help."""
     title = "Example:" if len(commands) == 1 else "Examples:"
-    return "\n".join([f"[bold]{title}[/bold]", *(f"  {escape(command)}" for command in commands)])
+    return "\n".join([f"[bold]{title}[/bold]", *(f"  {_without_markup(command)}" for command in commands)])
+
+
+def _without_markup(text: str) -> str:
+    """Brackets that rich does not take for markup. Few examples have any, so rich is not imported for the others."""
+    if "[" not in text:
+        return text
+    from rich.markup import escape
+
+    return escape(text)
 
 
 def output() -> Console:
     """Standard output; a pipe has no width of its own, so tables get room instead of being cut."""
+    from rich.console import Console
+
     narrow = sys.stdout.isatty() or "COLUMNS" in os.environ
     return Console(width=None if narrow else PIPE_WIDTH, highlight=False)
 
 
 def new_table(*columns: str, right: tuple[str, ...] = ()) -> Table:
+    from rich import box
+    from rich.table import Table
+
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for name in columns:
         table.add_column(name, justify="right" if name in right else "left", overflow="fold")
@@ -71,6 +78,17 @@ def print_facts(facts: dict[str, Any]) -> None:
 @contextmanager
 def progress(title: str) -> Iterator[Listener]:
     """A bar a phase on standard error while the work lasts; nothing there when it is not a terminal."""
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        SpinnerColumn,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
     console = Console(stderr=True)
     bars = Progress(
         SpinnerColumn(),

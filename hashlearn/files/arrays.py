@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from hashlearn.messages import one_line as one_line
+
 EXTRA = "pip install 'hashlearn[files]'"
 SUFFIXES = (".npy", ".npz", ".csv", ".tsv", ".txt", ".parquet", ".fvecs", ".bvecs", ".ivecs", ".h5", ".hdf5")
 _SPARSE_KEYS = {"format", "data", "shape"}
@@ -57,12 +59,6 @@ def open_part(name: str | Path, default_key: str) -> Any:
         raise
     except (OSError, ValueError, EOFError, KeyError, TypeError, zipfile.BadZipFile) as error:
         raise FileError(f"{path} cannot be read: {one_line(error)}") from error
-
-
-def one_line(error: BaseException) -> str:
-    """An exception's message as one sentence."""
-    text = " ".join(str(error).split()) or type(error).__name__
-    return text if text.endswith((".", "!", "?")) else text + "."
 
 
 def _read_npy(path: Path, part: str | None, default_key: str) -> NDArray[Any]:

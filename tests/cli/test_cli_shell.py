@@ -5,12 +5,13 @@ import json
 import os
 import pty
 import subprocess
+import sys
 
 import pytest
 from real_command import COMMAND, ENVIRONMENT
 
 import hashlearn
-from hashlearn.cli import GROUPS, main
+from hashlearn.cli import GROUPS, load_command, main
 from hashlearn.hashers import find_method, method_names
 
 
@@ -20,6 +21,25 @@ def test_version_and_bare_call(run, call):
     assert code == 0
     for name in GROUPS:
         assert f" {name} " in out
+
+
+@pytest.mark.parametrize("argument", ["--version", "--help", "fitt"])
+def test_what_no_command_is_needed_for_imports_no_numpy(argument):
+    script = (
+        f"import sys\nfrom hashlearn.cli import main\nmain([{argument!r}])\n"
+        "print(sorted({'numpy', 'scipy', 'sklearn', 'faiss', 'pandas'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], env=ENVIRONMENT, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize("name", GROUPS)
+def test_the_list_of_commands_says_what_each_says_of_itself(name):
+    assert load_command(name).help.split("\n\n")[0] == GROUPS[name]
+
+
+def test_a_mistyped_command_names_the_right_one(call):
+    assert "Did you mean 'evaluate'?" in call("evalute")[2]
 
 
 @pytest.mark.parametrize("name", GROUPS)
