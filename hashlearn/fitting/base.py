@@ -20,6 +20,7 @@ from sklearn.utils.validation import check_array, check_consistent_length, check
 from hashlearn import codes, metrics
 from hashlearn.fitting.checkpoint import Checkpoint
 from hashlearn.fitting.encode import encode_source
+from hashlearn.fitting.identity import content
 from hashlearn.fitting.job import Job
 from hashlearn.fitting.naming import as_source
 from hashlearn.fitting.sources import AnySource
@@ -174,7 +175,17 @@ class BaseHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     def _identity(self, source: AnySource) -> dict[str, Any]:
         """What must not change between a fit and its continuation from a checkpoint."""
         free = {"n_jobs", "verbose"} | (set() if isinstance(self.random_state, numbers.Integral) else {"random_state"})
-        params = {name: repr(value) for name, value in self.get_params().items() if name not in free}
+        params = {}
+        for name, value in self.get_params(deep=False).items():
+            if name in free:
+                continue
+            try:
+                params[name] = content(value)
+            except TypeError as error:
+                raise TypeError(
+                    f"A checkpoint must know {name}={value!r} again in another process, but {error}. Give a function "
+                    "of a module, or a value that can be pickled."
+                ) from error
         return {"method": type(self).__name__, "parameters": params, "data": source.signature()}
 
     def decision_function(self, X: Matrix) -> NDArray[np.float32]:
