@@ -91,6 +91,18 @@ def one_blas_thread() -> Iterator[None]:
             library.set_num_threads(before)
 
 
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Hold BLAS, and OpenMP in this thread, to one thread.
+
+    For code of scikit-learn whose own threads add up rows in an order that depends on how many they are. Import it
+    before: a library that is not loaded yet cannot be held. OpenMP's limit is each thread's own, so no other thread
+    minds when it is given back.
+    """
+    with one_blas_thread(), _controller(len(sys.modules)).limit(limits=1, user_api="openmp"):
+        yield
+
+
 def _enter(controller: ThreadpoolController) -> None:
     global _holders, _hold
     with _holding:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 import hashlearn.rowkeys as rowkeys
 from hashlearn.kernel import FeatureMap
-from hashlearn.parallel import ordered_map, row_blocks
+from hashlearn.parallel import one_thread, ordered_map, row_blocks
 from hashlearn.typing import IntArray, Matrix
 
 CLUSTER_SAMPLE = 20_000
@@ -34,7 +33,7 @@ def feature_clusters(
 
     sample = rowkeys.draw_rows(int(rng.randint(2**31)), rowkeys.SAMPLE, X.shape[0], CLUSTER_SAMPLE)
     means = MiniBatchKMeans(min(count, len(sample)), n_init=3, random_state=int(rng.randint(2**31)))
-    with threadpool_limits(1):  # several threads would add up rows in another order
+    with one_thread():
         means.fit(features.map_block(X[sample]))
     parts = ordered_map(lambda block: means.predict(features.map_block(X[block])), row_blocks(X.shape[0]), n_jobs)
     return np.concatenate(list(parts)).astype(np.intp)

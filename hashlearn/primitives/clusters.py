@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
+
+from hashlearn.parallel import one_thread
 
 
 def cluster_centers(
@@ -20,7 +21,6 @@ def cluster_centers(
     if len(distinct) <= count:
         return distinct
     means = KMeans(count, n_init=1, max_iter=n_iter, random_state=int(rng.randint(2**31)))
-    # One thread: several would add up rows in another order.
-    with threadpool_limits(1):
+    with one_thread():
         means.fit(features)
     return np.asarray(means.cluster_centers_, dtype=np.float32)
