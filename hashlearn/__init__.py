@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from hashlearn.models import ModelFileError as ModelFileError
     from hashlearn.models import load as load
     from hashlearn.models import save as save
+    from hashlearn.primitives import keep_partial as keep_partial
 
 __version__ = "0.3.0"
 
@@ -32,6 +33,7 @@ _HOMES = {
     "Collection": "hashlearn.collection",
     "Index": "hashlearn.index",
     "ModelFileError": "hashlearn.models",
+    "keep_partial": "hashlearn.primitives",
     "load": "hashlearn.models",
     "save": "hashlearn.models",
 }

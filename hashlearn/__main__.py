@@ -1,8 +1,16 @@
-"""``python -m hashlearn``: the command line."""
+"""``python -m hashlearn`` and the command ``hashlearn``: the command line."""
 
 import sys
 
-from hashlearn.cli import main
+from hashlearn.starting import leaving_at_once
+
+
+def main() -> int:
+    """Run the command line of this process and return its exit code."""
+    with leaving_at_once():
+        from hashlearn.cli import main as run
+    return run()
+
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -14,7 +14,7 @@ import sys
 import traceback
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from types import FrameType
 from typing import Annotated, Any, NoReturn
@@ -25,6 +25,7 @@ from typer.core import TyperGroup
 import hashlearn
 from hashlearn.cli.shell import BadUse, epilog, say
 from hashlearn.messages import one_line
+from hashlearn.starting import leaving_at_once
 
 GROUPS = {
     "fit": "Learn a hash function from features and labels, and save it.",
@@ -98,6 +99,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # A polite kill unwinds like Ctrl-C does, so temporary files go away.
         signal.signal(signal.SIGTERM, _terminated)
         arguments = sys.argv[1:]
+        with leaving_at_once():
+            _import_called(arguments)
     debug = "--debug" in arguments
     try:
         with _one_line_warnings():
@@ -111,6 +114,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if code == 130:
             say("interrupted.")
         return code
+    except KeyboardInterrupt:
+        # Before or after typer's own care of it.
+        say("interrupted.")
+        return 130
     except BrokenPipeError:
         # The reader has gone: nothing to say and nobody to say it to, nor at the flush when Python ends.
         sys.stdout = None
@@ -121,6 +128,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         say(_sentence(error))
         bad_use = isinstance(error, BadUse) or _is_a(error, "sklearn.utils._param_validation", "InvalidParameterError")
         return 2 if bad_use else int(getattr(error, "exit_code", 1))
+
+
+def _import_called(arguments: Sequence[str]) -> None:
+    """Import the command that is called, which takes seconds. What is wrong with it is said when it is run."""
+    name = next((argument for argument in arguments if not argument.startswith("-")), None)
+    if name in GROUPS:
+        with suppress(Exception):
+            import_module(f"hashlearn.cli.{name}")
 
 
 def _sentence(error: Exception) -> str:

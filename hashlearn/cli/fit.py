@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,6 +21,7 @@ from hashlearn.files.arrays import split_part
 from hashlearn.files.tables import TABLES
 from hashlearn.fitting import as_source
 from hashlearn.hashers import BaseHasher, find_method, method_names
+from hashlearn.primitives.steps import Stop, keep_partial
 
 app = typer.Typer()
 
@@ -44,6 +47,10 @@ CheckpointFolder = Annotated[
     str | None,
     typer.Option("--checkpoint", metavar="FOLDER", help="Note what is done; the same command goes on."),
 ]
+KeepPartial = Annotated[
+    bool,
+    typer.Option("--keep-partial", help="After Ctrl-C, save what is learned so far: bits, rounds or epochs."),
+]
 CodesOut = Annotated[
     str | None, typer.Option(metavar="FILE", help="Also write the codes learned for the rows (.npy or .npz).")
 ]
@@ -67,6 +74,7 @@ def fit(
     checkpoint: CheckpointFolder = None,
     workers: Workers = None,
     cluster: Cluster = None,
+    partial: KeepPartial = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")] = False,
 ) -> None:
     """Learn a hash function from features and labels, and save it.
@@ -87,7 +95,9 @@ def fit(
     chunked = not images and (many or is_many(features))
     if chunked and (similar or dissimilar):
         raise BadUse("Pairs are learned from rows in memory: give one file and neither --stream nor workers.")
-    with progress(f"fitting {method}"):
+    if partial and checkpoint is not None:
+        raise BadUse("After Ctrl-C the same command goes on from --checkpoint: give that or --keep-partial, not both.")
+    with progress(f"fitting {method}"), _stoppable(partial) as stops:
         if chunked:
             with working(workers, cluster) as executor:
                 facts = _learn_chunks(hasher, features, labels, executor, checkpoint, codes_out)
@@ -97,10 +107,26 @@ def fit(
             facts = _learn(hasher, features, labels, (similar, dissimilar))
     _write(hasher, model_path, None if chunked else codes_out)
     facts = {"method": method, "bits": hasher.n_bits_, **facts, "model": str(model_path), "codes": codes_out}
+    if stops:
+        facts["partial"] = [stop._asdict() for stop in stops] if as_json else ", ".join(map(str, stops))
     if as_json:
         print_json({**facts, "params": {k: v for k, v in hasher.get_params().items() if _is_plain(v)}})
     else:
         print_facts({name.replace("_", " "): value for name, value in facts.items() if value is not None})
+
+
+@contextmanager
+def _stoppable(partial: bool) -> Iterator[list[Stop]]:
+    """With ``partial``, the loops that Ctrl-C ended are listed; else it interrupts as usual."""
+    if not partial:
+        yield []
+        return
+    with keep_partial() as stops:
+        try:
+            yield stops
+        except KeyboardInterrupt:
+            say("Ctrl-C came outside of the steps after which something can be kept, so nothing is written.")
+            raise
 
 
 def _learn(hasher: Any, features: str, labels: str | None, pairs: tuple[str | None, str | None]) -> dict[str, Any]:

@@ -27,6 +27,7 @@ from hashlearn.fitting.sources import AnySource
 from hashlearn.kernel import FeatureMap
 from hashlearn.labels import label_matrix
 from hashlearn.parallel import ordered_map, row_blocks
+from hashlearn.primitives.steps import keeps_partial
 from hashlearn.progress import verbose_listening
 from hashlearn.typing import Matrix
 
@@ -140,6 +141,11 @@ class BaseHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 
             able = ", ".join(name for name, method in METHODS.items() if method.passes)
             raise TypeError(f"{type(self).__name__} needs all rows in memory; these methods learn from chunks: {able}.")
+        if checkpoint is not None and keeps_partial():
+            # The passes after a loop that was cut short would be noted as those of the whole fit.
+            raise ValueError(
+                "A fit goes on from its checkpoint after Ctrl-C: give checkpoint= or use keep_partial(), not both."
+            )
         self._validate_params()
         self._check_chunked()
         source = as_source(chunks, y, executor)

@@ -8,7 +8,7 @@ from hashlearn.primitives.procrustes import metric_procrustes, orthogonal_procru
 from hashlearn.primitives.ranks import rank_weights
 from hashlearn.primitives.ridge import RidgeSolver
 from hashlearn.primitives.samplers import sample_pairs, sample_triplets
-from hashlearn.primitives.steps import steps
+from hashlearn.primitives.steps import keep_partial, keeps_partial, steps
 from hashlearn.primitives.sweep import column_sweep, keep_sign
 
 __all__ = [
@@ -19,7 +19,9 @@ __all__ = [
     "column_sweep",
     "fix_signs",
     "itq_rotation",
+    "keep_partial",
     "keep_sign",
+    "keeps_partial",
     "labelled_rows",
     "metric_procrustes",
     "orthogonal_procrustes",

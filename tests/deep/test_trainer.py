@@ -13,6 +13,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.base import clone
 from sklearn.datasets import load_digits
 
 import hashlearn
@@ -218,18 +219,22 @@ def test_too_little_to_hold_out():
         hl.deep.DCH(validation=0.005, **SMALL).fit(X, Y)
 
 
-def test_ctrl_c_keeps_what_is_learned():
+def test_ctrl_c_keeps_what_is_learned_where_that_is_asked_for():
     hasher = hl.deep.HashNet(n_epochs=10_000, **SMALL)
 
     def interrupt(phase, done, total):
         if done == 22:
             os.kill(os.getpid(), signal.SIGINT)
 
+    with listening(interrupt), pytest.raises(KeyboardInterrupt):
+        clone(hasher).fit(X, Y)
     with (
         listening(interrupt),
         pytest.warns(UserWarning, match=r"Stopped by Ctrl-C after 22 of 50000 steps \(training\)"),
+        hl.keep_partial() as stops,
     ):
         hasher.fit(X, Y)
+    assert stops == [("training", 22, 50000)]
     assert hasher.n_iter_ == 5
     assert hasher.encode(X).shape == (300, 1)
 
