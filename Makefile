@@ -1,12 +1,13 @@
 # Two commands do everything on a fresh machine with Python 3.11+, pip and make:
 #   make demo   install into .venv and run the main job on an embedded data set
-#   make test   the same with test tools, then lint, types and tests
+#   make test   the same with test tools, then lint, types and all tests
+# While you work, make quick runs the tests that are not marked as slow.
 PYTHON ?= python3
 BIN := .venv/bin
 PIP_FLAGS ?= --quiet --disable-pip-version-check
 TESTS ?= tests hashlearn
 
-.PHONY: demo test lint types unit bench clean
+.PHONY: demo test quick lint types unit bench clean
 
 .venv/installed: pyproject.toml $(wildcard hashlearn/*/*.[ch])
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -31,6 +32,9 @@ types: .venv/test-installed
 
 unit: .venv/test-installed
 	$(BIN)/python -m pytest -n 2 $(TESTS)
+
+quick: .venv/test-installed
+	$(BIN)/python -m pytest -n 2 -m "not slow" $(TESTS)
 
 bench: .venv/test-installed
 	for script in fit evaluate encode imports; do $(BIN)/python benchmarks/$$script.py || exit 1; done

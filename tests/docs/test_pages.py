@@ -10,7 +10,7 @@ from hashlearn.cli.methods import markdown_table
 from hashlearn.hashers import METHODS
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
 
 
 def python_blocks(page):

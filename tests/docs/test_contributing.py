@@ -1,0 +1,36 @@
+"""What CONTRIBUTING.md and the workflows tell people to run is there."""
+
+import re
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+GUIDE = (ROOT / "CONTRIBUTING.md").read_text()
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+
+
+def make_targets():
+    return set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
+
+
+def test_every_make_target_that_is_named_exists():
+    texts = [GUIDE, *(path.read_text() for path in WORKFLOWS)]
+    lines = [words for text in texts for words in re.findall(r"make ((?:[a-z]+ ?)+)(?:`|\s*#|$)", text, re.MULTILINE)]
+    named = {word for line in lines for word in line.split()}
+    assert {"quick", "test", "lint", "types"} <= named
+    assert named <= make_targets()
+
+
+def test_every_path_that_is_named_exists():
+    named = re.findall(r"`(?:python -m pytest )?((?:hashlearn|tests|docs|benchmarks|examples)(?:/[\w./-]*)?)", GUIDE)
+    assert len(named) > 5
+    assert [path for path in named if not (ROOT / path).exists()] == []
+
+
+def test_the_workflow_tests_every_python_that_the_package_is_for():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    named = [c.rpartition(" ")[2] for c in project["classifiers"] if re.search(r":: 3\.\d+$", c)]
+    tests = (ROOT / ".github" / "workflows" / "tests.yml").read_text()
+    (matrix,) = re.findall(r"python: \[(.+)\]", tests)
+    assert re.findall(r"[\d.]+", matrix) == named
+    assert project["requires-python"] == f">={named[0]}"
