@@ -9,7 +9,7 @@ TESTS ?= tests hashlearn
 
 .PHONY: demo test quick lint types unit bench clean
 
-.venv/installed: pyproject.toml $(wildcard hashlearn/*/*.[ch])
+.venv/installed: pyproject.toml setup.py $(wildcard hashlearn/*/*.[ch])
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/pip install $(PIP_FLAGS) -e .
 	touch $@

@@ -12,6 +12,7 @@
 #include <Python.h>
 #include <stdint.h>
 
+/* Left out for other processors and for MSVC: there usable() says so, and the scan of faiss is used instead. */
 #if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
 #define HAVE_SCAN 1
 #include <immintrin.h>

@@ -13,12 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hashlearn.compiled import compiled_part
 from hashlearn.typing import Float32Array, Ids, PackedCodes
 
-try:
-    from hashlearn.index import _nibbles
-except ImportError:  # installed without a compiler
-    _nibbles = None  # type: ignore[assignment]
+_nibbles = compiled_part("hashlearn.index._nibbles")
 
 Tables = NDArray[np.float64]
 

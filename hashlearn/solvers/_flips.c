@@ -15,9 +15,9 @@
 
 #define ROUNDING 1e-12 /* as in problem.py */
 
-/* Vectors as GCC and clang have them for every processor; they are read and written with memcpy, which knows no alignment. */
-enum { FLOATS = 8, LANES = 16, CHAINS = 4, SPAN = CHAINS * FLOATS }; /* CHAINS of sums keep a processor busy */
-typedef float Floats __attribute__((vector_size(FLOATS * sizeof(float))));
+/* Sums of this many neighboring rows run side by side. Compilers keep loops of this constant length in vector registers;
+   GCC takes shorter ones (16) apart into single numbers, which is 8 times as slow. */
+enum { SPAN = 32 };
 
 typedef struct {
     float *bits;            /* [bit][row], -1 or +1 */
@@ -41,26 +41,25 @@ typedef struct {
     Py_ssize_t *flips;               /* [row] */
 } Room;
 
-/* What the other bits give to the rows from i on, as many as some vectors hold. */
+/* Sums of ``rest`` lines of bits by weight, for SPAN neighboring rows. */
 ALWAYS_INLINE
-static inline void others_of(const Batch *batch, Room *room, Py_ssize_t rest, Py_ssize_t i, int vectors) {
-    Floats sums[CHAINS] = {{0}}, bits;
-    for (Py_ssize_t k = 0; k < rest; k++) {
-#pragma GCC unroll 4
-        for (int v = 0; v < vectors; v++) {
-            memcpy(&bits, batch->bits + k * batch->n_rows + i + v * FLOATS, sizeof bits);
-            sums[v] += room->weights[k] * bits;
-        }
-    }
-    memcpy(room->others + i, sums, vectors * sizeof *sums);
+static inline void weighted_sums(const float *weights, const float *bits, Py_ssize_t stride, Py_ssize_t rest, float *result) {
+    float sums[SPAN] = {0};
+    for (Py_ssize_t k = 0; k < rest; k++)
+        for (int c = 0; c < SPAN; c++) sums[c] += weights[k] * bits[k * stride + c];
+    memcpy(result, sums, sizeof sums);
 }
 
 FOR_EACH_PROCESSOR
 static void gains(const Batch *batch, Room *room, const double *pull, const double *gram, Py_ssize_t rest, double *gain) {
     Py_ssize_t n = batch->n_rows, i = 0;
     for (Py_ssize_t k = 0; k < rest; k++) room->weights[k] = (float)gram[k];
-    for (; i + SPAN <= n; i += SPAN) others_of(batch, room, rest, i, CHAINS);
-    for (; i + FLOATS <= n; i += FLOATS) others_of(batch, room, rest, i, 1);
+    for (; i + SPAN <= n; i += SPAN) weighted_sums(room->weights, batch->bits + i, n, rest, room->others + i);
+    if (i < n && n >= SPAN) { /* the last rows once more, together with those that are left */
+        i = n - SPAN;
+        weighted_sums(room->weights, batch->bits + i, n, rest, room->others + i);
+        i = n;
+    }
     for (; i < n; i++) {
         room->others[i] = 0;
         for (Py_ssize_t k = 0; k < rest; k++) room->others[i] += room->weights[k] * batch->bits[k * n + i];
@@ -80,26 +79,12 @@ static void flipped_sums(const Batch *batch, Room *room, Py_ssize_t j, Py_ssize_
     }
     for (Py_ssize_t k = 0; k < batch->n_bits; k++) {
         const float *bits = batch->bits + k * batch->n_rows;
-        Floats sums[CHAINS] = {{0}}, some, step;
+        float sums[SPAN] = {0}, sum = 0;
         Py_ssize_t i = 0;
-        for (; i + SPAN <= batch->n_rows; i += SPAN) {
-#pragma GCC unroll 4
-            for (int v = 0; v < CHAINS; v++) {
-                memcpy(&some, bits + i + v * FLOATS, sizeof some);
-                memcpy(&step, room->step + i + v * FLOATS, sizeof step);
-                sums[v] += some * step;
-            }
-        }
-        for (; i + FLOATS <= batch->n_rows; i += FLOATS) {
-            memcpy(&some, bits + i, sizeof some);
-            memcpy(&step, room->step + i, sizeof step);
-            sums[0] += some * step;
-        }
-        for (int v = 1; v < CHAINS; v++) sums[0] += sums[v];
-        for (int half = FLOATS / 2; half; half /= 2)
-            for (int lane = 0; lane < half; lane++) sums[0][lane] += sums[0][lane + half];
-        float sum = sums[0][0];
+        for (; i + SPAN <= batch->n_rows; i += SPAN)
+            for (int c = 0; c < SPAN; c++) sums[c] += bits[i + c] * room->step[i + c];
         for (; i < batch->n_rows; i++) sum += bits[i] * room->step[i];
+        for (int c = 0; c < SPAN; c++) sum += sums[c];
         room->gram[k] = batch->gram[j * batch->n_bits + k] + sum;
     }
     room->gram[j] = 0;
@@ -218,25 +203,15 @@ static PyObject *update_batch(PyObject *self, PyObject *args) {
     return PyBool_FromLong(changed);
 }
 
-/* Up to 16 rows, side by side; true when a sweep over all bits has moved one. */
+/* SPAN rows, side by side; true when a sweep over all bits has moved one. */
 FOR_EACH_PROCESSOR
 static int sweep(float *bits, const double *scaled, const float *gram, Py_ssize_t n_bits, double beta, int stagewise) {
     int changed = 0;
     for (Py_ssize_t j = 0; j < n_bits; j++) {
-        float others[LANES], *own = bits + j * LANES;
-        const float *weights = gram + j * n_bits;
-        Py_ssize_t rest = stagewise ? j : n_bits;
-        Floats sums[LANES / FLOATS] = {{0}}, some;
-        for (Py_ssize_t k = 0; k < rest; k++) {
-#pragma GCC unroll 2
-            for (int v = 0; v < LANES / FLOATS; v++) {
-                memcpy(&some, bits + k * LANES + v * FLOATS, sizeof some);
-                sums[v] += weights[k] * some;
-            }
-        }
-        memcpy(others, sums, sizeof others);
-        for (int lane = 0; lane < LANES; lane++) {
-            double gain = scaled[j * LANES + lane] - others[lane];
+        float others[SPAN], *own = bits + j * SPAN;
+        weighted_sums(gram + j * n_bits, bits, SPAN, stagewise ? j : n_bits, others);
+        for (int lane = 0; lane < SPAN; lane++) {
+            double gain = scaled[j * SPAN + lane] - others[lane];
             float moved = gain + beta * own[lane] >= 0 ? 1.0f : -1.0f;
             changed |= moved != own[lane];
             own[lane] = moved;
@@ -264,27 +239,27 @@ static PyObject *code_rows(PyObject *self, PyObject *args) {
                               scaled.len == n_groups * n_bits * (Py_ssize_t)sizeof(double));
     const int64_t *of = group.buf;
     for (Py_ssize_t i = 0; sound && i < rows; i++) sound = 0 <= of[i] && of[i] < n_groups;
-    float *bits = sound ? malloc((n_bits + 1) * LANES * sizeof *bits) : NULL;
-    double *own = sound ? malloc((n_bits + 1) * LANES * sizeof *own) : NULL;
+    float *bits = sound ? malloc((n_bits + 1) * SPAN * sizeof *bits) : NULL;
+    double *own = sound ? malloc((n_bits + 1) * SPAN * sizeof *own) : NULL;
     int ready = bits && own;
     if (ready) {
         Py_BEGIN_ALLOW_THREADS
-        for (Py_ssize_t first = 0; first < rows; first += LANES) {
-            Py_ssize_t count = rows - first < LANES ? rows - first : LANES;
+        for (Py_ssize_t first = 0; first < rows; first += SPAN) {
+            Py_ssize_t count = rows - first < SPAN ? rows - first : SPAN;
             float *code = (float *)codes.buf + first * n_bits;
-            for (Py_ssize_t lane = 0; lane < LANES; lane++) {
-                /* Lanes to spare repeat the last row. */
+            for (Py_ssize_t lane = 0; lane < SPAN; lane++) {
+                /* Lanes without a row repeat the last one. */
                 Py_ssize_t row = lane < count ? lane : count - 1;
                 const double *line = (const double *)scaled.buf + of[first + row] * n_bits;
                 for (Py_ssize_t j = 0; j < n_bits; j++) {
-                    bits[j * LANES + lane] = code[row * n_bits + j];
-                    own[j * LANES + lane] = line[j];
+                    bits[j * SPAN + lane] = code[row * n_bits + j];
+                    own[j * SPAN + lane] = line[j];
                 }
             }
             for (int round = 0; round < max_iter; round++)
                 if (!sweep(bits, own, gram.buf, n_bits, beta, stagewise)) break;
             for (Py_ssize_t lane = 0; lane < count; lane++)
-                for (Py_ssize_t j = 0; j < n_bits; j++) code[lane * n_bits + j] = bits[j * LANES + lane];
+                for (Py_ssize_t j = 0; j < n_bits; j++) code[lane * n_bits + j] = bits[j * SPAN + lane];
         }
         Py_END_ALLOW_THREADS
     }

@@ -14,14 +14,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from hashlearn.compiled import compiled_part
 from hashlearn.solvers.losses import QuadraticLoss
 from hashlearn.solvers.problem import AnchorProblem, Batches, Trace, keeps_ground
 from hashlearn.typing import FloatArray
 
-try:
-    from hashlearn.solvers import _flips
-except ImportError:  # the package was installed without a C compiler
-    _flips = None  # type: ignore[assignment]
+_flips = compiled_part("hashlearn.solvers._flips")
 
 RESIDUALS = ("full", "stagewise")
 EXACT = 2**24  # whole numbers below this, and their sums, are exact in float32

@@ -5,13 +5,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from hashlearn.compiled import compiled_part
 from hashlearn.solvers.losses import GeneralLoss
 from hashlearn.typing import FloatArray, IntArray
 
-try:
-    from hashlearn.solvers import _slopes
-except ImportError:  # the package was installed without a C compiler
-    _slopes = None  # type: ignore[assignment]
+_slopes = compiled_part("hashlearn.solvers._slopes")
 
 Bits = NDArray[np.int32]
 MAX_TABLE = 2**20
