@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from textwrap import wrap
 from typing import Any
 
@@ -78,21 +79,22 @@ def _number(value: float | None) -> str:
     return "–" if value is None else f"{value:.4g}"
 
 
-class PlotsMissing(ImportError, ValueError):
-    """matplotlib is not installed: one sentence with how to get it."""
+class BenchExtraMissing(ImportError, ValueError):
+    """A package that reports need is not installed: one sentence with how to get it."""
 
 
-def need_matplotlib() -> None:
-    """Say that plots cannot be drawn before hours of runs, not after."""
-    try:
-        import matplotlib  # type: ignore[import-not-found,unused-ignore]  # noqa: F401
-    except ImportError as error:
-        raise PlotsMissing("Plots need matplotlib: pip install 'hashlearn[bench]'.") from error
+def need_bench_extra() -> None:
+    """Say that a report cannot be made before hours of runs, not after."""
+    for package, what in (("matplotlib", "Plots"), ("jinja2", "Report pages")):
+        try:
+            import_module(package)
+        except ImportError as error:
+            raise BenchExtraMissing(f"{what} need {package}: pip install 'hashlearn[bench]'.") from error
 
 
 def svg(plot: Plot) -> str:
     """The plot as an ``<svg>`` element that takes the width it is given."""
-    need_matplotlib()
+    need_bench_extra()
     from matplotlib import rc_context  # type: ignore[import-not-found,unused-ignore]
     from matplotlib.figure import Figure  # type: ignore[import-not-found,unused-ignore]
 

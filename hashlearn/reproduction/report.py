@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from hashlearn.bench import sections as parts
-from hashlearn.bench.plots import LinePlot, need_matplotlib
+from hashlearn.bench.plots import LinePlot, need_bench_extra
 from hashlearn.bench.report import write_report
 from hashlearn.bench.runner import Finished, kept_runs, run_plan
 from hashlearn.bench.scoring import scores_of
@@ -58,7 +58,7 @@ def make_paper_report(
 
     With ``kept`` nothing is run: the report has what is there.
     """
-    need_matplotlib()
+    need_bench_extra()
     report = PaperReport()
     made: list[Section] = []
     store = Store(Path(folder) / "runs")

@@ -4,19 +4,25 @@ import csv
 import json
 import re
 import sys
+import tomllib
 from dataclasses import replace
+from fnmatch import fnmatch
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
 
+import hashlearn
 from hashlearn import data, metrics
 from hashlearn.bench import Measures, Plan, Store, Variant, run_plan
-from hashlearn.bench.report import write_report
-from hashlearn.bench.sections import folder_sections
+from hashlearn.bench.plots import LinePlot
+from hashlearn.bench.report import TEMPLATE, page, write_report
+from hashlearn.bench.sections import Section, folder_sections
 from hashlearn.reproduction import tables as paper
 from hashlearn.reproduction.report import make_paper_report
 
 pytest.importorskip("matplotlib")
+pytest.importorskip("jinja2")
 
 EMPTY = {"meta", "br", "img", "link", "hr", "input"}
 SMALL = {"n_landmarks": 60, "n_anchors": 100, "max_iter": 3, "n_starts": 1}
@@ -86,11 +92,31 @@ def test_a_report_says_what_failed(call, tmp_path, broken):
     assert "the moon is in the wrong house" in check_page(paths[3])[1]
 
 
-def test_without_matplotlib_it_is_one_sentence(call, results, monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
+@pytest.mark.parametrize(("package", "what"), [("matplotlib", "Plots"), ("jinja2", "Report pages")])
+def test_without_the_extra_it_is_one_sentence(call, results, monkeypatch, package, what):
+    monkeypatch.setitem(sys.modules, package, None)
     code, _, err = call("bench", "report", results)
     assert code == 1
-    assert err == "hashlearn: Plots need matplotlib: pip install 'hashlearn[bench]'.\n"
+    assert err == f"hashlearn: {what} need {package}: pip install 'hashlearn[bench]'.\n"
+
+
+def test_everything_on_the_page_is_escaped(tmp_path):
+    """Names of methods, errors and titles come from users; none of them becomes a tag, or Jinja code."""
+    sly = "<script>alert('x')</script> & \"{{ 7 * 7 }}\""
+    plot = LinePlot(sly, sly, sly, {sly: ([1, 2], [3, 4])})
+    section = Section(sly, notes=[sly], columns=["method", sly], rows=[["lsh", sly]], plots=[plot])
+    (tmp_path / "report.html").write_text(page(sly, [section, Section("second")], [sly]))
+    found, text = check_page(tmp_path / "report.html")
+    assert "script" not in found.tags
+    # Title of the page and of its tab, heading and link of the section, note, column, cell, machine; plots break lines.
+    assert text.count(sly) >= 8
+    assert "49" not in text
+
+
+def test_the_template_is_part_of_the_package():
+    settings = tomllib.loads((Path(hashlearn.__file__).parents[1] / "pyproject.toml").read_text())
+    patterns = settings["tool"]["setuptools"]["package-data"]["hashlearn"]
+    assert any(fnmatch(f"bench/{TEMPLATE}", pattern) for pattern in patterns)
 
 
 def small_item(drawn, variants, bits=(8, 64), numbers=None):
