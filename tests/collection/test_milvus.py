@@ -18,9 +18,9 @@ from collection.milvus_box import carry
 from collection.payload_strategies import conditions, payloads, same, targeted
 from collection.servers import fresh_name
 from hashlearn.collection import Collection, CollectionError, UnsupportedByStoreError
+from hashlearn.collection.milvus import near as milvus_near
 from hashlearn.collection.milvus.schema import row_schema
 from hashlearn.collection.milvus.store import MilvusStore, _requests
-from hashlearn.collection.milvus.store import near as milvus_near
 from hashlearn.collection.milvus.where import split, to_expression
 from hashlearn.collection.store import Spec
 from hashlearn.collection.where import All, Compare, matches, parse

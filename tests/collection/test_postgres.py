@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from collection.payload_strategies import conditions, payloads, same, targeted
 from collection.servers import fresh_name
 from hashlearn.collection import CollectionError, UnsupportedByStoreError
+from hashlearn.collection.postgres import link as postgres_link
 from hashlearn.collection.postgres.store import PostgresStore
-from hashlearn.collection.postgres.store import link as postgres_link
 from hashlearn.collection.store import Spec
 from hashlearn.collection.where import matches, parse
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hashlearn.collection.embedded.store import where as sqlite_where
+from hashlearn.collection.embedded import where as sqlite_where
 from hashlearn.collection.where import All, AnyOf, Compare, Not, WhereError, matches, parse, split_path
 
 
