@@ -15,7 +15,7 @@ from hashlearn.cli.index import BitOrder, Uri
 from hashlearn.cli.shell import BadUse, epilog, new_table, output, print_json, progress
 from hashlearn.cli.where import Where, read_where
 from hashlearn.collection import Collection
-from hashlearn.collection.rescore import Metric
+from hashlearn.collection.rescore import MAX_CANDIDATES, Metric
 from hashlearn.files.read import check_rows, row_chunks
 
 app = typer.Typer()
@@ -26,6 +26,7 @@ _EXAMPLES = (
     "hashlearn search shop/ q.npy --radius 3 --payload",
     "hashlearn search shop/ q.npy --rescore 10 --metric euclidean",
 )
+_MOST = "The most rows that --rescore looks at per query, where many are equally near."
 _RESCORE = "Look at N times k rows and rank them by the vectors that the collection keeps."
 
 
@@ -39,6 +40,7 @@ def search(
     asymmetric: Annotated[bool, typer.Option("--asymmetric", help="Compare projections with codes.")] = False,
     rescore: Annotated[float | None, typer.Option(metavar="N", help=_RESCORE)] = None,
     metric: Annotated[Metric, typer.Option(help="What --rescore ranks by.")] = "cosine",
+    max_candidates: Annotated[int, typer.Option(metavar="N", help=_MOST)] = MAX_CANDIDATES,
     codes: Annotated[bool, typer.Option("--codes", help="Q holds codes, not features.")] = False,
     bit_order: BitOrder = "big",
     payload: Annotated[bool, typer.Option("--payload", help="Show the payload of each row found.")] = False,
@@ -63,7 +65,8 @@ def search(
                 ends = ball.lims
                 found = [(ball.ids[a:b], ball.distances[a:b]) for a, b in pairwise(ends)]
             else:
-                hits = collection.search(k=k, asymmetric=asymmetric, rescore=rescore, metric=metric, **asked)
+                asked |= {"rescore": rescore, "metric": metric, "max_candidates": max_candidates}
+                hits = collection.search(k=k, asymmetric=asymmetric, **asked)
                 places = [ids >= 0 for ids in hits.ids]
                 found = [(i[p], d[p]) for i, d, p in zip(hits.ids, hits.distances, places, strict=True)]
             results += _described(collection, found, payload)

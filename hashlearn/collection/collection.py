@@ -14,8 +14,9 @@ from numpy.typing import ArrayLike
 from hashlearn import models
 from hashlearn.codes import MAX_BITS, BitOrder, n_bytes
 from hashlearn.collection import validation as given
+from hashlearn.collection.collapse import warn_of_collapse
 from hashlearn.collection.payloads import checked_payloads
-from hashlearn.collection.rescore import Metric, checked_factor, checked_metric, rescored
+from hashlearn.collection.rescore import MAX_CANDIDATES, Metric, make_plan, rescored
 from hashlearn.collection.store import CollectionError, Payload, Rows, Spec, Store, Vectors
 from hashlearn.collection.uri import as_uri, shown, store_class
 from hashlearn.collection.where import Condition, parse
@@ -28,6 +29,7 @@ from hashlearn.typing import Ids, PackedCodes
 Where = Mapping[str, Any]
 
 _ENCODED_ROWS = 32 * BLOCK_ROWS
+_KEEP_VECTORS = "create it with store_vectors=True (on the command line: index create --vectors)"
 
 
 class Item(NamedTuple):
@@ -72,6 +74,7 @@ class Collection:
         self._store = store
         self._hasher = hasher
         self._lock = threading.Lock()
+        self._told_of_collapse = False
 
     @classmethod
     def create(
@@ -215,6 +218,8 @@ class Collection:
         packed = self._queries(rows, codes, bitorder)
         if not n_rows:
             return np.empty(0, dtype=np.int64)
+        if not self._told_of_collapse:
+            self._told_of_collapse = warn_of_collapse(packed, self.n_bits, stacklevel=2)
         if numbers is None:
             numbers = new_ids(None, n_rows, self._store.take_ids(n_rows))
         step, done = self._store.batch_rows, 0
@@ -250,6 +255,7 @@ class Collection:
         asymmetric: bool = False,
         rescore: bool | float | None = None,
         metric: Metric = "cosine",
+        max_candidates: int = MAX_CANDIDATES,
         bitorder: BitOrder = "big",
         n_jobs: int | None = None,
     ) -> Hits:
@@ -259,31 +265,30 @@ class Collection:
         where : only rows whose payload matches, such as ``{"colour": "red", "year": {">=": 2020}}``.
         asymmetric : rank by -q.h with the real-valued projections q of X; distances are float32.
         rescore : look at this many times k rows (True: 10) by Hamming distance, or asymmetric, and rank those by the
-            kept float vectors: ``metric`` "cosine" (1 - cosine), "euclidean" or "dot" (minus the product).
+            kept float vectors: ``metric`` "cosine" (1 - cosine), "euclidean" or "dot" (minus the product). All rows
+            that are as near as the last of them are looked at too, so equal codes hide no row.
+        max_candidates : the most rows that rescoring looks at per query. A warning says where it cut such a tie.
         """
         k = checked_count(k, "k", 1)
-        factor = None if rescore is None or rescore is False else checked_factor(rescore)
+        rescoring = rescore is not None and rescore is not False
         condition = _condition(where)
-        if codes is not None and (asymmetric or factor is not None):
+        if codes is not None and (asymmetric or rescoring):
             raise ValueError(f"{'asymmetric' if asymmetric else 'rescore'} needs X: codes do not say it.")
-        if factor is not None:
-            checked_metric(metric)
-            if self.vector_size is None:
-                raise CollectionError(f"{self.uri} keeps no vectors to rescore by: create it with store_vectors=True.")
+        plan = make_plan(k, rescore, metric, max_candidates) if rescoring else None
+        if plan is not None and self.vector_size is None:
+            raise CollectionError(f"{self.uri} keeps no vectors to rescore by: {_KEEP_VECTORS}.")
         rows = given.rows(X, codes)
-        count = k if factor is None else max(k, int(np.ceil(k * factor)))
         if asymmetric:
-            projections = self._encoded(rows, "decision_function", np.float32, self.n_bits)
-            hits = self._store.search_projections(projections, count, condition, n_jobs)
+            queries = self._encoded(rows, "decision_function", np.float32, self.n_bits)
+            search: Callable[[Any, int, Condition | None, int | None], Hits] = self._store.search_projections
         else:
-            hits = self._store.search(self._queries(rows, codes, bitorder), count, condition, n_jobs)
-        if factor is None:
-            return hits
+            queries, search = self._queries(rows, codes, bitorder), self._store.search
+        if plan is None:
+            return search(queries, k, condition, n_jobs)
         floats = given.vectors(rows, self.vector_size or 0, "X, to rescore by,")
-        wanted = np.unique(hits.ids[hits.ids >= 0])
-        there = self._store.get(wanted, vectors=True)
-        kept = np.empty((0, floats.shape[1]), dtype=np.float32) if there.vectors is None else there.vectors
-        return rescored(floats, hits.ids, there.ids, kept, k, metric)
+        return rescored(
+            floats, lambda numbers, limit: search(queries[numbers], limit, condition, n_jobs), self._store.vectors, plan
+        )
 
     def within(
         self,
@@ -375,7 +380,7 @@ class Collection:
         """The vectors to keep."""
         if self.vector_size is None:
             if vectors is not None:
-                raise CollectionError(f"{self.uri} keeps no vectors: create it with store_vectors=True.")
+                raise CollectionError(f"{self.uri} keeps no vectors: {_KEEP_VECTORS}.")
             return None
         if vectors is None and X is None:
             raise ValueError(f"{self.uri} keeps vectors of {self.vector_size} floats: give vectors= beside codes=.")

@@ -1,18 +1,48 @@
-"""Second look at the nearest codes: rank them again by the float vectors that the collection keeps."""
+"""Second look at the nearest codes: rank them again by the float vectors that the collection keeps.
+
+Codes take few distinct distances, so many rows may tie where the list of candidates ends. All rows of that tie are
+candidates: otherwise their ids would decide which rows get the second look.
+"""
 
 from __future__ import annotations
 
-from typing import Any, Literal, get_args
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hashlearn.collection.store import Vectors
 from hashlearn.index import Hits
-from hashlearn.typing import Ids
+from hashlearn.index.inputs import checked_count
+from hashlearn.parallel import row_blocks
+from hashlearn.typing import FloatArray, Ids
 
 Metric = Literal["cosine", "euclidean", "dot"]
 DEFAULT_FACTOR = 10
+MAX_CANDIDATES = 16_384  # what Milvus can answer at once, and a bound that keeps a query below some tenths of a second
+_WIDEN = 8
+_IDS_AT_ONCE = 4_000_000  # candidates of all queries that are looked at together
+_FLOATS_AT_ONCE = 16_000_000
+_SAME_COSINE = 12  # decimals: rounding errors of a cosine are far smaller, and must not order rows
+
+Ask = Callable[[Ids, int], Hits]
+"""(numbers of queries, how many rows) to their nearest rows."""
+Read = Callable[[Ids], tuple[Ids, Vectors]]
+"""Ids to those of the rows that exist, by id, and their vectors."""
+
+
+class Plan(NamedTuple):
+    """How to rescore: ``k`` out of the ``nearest`` rows by code and what ties with the last, at most ``most``.
+
+    ``most`` is larger than ``nearest``, or nobody could tell whether the tie goes on.
+    """
+
+    k: int
+    nearest: int
+    most: int
+    metric: Metric
 
 
 def checked_factor(rescore: Any) -> float:
@@ -31,31 +61,90 @@ def checked_metric(metric: Any) -> Metric:
     return metric
 
 
-def rescored(queries: Vectors, candidates: Ids, ids: Ids, vectors: Vectors, k: int, metric: Metric) -> Hits:
-    """The k best of each query's candidates by (distance, id).
+def make_plan(k: int, rescore: Any, metric: Any, max_candidates: int) -> Plan:
+    """The plan for what a caller asked, checked."""
+    nearest = max(k, int(np.ceil(k * checked_factor(rescore))))
+    most = max(checked_count(max_candidates, "max_candidates", 1), nearest + 1)
+    return Plan(k, nearest, most, checked_metric(metric))
 
-    candidates : (queries, m) ids with -1 in empty places. ids, vectors : the rows that are still there, by id.
-    """
-    found = Hits(np.full((len(queries), k), -1, dtype=np.int64), np.full((len(queries), k), np.inf, dtype=np.float32))
-    for number, query in enumerate(queries):
-        places = np.searchsorted(ids, candidates[number])
-        there = (candidates[number] >= 0) & (places < len(ids))
-        there[there] = ids[places[there]] == candidates[number][there]
-        rows = np.sort(places[there])
-        distances = _distances(query, vectors[rows], metric)
-        best = np.lexsort((ids[rows], distances))[:k]
-        found.ids[number, : len(best)] = ids[rows[best]]
-        found.distances[number, : len(best)] = distances[best]
+
+def rescored(queries: Vectors, ask: Ask, read: Read, plan: Plan) -> Hits:
+    """The k best of each query's candidates by (distance of vectors, id)."""
+    shape = (len(queries), plan.k)
+    found = Hits(np.full(shape, -1, dtype=np.int64), np.full(shape, np.inf, dtype=np.float32))
+    cut = 0
+    for block in row_blocks(len(queries), max(1, _IDS_AT_ONCE // plan.most)):
+        candidates, cut_here = _candidates(ask, block, plan)
+        cut += cut_here
+        for place, (ids, distances) in enumerate(_ranked(queries[block], candidates, read, plan), block.start):
+            found.ids[place, : len(ids)] = ids
+            found.distances[place, : len(ids)] = distances
+    if cut:
+        warnings.warn(
+            f"For {cut:,} of {len(queries):,} queries {plan.most:,} rows or more are as near as the last of the "
+            f"{plan.nearest:,} rows to rescore; only {plan.most:,} were looked at, those of smallest id. Raise "
+            "max_candidates, or use a hasher that gives more distinct codes.",
+            stacklevel=3,
+        )
     return found
 
 
-def _distances(query: NDArray[np.float32], vectors: Vectors, metric: Metric) -> NDArray[np.float32]:
+def _candidates(ask: Ask, block: slice, plan: Plan) -> tuple[list[Ids], int]:
+    """For each query of the block the ids of the ``nearest`` rows rows and of all that tie with the last.
+
+    Also returns for how many queries the tie was cut at ``most`` rows.
+    """
+    found: list[Ids] = [np.empty(0, dtype=np.int64)] * (block.stop - block.start)
+    limit, places, cut = min(plan.most, 2 * plan.nearest + 50), np.arange(block.start, block.stop), 0
+    while len(places):
+        hits = ask(places, limit)
+        last = hits.distances[:, plan.nearest - 1]
+        # Distances never fall along a list, so a tie that goes on at the end of the list may go on beyond it.
+        open_ended = (hits.ids[:, -1] >= 0) & (hits.distances[:, -1] == last)
+        if limit == plan.most:
+            cut = int(open_ended.sum())
+            open_ended[:] = False
+        near = (hits.ids >= 0) & ((hits.distances <= last[:, None]) | (hits.ids[:, plan.nearest - 1] < 0)[:, None])
+        for row in np.flatnonzero(~open_ended):
+            found[places[row] - block.start] = np.sort(hits.ids[row][near[row]])
+        places, limit = places[open_ended], min(plan.most, _WIDEN * limit)
+    return found, cut
+
+
+def _ranked(queries: Vectors, candidates: Sequence[Ids], read: Read, plan: Plan) -> list[tuple[Ids, FloatArray]]:
+    """Ids and distances of each query's best candidates; the vectors of all are read in parts that fit into memory."""
+    wanted = np.unique(np.concatenate(candidates))
+    best = [(np.empty(0, dtype=np.int64), np.empty((2, 0)))] * len(queries)
+    step = max(1, _FLOATS_AT_ONCE // max(1, queries.shape[1]))
+    for start in range(0, len(wanted), step):
+        ids, vectors = read(wanted[start : start + step])
+        for number, query in enumerate(queries):
+            places = _places(ids, candidates[number])
+            all_ids = np.concatenate([best[number][0], ids[places]])
+            keys = np.concatenate([best[number][1], _keys(query, vectors[places], plan.metric)], axis=1)
+            order = np.lexsort((all_ids, keys[1], keys[0]))[: plan.k]
+            best[number] = all_ids[order], keys[:, order]
+    return [(ids, keys[0]) for ids, keys in best]
+
+
+def _places(ids: Ids, candidates: Ids) -> Ids:
+    """Where the candidates stand in ``ids``; both increase, and candidates may be missing."""
+    places = np.searchsorted(ids, candidates)
+    there = places < len(ids)
+    there[there] = ids[places[there]] == candidates[there]
+    return places[there]
+
+
+def _keys(query: NDArray[np.float32], vectors: Vectors, metric: Metric) -> FloatArray:
+    """(2, rows): distances, and what orders rows of equal distance before their ids do."""
     one, many = query.astype(np.float64), vectors.astype(np.float64)
+    squares = np.square(many - one).sum(axis=1)
     if metric == "euclidean":
-        return np.sqrt(np.square(many - one).sum(axis=1)).astype(np.float32)
+        return np.stack([np.sqrt(squares), squares])
     products = many @ one
     if metric == "dot":
-        return (-products).astype(np.float32)
+        return np.stack([-products, squares])
     sizes = np.sqrt(np.square(many).sum(axis=1)) * np.sqrt(np.square(one).sum())
     # A vector of zeros has no direction: it is as far as one at a right angle.
-    return (1 - np.divide(products, sizes, out=np.zeros_like(products), where=sizes > 0)).astype(np.float32)
+    cosines = np.divide(products, sizes, out=np.zeros_like(products), where=sizes > 0)
+    return np.stack([np.round(1 - cosines, _SAME_COSINE), squares])

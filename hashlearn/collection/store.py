@@ -105,6 +105,10 @@ class Store(ABC):
         """Those of these rows that exist, ordered by id. Vectors only when asked for and kept."""
 
     @abstractmethod
+    def vectors(self, ids: Ids) -> tuple[Ids, Vectors]:
+        """Those of these rows that exist, ordered by id, and the vectors kept with them."""
+
+    @abstractmethod
     def count(self, where: Condition | None = None) -> int: ...
 
     @abstractmethod

@@ -10,6 +10,7 @@ import numpy as np
 from fastapi import APIRouter, Depends, Query, Request, Response
 from numpy.typing import NDArray
 
+from hashlearn.collection.rescore import DEFAULT_FACTOR
 from hashlearn.service import figures, searching, shapes
 from hashlearn.service.bodies import NPY_TYPE, StrictRoute, packed_codes, parse_json, parse_npy
 from hashlearn.service.errors import ApiError, bad, json_response
@@ -36,7 +37,7 @@ def how_asked(
     k: Annotated[int | None, Query(ge=1, description="Hits a query; 10 when there is no radius either.")] = None,
     radius: Annotated[int | None, Query(ge=0, description="All hits at most this many bits away.")] = None,
     mode: shapes.Mode = "hamming",
-    oversample: Annotated[float, Query(ge=1, allow_inf_nan=False)] = 4.0,
+    oversample: Annotated[float, Query(ge=1, allow_inf_nan=False)] = DEFAULT_FACTOR,
     metric: shapes.Metric = "cosine",
     where: Annotated[str | None, Query(description="A filter as JSON text.")] = None,
 ) -> How:

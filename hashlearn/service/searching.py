@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hashlearn.collection import Item
+from hashlearn.collection.rescore import DEFAULT_FACTOR
 from hashlearn.index import Hits
 from hashlearn.service.bodies import checked_codes, float_rows, packed_codes
 from hashlearn.service.errors import ApiError, bad, sentences
@@ -30,7 +31,7 @@ class How:
     k: int | None = None
     radius: int | None = None
     mode: str = "hamming"
-    oversample: float = 4.0
+    oversample: float = DEFAULT_FACTOR
     metric: str = "cosine"
     where: dict[str, Any] | None = None
 

@@ -7,6 +7,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_validator
 
+from hashlearn.collection.rescore import DEFAULT_FACTOR
+
 Id = Annotated[int, Field(ge=0, le=2**63 - 1)]
 Vector = list[FiniteFloat]
 Mode = Literal["hamming", "asymmetric", "rescore"]
@@ -68,7 +70,7 @@ class SearchAsked(_Asked):
     k: int | None = Field(None, ge=1, description="Hits a query, nearest first; 10 when there is no radius either.")
     radius: int | None = Field(None, ge=0, description="All hits at most this many bits away; k then cuts them off.")
     mode: Mode = Field("hamming", description="asymmetric: by real-valued projections; rescore: by kept vectors.")
-    oversample: FiniteFloat = Field(4.0, ge=1, description="rescore looks at this many times k candidates.")
+    oversample: FiniteFloat = Field(DEFAULT_FACTOR, ge=1, description="rescore looks at this many times k candidates.")
     metric: Metric = Field("cosine", description="How rescore compares vectors.")
     where: Where | None = Field(None, description=_WHERE)
     include: list[Literal["payload", "code", "vector"]] = Field(["payload"], max_length=3)

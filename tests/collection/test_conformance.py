@@ -362,10 +362,12 @@ def test_rescoring_ranks_by_the_vectors(uri, rows, hasher):
             np.testing.assert_array_equal(hits.ids, ids[np.argsort(distances, axis=1)[:, :5]])
             np.testing.assert_allclose(hits.distances, np.sort(distances, axis=1)[:, :5], rtol=1e-4, atol=1e-5)
             assert hits.distances.dtype == np.float32
-        near = shop.search(query, k=10).ids
+        near = shop.search(query, k=200)
         hits = shop.search(query, k=5, rescore=2, metric="dot")
-        for number in range(4):
-            assert set(hits.ids[number]) <= set(near[number])
+        for number in range(4):  # the ten nearest, and all that tie with the tenth
+            looked_at = near.ids[number][near.distances[number] <= near.distances[number, 9]]
+            expected = looked_at[np.argsort(exact["dot"][number][looked_at])][:5]
+            np.testing.assert_array_equal(hits.ids[number], expected)
         odd = shop.search(query, k=120, rescore=True, where={"odd": True})
         assert (odd.ids[:, :100] % 2 == 1).all()
         assert (odd.ids[:, 100:] == -1).all()
@@ -385,6 +387,29 @@ def test_rescoring_ranks_by_the_vectors(uri, rows, hasher):
         bare.add(rows)
         with pytest.raises(CollectionError, match="keeps no vectors"):
             bare.search(rows[:1], rescore=True)
+
+
+def test_rescoring_takes_whole_ties_so_a_stored_row_finds_itself(uri, rows):
+    """Two hundred rows have three codes: which of a tie are looked at may not depend on their ids."""
+    stored = codes.pack((np.arange(200) % 3)[:, None] == [0, 1, 2, 0, 1, 2, 0, 0])
+    with Collection.create(uri, ITQ(n_bits=8, random_state=0).fit(rows), store_vectors=True) as shop:
+        shop.hasher.encode = lambda X: stored[[np.flatnonzero((rows == row).all(axis=1))[0] for row in X]]
+        # The largest ids belong to the first rows, so ids alone would never choose them.
+        ids = np.arange(200)[::-1].copy()
+        shop.add(rows, ids=ids)
+        for metric in ("cosine", "euclidean"):
+            hits = shop.search(rows, k=2, rescore=True, metric=metric)
+            np.testing.assert_array_equal(hits.ids[:, 0], ids)
+        assert (shop.search(rows, k=2).ids[:, 0] != ids).any()
+        # A multiple of a row has the same cosine; the row itself is still the nearest.
+        shop.hasher.encode = lambda X: stored[: len(X)]
+        shop.add(2 * rows[:1], ids=[0])
+        assert shop.search(rows[:1], k=1, rescore=True).ids[0, 0] == ids[0]
+        with pytest.warns(UserWarning, match=r"1 of 1 queries 30 rows or more .*max_candidates"):
+            cut = shop.search(rows[:1], k=2, rescore=True, max_candidates=30)
+        assert ids[0] not in cut.ids  # the sentence is true: the row has one of the largest ids
+        with pytest.raises(ValueError, match="max_candidates"):
+            shop.search(rows[:1], rescore=True, max_candidates=0)
 
 
 def test_codes_made_elsewhere_in_the_other_bit_order(empty):

@@ -112,6 +112,11 @@ class EmbeddedStore(Store):
         with self._held.reading() as (db, index, _):
             return self._rows(db, *index.rows(ids), vectors)
 
+    def vectors(self, ids: Ids) -> tuple[Ids, Vectors]:
+        with self._held.reading() as (db, index, _):
+            known = index.rows(ids)[0]
+            return known, self._vectors(db, known)
+
     def count(self, where: Condition | None = None) -> int:
         if where is None:
             with self._database.reading() as db:
@@ -256,10 +261,14 @@ class EmbeddedStore(Store):
                 payloads[place] = json.loads(text)
         except (ValueError, TypeError):
             raise CollectionError(f"{self._database.path} is damaged: a payload is no JSON text.") from None
-        if not vectors or self.spec.vector_size is None:
-            return Rows(ids, codes, payloads, None)
-        floats = [row for (row,) in db.execute(f"SELECT floats FROM vector WHERE {asked} ORDER BY id", (wanted,))]
-        if len(floats) != len(ids) or any(len(row) != 4 * self.spec.vector_size for row in floats):
+        kept = self._vectors(db, ids) if vectors and self.spec.vector_size is not None else None
+        return Rows(ids, codes, payloads, kept)
+
+    def _vectors(self, db: sqlite3.Connection, ids: Ids) -> Vectors:
+        """Vectors of rows that exist."""
+        size = self.spec.vector_size or 0
+        query = "SELECT floats FROM vector WHERE id IN (SELECT value FROM json_each(?)) ORDER BY id"
+        floats = [row for (row,) in db.execute(query, (json.dumps(ids.tolist()),))]
+        if len(floats) != len(ids) or any(len(row) != 4 * size for row in floats):
             raise CollectionError(f"{self._database.path} is damaged: vectors are missing or cut short.")
-        array = np.frombuffer(b"".join(floats), dtype="<f4").astype(np.float32)
-        return Rows(ids, codes, payloads, array.reshape(len(ids), self.spec.vector_size))
+        return np.frombuffer(b"".join(floats), dtype="<f4").astype(np.float32).reshape(len(ids), size)

@@ -156,6 +156,11 @@ class MilvusStore(Store):
             [row for listed in _listed(wanted) for row in self._pages(listed, self._fields(vectors))], vectors
         )
 
+    def vectors(self, ids: Ids) -> tuple[Ids, Vectors]:
+        fields = ["id", "vector"]
+        found = [row for listed in _listed(np.unique(ids)) for row in self._pages(listed, fields)]
+        return np.array([row["id"] for row in found], dtype=np.int64), self._floats(found)
+
     def count(self, where: Condition | None = None) -> int:
         return sum(self._count(expression) for expression in self._expressions(where))
 
@@ -292,11 +297,12 @@ class MilvusStore(Store):
     def _rows(self, found: list[dict[str, Any]], vectors: bool) -> Rows:
         n_bytes = (self.spec.n_bits + 7) // 8
         codes = np.frombuffer(b"".join(row["code"][0] for row in found), np.uint8).reshape(len(found), n_bytes)
-        floats = None
-        if vectors and self.spec.vector_size:
-            floats = np.array([row["vector"] for row in found], np.float32).reshape(len(found), self.spec.vector_size)
+        floats = self._floats(found) if vectors and self.spec.vector_size else None
         ids = np.array([row["id"] for row in found], dtype=np.int64)
         return Rows(ids, codes.copy(), [row["payload"] for row in found], floats)
+
+    def _floats(self, found: list[dict[str, Any]]) -> Vectors:
+        return np.array([row["vector"] for row in found], np.float32).reshape(len(found), self.spec.vector_size or 0)
 
     def info(self) -> dict[str, Any]:
         return {

@@ -84,11 +84,20 @@ def read_rows(found: Sequence[tuple[Any, ...]], n_bits: int, vector_size: int | 
     n_bytes = (n_bits + 7) // 8
     ids = np.array([row[0] for row in found], dtype=np.int64)
     codes = np.frombuffer(b"".join(row[1][4:] for row in found), np.uint8).reshape(len(found), n_bytes).copy()
-    vectors = None
-    if vector_size is not None:
-        data = b"".join(row[3][4:] for row in found)
-        vectors = np.frombuffer(data, ">f4").reshape(len(found), vector_size).astype(np.float32)
+    vectors = None if vector_size is None else _floats([row[3] for row in found], vector_size)
     return Rows(ids, codes, [row[2] for row in found], vectors)
+
+
+def read_vectors(found: Sequence[tuple[Any, ...]], vector_size: int) -> tuple[Ids, Vectors]:
+    """Ids and vectors of a binary cursor (id, vector)."""
+    ids = np.array([row[0] for row in found], dtype=np.int64)
+    return ids, _floats([row[1] for row in found], vector_size)
+
+
+def _floats(texts: Sequence[bytes], vector_size: int) -> Vectors:
+    """Vectors out of pgvector's binary form: four bytes of head, then the numbers."""
+    data = b"".join(text[4:] for text in texts)
+    return np.frombuffer(data, ">f4").reshape(len(texts), vector_size).astype(np.float32)
 
 
 def bit_texts(codes: PackedCodes, n_bits: int) -> list[str]:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hashlearn.collection.postgres.link import Link, read_uri
-from hashlearn.collection.postgres.rows import COPY_HEAD, COPY_TAIL, bit_texts, copy_rows, read_rows
+from hashlearn.collection.postgres.rows import COPY_HEAD, COPY_TAIL, bit_texts, copy_rows, read_rows, read_vectors
 from hashlearn.collection.postgres.tables import Tables, make_tables, read_tables
 from hashlearn.collection.postgres.where import to_sql
 from hashlearn.collection.remote import Found, as_ball, as_hits, kind_known, no_projections, query_blocks, writable
@@ -140,13 +140,19 @@ class PostgresStore(Store):
 
     def get(self, ids: Ids, vectors: bool = False) -> Rows:
         size = self.spec.vector_size if vectors else None
-        query = self._text(f"SELECT {_columns_read(size)} FROM {{rows}} WHERE id = ANY(%s) ORDER BY id")
+        return read_rows(self._by_id(_columns_read(size), ids), self.spec.n_bits, size)
+
+    def vectors(self, ids: Ids) -> tuple[Ids, Vectors]:
+        return read_vectors(self._by_id("id, vector", ids), self.spec.vector_size or 0)
+
+    def _by_id(self, columns: str, ids: Ids) -> list[Any]:
+        query = self._text(f"SELECT {columns} FROM {{rows}} WHERE id = ANY(%s) ORDER BY id")
 
         def read(connection: Connection[Any]) -> list[Any]:
             with connection.cursor(binary=True) as cursor:
                 return cursor.execute(query, [np.asarray(ids).tolist()]).fetchall()
 
-        return read_rows(self._link.run(read), self.spec.n_bits, size)
+        return self._link.run(read)
 
     def count(self, where: Condition | None = None) -> int:
         condition, values = to_sql(where)

@@ -1,0 +1,32 @@
+"""A warning where many rows get the same code, because codes alone can then not tell these rows apart."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+
+from hashlearn.typing import PackedCodes
+
+_FEWEST_ROWS = 1000  # fewer may well be alike
+_SAMPLE_ROWS = 10_000  # enough to see a collapse, and few enough to cost nothing beside adding the rows
+_SHARE = 10
+
+
+def warn_of_collapse(codes: PackedCodes, n_bits: int, stacklevel: int) -> bool:
+    """Warn when there is less than one distinct code for ten rows, or for ten possible codes; whether it did."""
+    if len(codes) < _FEWEST_ROWS:
+        return False
+    # Evenly spread, because neighboring rows are often of one class.
+    sample = codes[np.linspace(0, len(codes) - 1, min(len(codes), _SAMPLE_ROWS)).astype(np.int64)]
+    distinct = len(np.unique(sample, axis=0))
+    if _SHARE * distinct >= min(len(sample), 2.0**n_bits):
+        return False
+    of = "" if len(sample) == len(codes) else f" of {len(codes):,}, taken as a sample"
+    warnings.warn(
+        f"The codes collapse: {distinct:,} distinct codes for {len(sample):,} rows{of}. Rows with equal codes are "
+        "found in the order of their ids: keep vectors (store_vectors=True) and search with rescore=True, or use a "
+        "hasher that tells more rows apart.",
+        stacklevel=stacklevel + 1,
+    )
+    return True

@@ -1,0 +1,69 @@
+"""Rescoring on real data, and the warning where codes collapse."""
+
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+
+from hashlearn import GSDHP, ITQ, LSH, Collection
+from hashlearn.collection import rescore
+
+
+@pytest.fixture(scope="module")
+def digits():
+    X, y = load_digits(return_X_y=True)
+    chosen = np.random.default_rng(0).permutation(len(X))[:1500]
+    return X[chosen].astype(np.float32), y[chosen]
+
+
+@pytest.mark.parametrize("hasher", [GSDHP(n_bits=32), ITQ(n_bits=32), LSH(n_bits=1)], ids=lambda hasher: str(hasher))
+def test_every_stored_digit_finds_itself_first(tmp_path, digits, hasher):
+    X, y = digits
+    fitted = hasher.set_params(random_state=0).fit(X, y)
+    with Collection.create(tmp_path / "shop", fitted, store_vectors=True) as shop, warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # that codes collapse is the point here
+        ids = shop.add(X)
+        for how in ({}, {"metric": "euclidean"}, {"asymmetric": True}, {"rescore": 1}):
+            hits = shop.search(X, k=10, **{"rescore": True, **how})
+            np.testing.assert_array_equal(hits.ids[:, 0], ids, err_msg=str(how))
+        alone = [shop.search(row[None], k=1, rescore=True).ids[0, 0] for row in X[:50]]
+        assert alone == ids[:50].tolist()
+
+
+def test_parts_and_blocks_change_nothing(tmp_path, digits, monkeypatch):
+    """Vectors are read in parts and queries taken in blocks where there is much to look at."""
+    X, y = digits
+    fitted = GSDHP(n_bits=16, random_state=0).fit(X, y)
+    with Collection.create(tmp_path / "shop", fitted, store_vectors=True) as shop:
+        with pytest.warns(UserWarning, match="collapse"):
+            shop.add(X)
+        whole = shop.search(X[:100], k=7, rescore=3)
+        monkeypatch.setattr(rescore, "_FLOATS_AT_ONCE", 64 * 37)
+        monkeypatch.setattr(rescore, "_IDS_AT_ONCE", 7 * rescore.MAX_CANDIDATES)
+        parts = shop.search(X[:100], k=7, rescore=3)
+    np.testing.assert_array_equal(whole.ids, parts.ids)
+    np.testing.assert_array_equal(whole.distances, parts.distances)
+    assert (np.diff(whole.distances, axis=1) >= 0).all()
+
+
+def test_codes_that_collapse_are_said_once(tmp_path):
+    rng = np.random.default_rng(0)
+    few = rng.integers(0, 256, (44, 4), dtype=np.uint8)
+    spread = rng.integers(0, 256, (1500, 4), dtype=np.uint8)
+    with Collection.create(tmp_path / "a", n_bits=32) as shop:
+        with pytest.warns(UserWarning, match="44 distinct codes for 1,500 rows.*rescore"):
+            shop.add(codes=few[np.arange(1500) % 44])
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            shop.add(codes=few[np.arange(1500) % 44])  # the same collection says it once
+    with Collection.create(tmp_path / "b", n_bits=32) as shop, warnings.catch_warnings():
+        warnings.simplefilter("error")
+        shop.add(codes=spread)
+        shop.add(codes=few[np.zeros(900, dtype=int)])  # too few rows to say anything
+    with Collection.create(tmp_path / "c", n_bits=8) as shop, warnings.catch_warnings():
+        warnings.simplefilter("error")
+        shop.add(codes=spread[:, :1])  # all that eight bits can tell apart
+    sampled = "1 distinct codes for 10,000 rows of 50,000, taken as a sample"
+    with Collection.create(tmp_path / "d", n_bits=32) as shop, pytest.warns(UserWarning, match=sampled):
+        shop.add(codes=np.zeros((50_000, 4), dtype=np.uint8))
