@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from hashlearn.collection.store import Payload
+from hashlearn.collection.where import is_text
 
 MOST_DEPTH = 64
 _INT_LIMIT = 2**63
@@ -136,8 +137,5 @@ def _value(value: Any, depth: int) -> Any:
 def _check_text(text: str) -> None:
     if "\0" in text:
         raise _NotJson("text may not hold the character NUL")
-    if not text.isascii():
-        try:
-            text.encode()
-        except UnicodeEncodeError:
-            raise _NotJson("text may not hold half of a surrogate pair") from None
+    if not is_text(text):
+        raise _NotJson("text may not hold half of a surrogate pair")

@@ -90,7 +90,7 @@ def rescored(queries: Vectors, ask: Ask, read: Read, plan: Plan) -> Hits:
 
 
 def _candidates(ask: Ask, block: slice, plan: Plan) -> tuple[list[Ids], int]:
-    """For each query of the block the ids of the ``nearest`` rows rows and of all that tie with the last.
+    """For each query of the block the ids of the ``nearest`` rows and of all that tie with the last.
 
     Also returns for how many queries the tie was cut at ``most`` rows.
     """

@@ -15,6 +15,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 Scalar = str | int | float | bool | None
@@ -23,7 +24,8 @@ Path = tuple[str, ...]
 ORDERED = ("<", "<=", ">", ">=")
 NEGATED = {"!=": "=", "not in": "in"}
 OPERATORS = ("=", *ORDERED, "in", "contains", "exists", *NEGATED)
-MOST_PARTS = 1000
+MOST_COMPARISONS = 1000
+MOST_LISTED = 100_000
 MOST_DEPTH = 32
 INT_LIMIT = 2**63
 
@@ -32,9 +34,22 @@ class WhereError(ValueError):
     """A filter that cannot be understood; the message says which part and what was expected."""
 
 
+class Listed(tuple[Scalar, ...]):
+    """The values of an "in" list. Looking one up takes the same time however long the list is."""
+
+    @cached_property
+    def _keys(self) -> frozenset[tuple[str | None, Scalar]]:
+        return frozenset((kind_of(item), item) for item in self)
+
+    def holds(self, value: Any) -> bool:
+        """Whether a value of a payload equals one of the list, and is of the same kind."""
+        kind = kind_of(value)
+        return kind is not None and (kind, value) in self._keys
+
+
 @dataclass(frozen=True)
 class Compare:
-    """One field against an operand: a scalar, a tuple of scalars for "in", a bool for "exists".
+    """One field against an operand: a scalar, ``Listed`` scalars for "in", a bool for "exists".
 
     ``operator`` is one of "=", "<", "<=", ">", ">=", "in", "contains", "exists": negations are Not(...).
     """
@@ -73,7 +88,8 @@ def parse(where: Mapping[str, Any]) -> Condition:
 
 class _Parser:
     def __init__(self) -> None:
-        self.parts = 0
+        self.comparisons = 0
+        self.listed = 0
         self.depth = 0
 
     def whole(self, where: Any) -> All:
@@ -106,15 +122,22 @@ class _Parser:
         return All(tuple(self.compare(path, operator, operand) for operator, operand in value.items()))
 
     def compare(self, path: Path, operator: Any, operand: Any) -> Condition:
-        self.parts += 1
-        if self.parts > MOST_PARTS:
-            raise WhereError(f"A filter may hold at most {MOST_PARTS} comparisons.")
+        self.count(1, 0)
         field = ".".join(path)
         if operator not in OPERATORS:
             raise WhereError(f"{operator!r} is no operator of a filter ({field}): use {', '.join(OPERATORS)}.")
         if operator in NEGATED:
             return Not(Compare(path, NEGATED[operator], self.operand(field, NEGATED[operator], operand)))
         return Compare(path, operator, self.operand(field, operator, operand))
+
+    def count(self, comparisons: int, listed: int) -> None:
+        self.comparisons += comparisons
+        self.listed += listed
+        if self.comparisons > MOST_COMPARISONS or self.listed > MOST_LISTED:
+            raise WhereError(
+                f"A filter may hold at most {MOST_COMPARISONS:,} comparisons and {MOST_LISTED:,} values in lists. "
+                "Got more: ask in several parts, or keep what they have in common in a field of its own."
+            )
 
     def operand(self, field: str, operator: str, operand: Any) -> Any:
         if operator == "exists":
@@ -124,8 +147,8 @@ class _Parser:
         if operator == "in":
             if isinstance(operand, str) or not isinstance(operand, Sequence):
                 raise WhereError(f"'in' in a filter ({field}) takes a list. Got {operand!r} instead.")
-            self.parts += len(operand)
-            return tuple(_scalar(field, item) for item in operand)
+            self.count(0, len(operand))  # before anything is done for each of them
+            return Listed(_scalar(field, item) for item in operand)
         value = _scalar(field, operand)
         if operator in ORDERED and (value is None or isinstance(value, bool)):
             raise WhereError(f"{operator!r} in a filter ({field}) takes a number or text. Got {operand!r} instead.")
@@ -136,8 +159,8 @@ def _scalar(field: str, value: Any) -> Scalar:
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
-        if "\0" in value:
-            raise WhereError(f"Text in a filter ({field}) may not hold the character NUL.")
+        if not is_text(value):
+            raise WhereError(f"Text in a filter ({field}) may hold neither the character NUL nor half of a surrogate.")
         return value
     if isinstance(value, int) and -INT_LIMIT <= value < INT_LIMIT:
         return int(value)
@@ -149,10 +172,19 @@ def _scalar(field: str, value: Any) -> Scalar:
     )
 
 
+def is_text(value: str) -> bool:
+    """Whether every store can keep and compare this text: no NUL, and no half of a surrogate pair."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return "\0" not in value
+
+
 def split_path(key: str) -> Path:
     """The names in a dotted field: "size.width" is ("size", "width")."""
     names = [re.sub(r"\\(.)", r"\1", name) for name in re.split(r"(?<!\\)\.", key)]
-    if not all(names) or "\0" in key:
+    if not all(names) or not is_text(key):
         raise WhereError(f"{key!r} names no field: give names joined by dots, such as 'size.width'.")
     return tuple(names)
 
@@ -168,7 +200,15 @@ def kind_of(value: Any) -> str | None:
     return "text" if isinstance(value, str) else None
 
 
-_MISSING = object()
+MISSING = object()
+
+
+def value_at(payload: Mapping[str, Any] | None, path: Path) -> Any:
+    """What a payload holds at a path, or MISSING."""
+    value: Any = payload if payload is not None else {}
+    for name in path:
+        value = value.get(name, MISSING) if isinstance(value, Mapping) else MISSING
+    return value
 
 
 def matches(condition: Condition, payload: Mapping[str, Any] | None) -> bool:
@@ -179,16 +219,14 @@ def matches(condition: Condition, payload: Mapping[str, Any] | None) -> bool:
         return all(matches(part, payload) for part in condition.parts)
     if isinstance(condition, AnyOf):
         return any(matches(part, payload) for part in condition.parts)
-    value: Any = payload if payload is not None else {}
-    for name in condition.path:
-        value = value.get(name, _MISSING) if isinstance(value, Mapping) else _MISSING
+    value = value_at(payload, condition.path)
     operator, operand = condition.operator, condition.operand
     if operator == "exists":
-        return (value is not _MISSING) == operand
-    if value is _MISSING:
+        return (value is not MISSING) == operand
+    if value is MISSING:
         return False
     if operator == "in":
-        return any(_equal(value, item) for item in operand)
+        return operand.holds(value)
     if operator == "contains":
         return isinstance(value, list) and any(_equal(item, operand) for item in value)
     if operator == "=":

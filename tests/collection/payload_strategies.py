@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from hashlearn.collection.where import All, AnyOf, Compare, Not
+from hashlearn.collection.where import All, AnyOf, Compare, Listed, Not
 
 NAMES = [
     "a",
@@ -55,7 +55,7 @@ _paths = st.lists(st.sampled_from(NAMES), min_size=1, max_size=2).map(tuple)
 _compares = st.one_of(
     st.builds(Compare, _paths, st.sampled_from(["=", "contains"]), scalars),
     st.builds(Compare, _paths, st.sampled_from(["<", "<=", ">", ">="]), numbers | st.sampled_from(TEXTS)),
-    st.builds(Compare, _paths, st.just("in"), st.lists(scalars, max_size=4).map(tuple)),
+    st.builds(Compare, _paths, st.just("in"), st.lists(scalars, max_size=4).map(Listed)),
     st.builds(Compare, _paths, st.just("exists"), st.booleans()),
 )
 conditions = st.recursive(
@@ -79,7 +79,7 @@ def targeted(rows):
     listed = [(path, item) for path, value in aims if isinstance(value, list) for item in value]
     listed = [(path, item) for path, item in listed if not isinstance(item, (list, dict))]
     made = [Compare(path, "=", value) for path, value in plain]
-    made += [Compare(path, "in", (value, None)) for path, value in plain]
+    made += [Compare(path, "in", Listed((value, None))) for path, value in plain]
     made += [
         Compare(path, sign, value)
         for path, value in plain

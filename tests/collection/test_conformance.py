@@ -2,6 +2,7 @@
 
 import json
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -233,6 +234,23 @@ def test_filters_mean_the_same_everywhere(empty):
     for wrong in ({"a": {"~": 1}}, {"$where": "1"}, {"": 1}, {"a": float("nan")}, {"a": "\0"}, [1]):
         with pytest.raises(WhereError):
             empty.count(wrong)
+
+
+def test_long_lists_of_values_are_looked_up(empty):
+    """The time of a list grows with its length, not with length times rows; too long a list is one sentence."""
+    empty.add(codes=random_codes(2000), payload=[{"n": n, "half": n + 0.5, "name": f"n{n}"} for n in range(2000)])
+    even = range(0, 200_000, 2)
+    started = time.perf_counter()
+    assert empty.count({"n": {"in": even}}) == 1000
+    assert empty.count({"name": {"in": [f"n{n}" for n in even]}}) == 1000
+    assert empty.count({"half": {"in": [n + 0.5 for n in even]}}) == 1000
+    assert empty.count({"n": {"not in": even}}) == 1000
+    assert time.perf_counter() - started < 15  # comparing every row with every value took minutes
+    for where in ({"n": {"in": range(260_000)}}, {"$not": {"n": {"in": range(260_000)}}}):
+        with pytest.raises(WhereError, match=r"at most 1,000 comparisons and 100,000 values in lists"):
+            empty.search(codes=random_codes(1), where=where)
+    with pytest.raises(WhereError, match="surrogate"):
+        empty.count({"name": "\ud800"})
 
 
 def test_payloads_come_back_as_they_were(empty):

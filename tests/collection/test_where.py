@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hashlearn.collection.embedded import where as sqlite_where
-from hashlearn.collection.where import All, AnyOf, Compare, Not, WhereError, matches, parse, split_path
+from hashlearn.collection.where import All, AnyOf, Compare, Listed, Not, WhereError, matches, parse, split_path
 
 
 def test_parse():
@@ -22,7 +22,7 @@ def test_parse():
     assert parse({"$or": [{"a": 1}, {}], "$not": {"b": {"not in": ["x"]}}}) == All(
         (
             AnyOf((All((Compare(("a",), "=", 1),)), All(()))),
-            Not(All((All((Not(Compare(("b",), "in", ("x",))),)),))),
+            Not(All((All((Not(Compare(("b",), "in", Listed(("x",)))),)),))),
         )
     )
     assert split_path("a.b\\.c.d\\\\") == ("a", "b.c", "d\\")
@@ -47,7 +47,12 @@ def test_parse():
         ({"a": float("inf")}, "finite"),
         ({"a": "x\0"}, "NUL"),
         ({"a..b": 1}, "names no field"),
-        ({"a": {"in": list(range(1001))}, "b": 1}, "at most 1000"),
+        ({"a": "\ud800"}, "surrogate"),
+        ({"a\udfff": 1}, "names no field"),
+        ({"a": {"in": ["x", "y\ud800"]}}, "surrogate"),
+        ({"$or": [{"a": n} for n in range(1001)]}, "at most 1,000 comparisons"),
+        ({"a": {"in": range(100_001)}}, "and 100,000 values in lists"),
+        ({"a": {"in": range(60_000)}, "b": {"not in": range(60_000)}}, "and 100,000 values in lists"),
     ],
 )
 def test_mistakes(where, sentence):
@@ -156,6 +161,11 @@ def test_sqlite_means_the_same(payloads, where, data):
             or word == "in"
         ):
             where = {"$or": [where, {_escaped([name]): {word: [value, None] if word == "in" else value}}]}
+    lists = [(name, item) for name, value in fields if isinstance(value, list) for item in value]
+    held = [(name, item) for name, item in lists if not isinstance(item, (list, dict))]
+    if held:
+        name, item = data.draw(st.sampled_from(held))
+        where = {"$or": [where, {_escaped([name]): {"contains": item}}]}
     condition = parse(where)
     with contextlib.closing(sqlite3.connect(":memory:")) as db:
         db.execute("CREATE TABLE payload (id INTEGER PRIMARY KEY, json TEXT)")
@@ -184,7 +194,7 @@ def test_long_and_deep_filters_run():
     with contextlib.closing(sqlite3.connect(":memory:")) as db:
         db.execute("CREATE TABLE payload (id INTEGER PRIMARY KEY, json TEXT)")
         db.executemany("INSERT INTO payload VALUES (?, ?)", [(n, json.dumps({"a": n})) for n in range(20)])
-        for where in ({"$or": [{"a": n} for n in range(1000)]}, {"a": {"in": list(range(999))}}):
+        for where in ({"$or": [{"a": n} for n in range(1000)]}, {"a": {"in": list(range(100_000))}}):
             assert len(sqlite_where.matching_ids(db, parse(where), lambda: np.arange(20))) == 20
         where = {"a": 3}
         for _ in range(30):

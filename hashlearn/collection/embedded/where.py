@@ -1,8 +1,8 @@
 """Filters in SQLite: the meaning of ``where.matches``, by its JSON functions where they mean the same.
 
 SQLite reads decimal fractions less exactly than Python, and in older versions names with quotes or backslashes are
-compared as they are written in JSON. So fractions and lists go through small Python functions, and filters on such
-names through ``matches`` itself.
+compared as they are written in JSON. So fractions go through small Python functions, and filters on such names
+through ``matches`` itself.
 """
 
 from __future__ import annotations
@@ -11,12 +11,11 @@ import json
 import re
 import sqlite3
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from hashlearn.collection.where import All, AnyOf, Compare, Condition, Not, Path, kind_of, matches
+from hashlearn.collection.where import INT_LIMIT, All, AnyOf, Compare, Condition, Listed, Not, Path, kind_of, matches
 from hashlearn.typing import Ids
 
 _UNSAFE = re.compile(r'["\\\x00-\x1f]')
@@ -39,7 +38,7 @@ def _payload_ids(db: sqlite3.Connection, condition: Condition) -> Ids:
         rows = db.execute("SELECT id, json FROM payload ORDER BY id")
         return np.fromiter((id for id, text in rows if matches(condition, json.loads(text))), dtype=np.int64)
     db.create_function("hl_number", 1, float, deterministic=True)
-    db.create_function("hl_has", 2, _has, deterministic=True)
+    db.create_function("hl_written", 1, _written, deterministic=True)
     query = _Query()
     text = query.condition(condition)
     rows = db.execute(f"SELECT id FROM payload WHERE {text} ORDER BY id", query.values)
@@ -54,15 +53,9 @@ def _safe(condition: Condition) -> bool:
     return not any(_UNSAFE.search(name) for name in condition.path)
 
 
-@lru_cache(maxsize=64)
-def _operand(text: str) -> Any:
-    return json.loads(text)
-
-
-def _has(array: str, operand: str) -> bool:
-    wanted = _operand(operand)
-    kind = kind_of(wanted)
-    return any(kind_of(item) == kind and item == wanted for item in json.loads(array))
+def _written(number: str | float) -> str:
+    """A number as the one text that stands for it among floats; minus zero equals zero."""
+    return repr(float(number) + 0.0)
 
 
 class _Query:
@@ -102,28 +95,50 @@ class _Query:
         if part.operator == "exists":
             return f"({kind} IS {'NOT ' if part.operand else ''}NULL)"
         if part.operator == "contains":
-            operand = self.bound(json.dumps(part.operand, ensure_ascii=False))
-            return f"(CASE WHEN {kind} = 'array' THEN hl_has(json -> {path}, {operand}) ELSE 0 END)"
+            return f"(CASE WHEN {kind} = 'array' THEN {self._has(path, part.operand)} ELSE 0 END)"
         if part.operator == "in":
             return self._one_of(path, kind, part.operand)
-        return self._against(path, kind, part.operator, [part.operand])
+        return self._against(path, kind, part.operator, part.operand)
 
-    def _one_of(self, path: str, kind: str, operands: tuple[Any, ...]) -> str:
-        groups: dict[str | None, list[Any]] = {}
-        for operand in operands:
-            groups.setdefault(kind_of(operand), []).append(operand)
-        texts = [self._against(path, kind, "IN", group) for group in groups.values()]
-        return f"({' OR '.join(texts)})" if texts else "0"
+    def _has(self, path: str, operand: Any) -> str:
+        """Whether the list at the path holds a value."""
+        if kind_of(operand) in ("truth", "null"):
+            test = f"item.type = {self.bound(json.dumps(operand))}"  # what json_each calls it
+        elif kind_of(operand) == "text":
+            test = f"item.type = 'text' AND item.value = {self.bound(operand)}"
+        else:
+            right = self.bound(operand)
+            exact = f"hl_number(payload.json -> ({path} || '[' || item.key || ']'))"
+            test = f"CASE item.type WHEN 'integer' THEN item.value = {right} WHEN 'real' THEN {exact} = {right} END"
+        return f"EXISTS (SELECT 1 FROM json_each(payload.json, {path}) AS item WHERE {test})"
 
-    def _against(self, path: str, kind: str, operator: str, operands: list[Any]) -> str:
-        """Values of one kind; several for IN."""
-        if kind_of(operands[0]) in ("truth", "null"):
-            names = sorted({json.dumps(operand) for operand in operands})  # what json_type calls them
-            return f"(COALESCE({kind}, '') IN ({', '.join(map(self.bound, names))}))"
-        right = ", ".join(map(self.bound, operands))
-        right = f"({right})" if operator == "IN" else right
+    def _one_of(self, path: str, kind: str, operands: Listed) -> str:
+        """Lists go in as one JSON text each: SQLite then looks values up instead of comparing with all of them."""
+        names = sorted({json.dumps(item) for item in operands if kind_of(item) in ("truth", "null")})
+        numbers: list[Any] = [item for item in operands if kind_of(item) == "number"]
+        texts = [item for item in operands if kind_of(item) == "text"]
+        parts = [f"COALESCE({kind}, '') IN ({', '.join(map(self.bound, names))})"] if names else []
         value = f"json_extract(json, {path})"
-        if kind_of(operands[0]) == "text":
+        if texts:
+            parts.append(f"CASE WHEN {kind} = 'text' THEN {value} IN {self._listed(texts)} ELSE 0 END")
+        if numbers:
+            # SQLite would read fractions less exactly than they were written, so those are compared as text.
+            whole = [int(item) for item in numbers if item == int(item) and -INT_LIMIT <= item < INT_LIMIT]
+            floats = [_written(item) for item in numbers if float(item) == item]
+            parts.append(
+                f"CASE {kind} WHEN 'integer' THEN {value} IN {self._listed(whole)} "
+                f"WHEN 'real' THEN hl_written(json -> {path}) IN {self._listed(floats)} ELSE 0 END"
+            )
+        return f"({' OR '.join(parts)})" if parts else "0"
+
+    def _listed(self, values: list[Any]) -> str:
+        return f"(SELECT value FROM json_each({self.bound(json.dumps(values))}))"
+
+    def _against(self, path: str, kind: str, operator: str, operand: Any) -> str:
+        if kind_of(operand) in ("truth", "null"):
+            return f"(COALESCE({kind}, '') = {self.bound(json.dumps(operand))})"  # what json_type calls it
+        right, value = self.bound(operand), f"json_extract(json, {path})"
+        if kind_of(operand) == "text":
             return f"(CASE WHEN {kind} = 'text' THEN {value} {operator} {right} ELSE 0 END)"
         exact = f"hl_number(json -> {path})"
         return (
