@@ -1,51 +1,167 @@
-"""Labels in one form: a sparse 0/1 matrix of label sets, and groups of rows with equal sets."""
+"""Labels as people have them, in one form: a class per row, or a set of labels per row.
+
+``as_labels`` is the only place that decides what a user's labels mean. Learning, scores and searches in chunks all read
+labels through it, so that the same labels mean the same everywhere:
+
+=====================================================  ===============================================================
+what the user gives                                    what it means
+=====================================================  ===============================================================
+one value per row: array, list, pandas or polars       classes
+series, strings, numbers, a categorical column
+None, NaN, pandas' NA, or the value of ``unlabeled``   an unlabeled row: nothing is known about it
+an (n, c) matrix of 0 and 1, dense or sparse           label sets, one column per label
+a list, set or array of tags per row, of any length    label sets
+zeros only, or an empty list of tags                   an empty label set: the row has none of the labels
+=====================================================  ===============================================================
+
+Nested lists of numbers that are all 0 or 1 and equally long are a 0/1 matrix. A tuple is one value, so one class.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+import numbers
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from hashlearn.typing import IntArray
+
 UNKNOWN = -1
+NO_LABELS = "No row has a label: at least one labeled row is needed to learn from labels."
+_ONE_VALUE = (str, bytes, tuple, Mapping)
+"""Things with an inside that are one value all the same, not a list of tags."""
 
 
-def label_matrix(y: Any, unlabeled: Hashable = None) -> sparse.csr_matrix:
-    """Label sets as a CSR matrix (n, c) of 0/1; an unlabelled row is all zero."""
+@dataclass(frozen=True)
+class Classes:
+    """One class per row: a number into ``names``, or -1 for an unlabeled row."""
+
+    numbers: IntArray
+    names: list[Any]
+    form = "1-D"
+
+    @property
+    def known(self) -> NDArray[np.bool_]:
+        """Which rows are labeled."""
+        return self.numbers >= 0
+
+    @property
+    def sets(self) -> sparse.csr_matrix:
+        """The classes as label sets of one label (n, n_classes); unlabeled rows are empty."""
+        return one_hot(self.numbers)
+
+
+@dataclass(frozen=True)
+class LabelSets:
+    """A set of labels per row, CSR (n, c) of 0/1. ``names`` are those of tags; columns of a 0/1 matrix have none."""
+
+    sets: sparse.csr_matrix
+    known: NDArray[np.bool_]
+    names: list[Any] | None = None
+
+    @property
+    def form(self) -> str:
+        return "2-D" if self.names is None else "lists of tags"
+
+
+def as_labels(y: Any, unlabeled: Hashable = None, name: str = "y") -> Classes | LabelSets:
+    """Labels in one form, whatever they were.
+
+    Parameters
+    ----------
+    y : array-like of classes (n,), 0/1 matrix (n, c), dense or sparse, or a list or set of tags per row
+    unlabeled : value that means that a row has no label, besides None, NaN and pandas' NA
+    name : what to call y in errors
+
+    Raises
+    ------
+    ValueError
+        If values are of several kinds, look continuous, cannot be hashed, or a matrix holds other values than 0 and 1.
+
+    Examples
+    --------
+    >>> as_labels(["cat", None, "dog", "cat"]).numbers
+    array([ 0, -1,  1,  0])
+    >>> tags = as_labels([["red", "car"], {"car"}, []])
+    >>> tags.names, tags.sets.toarray().astype(int).tolist()
+    (['car', 'red'], [[1, 1], [1, 0], [0, 0]])
+    """
     if sparse.issparse(y):
-        matrix = sparse.csr_matrix(y, dtype=np.float64, copy=True)
-        matrix.eliminate_zeros()
-        if np.any(matrix.data != 1):
-            raise ValueError("Label sets must hold only 0 and 1.")
-        return matrix
-    array = np.asarray(y)
+        return _matrix_sets(y, name)
+    array = label_array(y)
     if array.ndim == 2 and array.shape[1] == 1:
         array = array.ravel()
     if array.ndim == 2:
-        if not np.isin(array, (0, 1)).all():
-            raise ValueError("Label sets must be a 0/1 matrix, one column a label. Got other values.")
-        return sparse.csr_matrix(array.astype(np.float64))
+        return _matrix_sets(array, name)
     if array.ndim != 1:
-        raise ValueError(f"y must be classes (n,) or label sets (n, c). Got {array.ndim} dimensions instead.")
-    return one_hot(encode_classes(array, unlabeled)[0])
+        raise ValueError(f"{name} must be 1-D classes or 2-D label sets. Got {array.ndim}-D instead.")
+    if array.dtype.kind in "biufSU":
+        found, place = np.unique(array, return_inverse=True)
+        return _numbered(found.tolist(), place.astype(np.intp), unlabeled, name)
+    values = list(array)
+    return (_tag_sets if _any_tags(values) else _object_classes)(values, unlabeled, name)
 
 
-def encode_classes(y: NDArray[Any], unlabeled: Hashable = None) -> tuple[NDArray[np.intp], list[Any]]:
-    """Class numbers (-1 = unlabelled) and the classes, for any hashable values."""
-    if y.dtype.kind in "biuSU" and unlabeled is None:
-        classes, codes = np.unique(y, return_inverse=True)
-        return codes.astype(np.intp), classes.tolist()
-    values: Sequence[Any] = y.tolist()
-    known = [v for v in values if not _is_missing(v, unlabeled)]
-    try:
-        ordered = sorted(set(known))
-    except TypeError:
-        ordered = list(dict.fromkeys(known))
-    number = {value: k for k, value in enumerate(ordered)}
-    numbers = [UNKNOWN if _is_missing(v, unlabeled) else number[v] for v in values]
-    return np.asarray(numbers, dtype=np.intp), ordered
+def label_matrix(y: Any, unlabeled: Hashable = None) -> sparse.csr_matrix:
+    """Label sets as a CSR matrix (n, c) of 0/1; an unlabeled row is all zero."""
+    return as_labels(y, unlabeled).sets
+
+
+def label_array(y: Any) -> NDArray[Any]:
+    """Labels as an array with the values that were given: of a list, NumPy would turn 3 into "3" beside a string."""
+    return _array_of_list(y) if isinstance(y, (list, tuple)) else np.asarray(y)
+
+
+def sliceable_labels(y: Any) -> Any:
+    """Labels in memory as rows that can be cut into chunks: classes as an array, label sets as an array or CSR matrix.
+
+    Tags become columns here, before the cut: chunk by chunk, each would number the tags in a way of its own.
+    """
+    if sparse.issparse(y):
+        return y.tocsr()
+    array = label_array(y)
+    return as_labels(array).sets if array.dtype == object and _any_tags(array.flat) else array
+
+
+def match_labels(
+    first: Classes | LabelSets, second: Classes | LabelSets, names: tuple[str, str]
+) -> tuple[Classes, Classes] | tuple[LabelSets, LabelSets]:
+    """Both sides with one numbering of classes or labels; ValueError if they cannot be compared."""
+    if first.names is None or second.names is None:
+        if first.form != second.form:
+            raise ValueError(
+                f"{names[0]} and {names[1]} must both be classes (1-D) or both be label sets (2-D). "
+                f"Got {first.form} and {second.form}."
+            )
+        assert isinstance(first, LabelSets)
+        assert isinstance(second, LabelSets)
+        if first.sets.shape[1] != second.sets.shape[1]:
+            raise ValueError(
+                f"{names[0]} and {names[1]} must have the same number of labels. "
+                f"Got {first.sets.shape[1]} and {second.sets.shape[1]}."
+            )
+        return first, second
+    _check_same_kind(first.names, second.names, names)
+    places = {name: place for place, name in enumerate(dict.fromkeys([*first.names, *second.names]))}
+    moved = [np.array([places[name] for name in side.names or []], dtype=np.intp) for side in (first, second)]
+    if isinstance(first, Classes) and isinstance(second, Classes):
+        return _moved_classes(first, moved[0], list(places)), _moved_classes(second, moved[1], list(places))
+    return _moved_sets(first, moved[0], list(places)), _moved_sets(second, moved[1], list(places))
+
+
+def check_variety(n_distinct: int) -> None:
+    """ValueError unless labeled rows have at least two different classes or label sets to learn from."""
+    if n_distinct == 0:
+        raise ValueError(NO_LABELS)
+    if n_distinct == 1:
+        raise ValueError(
+            "All labeled rows have the same label, so there is nothing to tell apart: at least two classes or label "
+            "sets are needed to learn from labels."
+        )
 
 
 def group_rows(labels: sparse.csr_matrix) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
@@ -80,5 +196,146 @@ def one_hot(codes: NDArray[np.intp]) -> sparse.csr_matrix:
     return sparse.csr_matrix((np.ones(len(rows)), (rows, codes[rows])), shape=(len(codes), max(width, 1)))
 
 
-def _is_missing(value: Any, unlabeled: Hashable) -> bool:
-    return value is None or value != value or (unlabeled is not None and value == unlabeled)
+def _array_of_list(values: Sequence[Any]) -> NDArray[Any]:
+    kinds = set(map(type, values))
+    for plain in ((str,), (bytes,), (numbers.Number, np.bool_)):
+        if all(issubclass(kind, plain) for kind in kinds):
+            return np.asarray(values)
+    if all(issubclass(kind, (list, tuple, np.ndarray)) for kind in kinds):
+        try:
+            table = np.asarray(values)
+        except ValueError:  # rows of several lengths: no table, but perhaps tags
+            table = np.empty(0)
+        if table.ndim > 2 or (table.ndim == 2 and table.dtype.kind in "biuf" and np.isin(table, (0, 1)).all()):
+            return table
+    return np.fromiter(values, dtype=object, count=len(values))
+
+
+def _any_tags(values: Iterable[Any]) -> bool:
+    return any(map(_holds_tags, set(map(type, values))))
+
+
+def _holds_tags(kind: type) -> bool:
+    return issubclass(kind, Iterable) and not issubclass(kind, _ONE_VALUE)
+
+
+def _matrix_sets(matrix: Any, name: str) -> LabelSets:
+    """A 0/1 matrix as label sets; the caller's stays as it is."""
+    if not sparse.issparse(matrix) and matrix.dtype.kind not in "biuf":
+        try:
+            matrix = matrix.astype(np.float64)
+        except (TypeError, ValueError):
+            raise ValueError(f"{name} must hold only 0 and 1 when it is 2-D. Got '{matrix.flat[0]}'.") from None
+    sets = sparse.csr_matrix(matrix, dtype=np.float64, copy=True)
+    sets.sum_duplicates()
+    sets.eliminate_zeros()
+    other = sets.data[sets.data != 1]
+    if len(other):
+        raise ValueError(
+            f"{name} must hold only 0 and 1 when it is 2-D: it is then a 0/1 matrix, one column per label. "
+            f"Got {other[0]:g}."
+        )
+    return LabelSets(sets, np.ones(sets.shape[0], dtype=bool))
+
+
+def _numbered(found: list[Any], place: IntArray, unlabeled: Hashable, name: str) -> Classes:
+    """Classes from the distinct values, sorted, and each row's place among them."""
+    kept = [not (_is_missing(value) or (unlabeled is not None and value == unlabeled)) for value in found]
+    names = [value for value, keep in zip(found, kept, strict=True) if keep]
+    _check_names(names, name)
+    if all(kept):
+        return Classes(place, names)
+    number = np.where(kept, np.cumsum(kept) - 1, UNKNOWN).astype(np.intp)
+    return Classes(number[place], names)
+
+
+def _object_classes(values: list[Any], unlabeled: Hashable, name: str) -> Classes:
+    known = [None if _is_missing(value) else value for value in values]
+    try:
+        distinct = dict.fromkeys(known)
+    except TypeError as error:
+        raise ValueError(f"Classes must be hashable: {error}.") from error
+    found = _ordered([value for value in distinct if value is not None]) + [None]
+    number = {value: place for place, value in enumerate(found)}
+    return _numbered(found, np.array([number[value] for value in known], dtype=np.intp), unlabeled, name)
+
+
+def _tag_sets(values: list[Any], unlabeled: Hashable, name: str) -> LabelSets:
+    known = np.array([_holds_tags(type(value)) for value in values])
+    for value in (value for value, tagged in zip(values, known, strict=True) if not tagged):
+        if not (_is_missing(value) or (unlabeled is not None and value == unlabeled)):
+            raise ValueError(f"{name} mixes lists of tags and single values. Got {value!r}: write it as [{value!r}].")
+    try:
+        rows = [
+            {tag for tag in value if not _is_missing(tag)} if tagged else set()
+            for value, tagged in zip(values, known, strict=True)
+        ]
+    except TypeError as error:
+        raise ValueError(f"The tags of a row must be a flat list of values: {error}.") from error
+    names = _ordered(list(set().union(*rows)))
+    _check_names(names, name)
+    number = {tag: place for place, tag in enumerate(names)}
+    indices = np.array([number[tag] for row in rows for tag in row], dtype=np.intp)
+    indptr = np.concatenate([[0], np.cumsum([len(row) for row in rows])])
+    sets = sparse.csr_matrix((np.ones(len(indices)), indices, indptr), shape=(len(rows), max(len(names), 1)))
+    sets.sort_indices()
+    return LabelSets(sets, known, names)
+
+
+def _ordered(values: list[Any]) -> list[Any]:
+    """Sorted where the values allow it, else as they came; values of several kinds are refused later."""
+    try:
+        return sorted(values)
+    except TypeError:
+        return values
+
+
+def _is_missing(value: Any) -> bool:
+    """Whether a value is None, NaN, NaT or pandas' NA, which answers no comparison with yes or no."""
+    if value is None or type(value).__name__ == "NAType":
+        return True
+    return not isinstance(value, Iterable) and bool(value != value)
+
+
+def _kind(value: Any) -> str:
+    """What kind of value a class is; only those of one kind can be equal."""
+    if isinstance(value, (numbers.Number, np.bool_)):
+        return "numbers"
+    return "strings" if isinstance(value, str) else type(value).__name__
+
+
+def _check_names(names: list[Any], name: str) -> None:
+    """ValueError for classes of several kinds, and for numbers that are measurements rather than classes."""
+    kinds = {_kind(value): value for value in names}
+    if len(kinds) > 1:
+        (first, one), (second, other) = sorted(kinds.items())[:2]
+        raise ValueError(
+            f"{name} mixes {first} ({one!r}) and {second} ({other!r}): give labels of one kind, say all as strings."
+        )
+    measured = [value for value in names if isinstance(value, (float, np.floating)) and not value.is_integer()]
+    if measured:
+        raise ValueError(
+            f"{name} holds numbers that are not whole ({measured[0]!r}), so the labels look continuous: give classes, "
+            "or strings if these numbers are names of classes."
+        )
+
+
+def _check_same_kind(first: list[Any], second: list[Any], names: tuple[str, str]) -> None:
+    if first and second and _kind(first[0]) != _kind(second[0]):
+        raise ValueError(
+            f"{names[0]} holds {_kind(first[0])} ({first[0]!r}) and {names[1]} {_kind(second[0])} ({second[0]!r}), so "
+            "no label of one side can equal one of the other: give both sides labels of one kind."
+        )
+
+
+def _moved_classes(side: Classes, places: IntArray, names: list[Any]) -> Classes:
+    return Classes(np.append(places, UNKNOWN)[side.numbers], names)
+
+
+def _moved_sets(side: Classes | LabelSets, places: IntArray, names: list[Any]) -> LabelSets:
+    sets = side.sets
+    indices = places[sets.indices] if len(places) else sets.indices
+    shape = (sets.shape[0], max(len(names), 1))
+    moved = sparse.csr_matrix((sets.data, indices, sets.indptr), shape=shape)
+    moved.sort_indices()
+    return LabelSets(moved, side.known, names)

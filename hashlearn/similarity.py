@@ -7,7 +7,7 @@ means: nothing is known about this row, it takes no part in learning.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from typing import Any, Protocol
 
 import numpy as np
@@ -15,10 +15,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from sklearn.utils.validation import check_array
 
-from hashlearn.labels import UNKNOWN, group_rows, label_matrix, one_hot
-
-Relevance = str | Callable[[NDArray[np.float64], NDArray[np.float64]], ArrayLike]
-RELEVANCES = ("count", "jaccard", "binary")
+from hashlearn.labels import NO_LABELS, UNKNOWN, group_rows, label_matrix, one_hot
+from hashlearn.relevance import RelevanceRule, called_relevance, check_relevance, named_relevance, set_sizes
 
 
 class Similarity(Protocol):
@@ -59,16 +57,15 @@ class LabelSimilarity:
         self,
         group: NDArray[np.intp],
         labels: sparse.csr_matrix,
-        relevance: Relevance = "count",
+        relevance: RelevanceRule = "count",
         dissimilar: float | str | None = None,
         largest: float | None = None,
     ) -> None:
         self.group = group
         self.labels = labels.astype(np.float64)
-        self.sizes = np.asarray(self.labels.sum(axis=1)).ravel()
+        self.sizes = set_sizes(self.labels)
+        check_relevance(relevance)
         self.relevance = relevance
-        if not callable(relevance) and relevance not in RELEVANCES:
-            raise ValueError(f"relevance must be one of {RELEVANCES} or a callable. Got {relevance!r} instead.")
         self.largest = float(largest) if largest is not None else self._largest_relevance()
         if not self.largest > 0:
             raise ValueError(f"The largest relevance must be positive. Got {self.largest} instead.")
@@ -89,20 +86,8 @@ class LabelSimilarity:
     def _related(self, groups: NDArray[np.intp], columns: NDArray[np.intp]) -> NDArray[np.float64]:
         left, right = self.labels[groups], self.labels[columns]
         if callable(self.relevance):
-            values = np.asarray(self.relevance(left.toarray(), right.toarray()), dtype=np.float64)
-            if values.shape != (len(groups), len(columns)):
-                wanted = (len(groups), len(columns))
-                raise ValueError(f"relevance must return an array of shape {wanted}. Got {values.shape} instead.")
-            if not np.isfinite(values).all():
-                raise ValueError("relevance must return finite values.")
-            return values
-        shared = (left @ right.T).toarray()
-        if self.relevance == "count":
-            return shared
-        if self.relevance == "binary":
-            return (shared > 0).astype(np.float64)
-        union = self.sizes[groups][:, None] + self.sizes[columns][None, :] - shared
-        return np.divide(shared, union, out=np.zeros_like(shared), where=union > 0)
+            return called_relevance(self.relevance, left.toarray(), right.toarray())
+        return named_relevance(left, right, self.relevance)
 
     def _largest_relevance(self) -> float:
         if self.relevance == "count":
@@ -146,7 +131,7 @@ class MatrixSimilarity:
 def from_labels(
     y: Any,
     *,
-    relevance: Relevance = "count",
+    relevance: RelevanceRule = "count",
     dissimilar: float | str | None = None,
     largest: float | None = None,
     unlabeled: Hashable = None,
@@ -154,15 +139,15 @@ def from_labels(
 ) -> LabelSimilarity:
     """Similarity from classes (n,) or label sets (n, c), optionally joined by feature clusters.
 
-    Rows without labels (None, NaN or ``unlabeled`` among classes; all-zero label sets) get no group,
-    unless clusters are given: then their cluster is their label set.
+    Unlabeled rows (None, NaN or ``unlabeled``) and rows with an empty label set get no group, unless clusters are
+    given: then their cluster is their label set. ``hashlearn.labels`` says in which forms y may come.
     """
     labels = label_matrix(y, unlabeled)
     if clusters is not None:
         labels = sparse.hstack([labels, one_hot(clusters)], format="csr")
     group, representatives = group_rows(labels)
     if len(representatives) == 0:
-        raise ValueError("No row has a label: at least one labelled row is needed to learn from labels.")
+        raise ValueError(NO_LABELS)
     return LabelSimilarity(group, labels[representatives], relevance, dissimilar, largest)
 
 

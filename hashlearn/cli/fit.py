@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +15,7 @@ import hashlearn
 from hashlearn import files
 from hashlearn.cli.many import Cluster, Workers, is_many, working
 from hashlearn.cli.pictures import fit_images, takes_images
-from hashlearn.cli.shell import BadUse, epilog, print_facts, print_json, progress, say
+from hashlearn.cli.shell import BadUse, epilog, plain_value, print_facts, print_json, progress, say
 from hashlearn.files.arrays import split_part
 from hashlearn.files.tables import TABLES
 from hashlearn.fitting import as_source
@@ -35,7 +34,7 @@ _EXAMPLES = (
 )
 
 
-Labels = Annotated[str | None, typer.Option("--labels", "-y", metavar="FILE", help="Classes, or 0/1 label columns.")]
+Labels = Annotated[str | None, typer.Option("--labels", "-y", metavar="FILE", help="Classes, 0/1 columns, or tags.")]
 Settings = Annotated[
     list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any parameter of the method; repeatable.")
 ]
@@ -182,19 +181,11 @@ def _new_hasher(method: str, bits: int, seed: int, jobs: int | None, settings: l
             raise BadUse(f"--set needs name=value. Got '{setting}'.")
         if name not in valid:
             raise BadUse(f"{method} has no parameter '{name}'; it has {', '.join(valid)}.")
-        params[name] = _value(text)
+        params[name] = plain_value(text)
     hasher = cls(**params)
     # Before a long read of the features rather than after it.
     hasher._validate_params()
     return hasher
-
-
-def _value(text: str) -> Any:
-    """JSON where it is, else the text itself, so that neither null nor "ridge=auto" needs quotes."""
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError:
-        return text
 
 
 def _check_supervision(

@@ -63,6 +63,14 @@ def new_table(*columns: str, right: tuple[str, ...] = ()) -> Table:
     return table
 
 
+def plain_value(text: str) -> Any:
+    """JSON where it is, else the text itself, so that neither null nor "ridge=auto" needs quotes."""
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return text
+
+
 def print_json(value: dict[str, Any]) -> None:
     """One JSON object on standard output; NaN, which JSON does not have, is a bug of ours and fails."""
     print(json.dumps(value, indent=2, allow_nan=False))

@@ -72,7 +72,10 @@ def check_rows(block: Any, name: str | Path, first_row: int) -> None:
 
 
 def read_labels(name: str | Path, *, missing: bool = False) -> Any:
-    """Classes (n,) or label sets (n, c) of 0 and 1. Missing classes are an error, or with ``missing`` None or NaN."""
+    """Classes (n,), label sets (n, c) of 0 and 1, or a column of lists of tags (n,).
+
+    Missing classes are an error, or with ``missing`` None or NaN.
+    """
     path, part = split_part(name)
     if path.suffix.lower() in TABLES:
         check_there(path)
@@ -114,10 +117,12 @@ def _from_columns(name: str | Path, columns: list[list[Any]]) -> NDArray[Any]:
 
 
 def _classes(name: str | Path, values: list[Any]) -> NDArray[Any]:
-    """Integers where all are, else numbers, else strings; None stays None, so the array is then of objects."""
+    """Integers where all are, else numbers, else strings. None stays None and lists of tags stay lists, as objects."""
     known = [value for value in values if value is not None]
-    if any(isinstance(value, (list, dict)) for value in known):
-        raise FileError(f"{name} holds lists or structures; labels must be one value a row, or 0/1 columns.")
+    if any(isinstance(value, dict) for value in known):
+        raise FileError(f"{name} holds structures; labels must be one value or a list of tags per row, or 0/1 columns.")
+    if any(isinstance(value, list) for value in known):
+        return np.fromiter(values, dtype=object, count=len(values))
     if all(isinstance(value, str) for value in known) and all(map(is_number, known)):
         values = [None if value is None else float(value) for value in values]
     known = [value for value in values if value is not None]

@@ -15,7 +15,7 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval
-from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, validate_data
+from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
 from hashlearn import codes, metrics
 from hashlearn.fitting.checkpoint import Checkpoint
@@ -25,7 +25,7 @@ from hashlearn.fitting.job import Job
 from hashlearn.fitting.naming import as_source
 from hashlearn.fitting.sources import AnySource
 from hashlearn.kernel import FeatureMap
-from hashlearn.labels import label_matrix
+from hashlearn.labels import as_labels
 from hashlearn.parallel import ordered_map, row_blocks
 from hashlearn.primitives.steps import keeps_partial
 from hashlearn.progress import verbose_listening
@@ -237,12 +237,16 @@ class BaseHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         """Mean average precision on held-out rows: odd rows search even rows and the other way round.
 
         Both sides are hashed, so the figure is what an unlabelled database gets. Ties count as their expected
-        value and AP is over the whole ranking.
+        value and AP is over the whole ranking. Rows that teach nothing in ``fit`` (unlabeled ones, empty label sets)
+        are left out here too: nobody knows what they should find.
         """
         packed = self.encode(X)
-        labels = label_matrix(y, getattr(self, "unlabeled", None))
-        if len(packed) < 2:
-            raise ValueError("score needs at least 2 rows: one searches the other.")
+        labels = as_labels(y, self._unlabeled).sets
+        check_consistent_length(packed, labels)
+        labeled = np.flatnonzero(np.diff(labels.indptr))
+        if len(labeled) < 2:
+            raise ValueError(f"score needs at least 2 labeled rows: one searches the other. Got {len(labeled)}.")
+        packed, labels = packed[labeled], labels[labeled]
         halves = (slice(0, None, 2), slice(1, None, 2))
         scores = [
             metrics.mean_average_precision(packed[a], packed[b], labels[a], labels[b], at=None, n_jobs=self.n_jobs)
@@ -276,17 +280,21 @@ class BaseHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         self.n_bits_ = int(self.n_bits)
         return X
 
-    def _validate_labels(self, X: Matrix, y: Any) -> Any:
-        """Labels checked for length and shape, their values left as they are."""
+    @property
+    def _unlabeled(self) -> Any:
+        """The class that means no label, of methods that have a parameter for it."""
+        return getattr(self, "unlabeled", None)
+
+    def _label_sets(self, X: Matrix, y: Any) -> sparse.csr_matrix:
+        """Labels of the training rows as label sets (n, c), in any form that ``hashlearn.labels`` knows."""
         if y is None:
             raise ValueError(
                 f"{type(self).__name__} requires y to be passed, but the target y is None: "
                 "classes (n,) or label sets (n, c)."
             )
-        if not sparse.issparse(y):
-            y = check_array(y, ensure_2d=False, dtype=None, ensure_all_finite=False, input_name="y")
-        check_consistent_length(X, y)
-        return y
+        labels = as_labels(y, self._unlabeled).sets
+        check_consistent_length(X, labels)
+        return labels
 
     def _rng(self) -> np.random.RandomState:
         return check_random_state(self.random_state)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from hashlearn.labels import UNKNOWN, encode_classes, group_rows, label_matrix
+from hashlearn.labels import UNKNOWN, Classes, LabelSets, as_labels, group_rows
 from hashlearn.typing import IntArray
 
 
@@ -40,16 +40,25 @@ class LabelReader:
 
     def found(self, labels: Any, first_row: int) -> FoundSets:
         """The label sets of a chunk, and its rows' places among them."""
-        if is_sets(labels):
-            matrix = label_matrix(labels)
-            place, rows = group_rows(matrix)
-            sets = matrix[rows]
+        read = self.read(labels)
+        if isinstance(read, LabelSets):
+            place, rows = group_rows(read.sets)
+            sets = read.sets[rows]
             return FoundSets(place, self.identities(sets), rows + first_row, _sizes(place, len(rows)), sets)
-        place, classes = encode_classes(_flat(labels), self.unlabeled)
-        values = plain_classes(classes)
+        place, values = read.numbers, plain_classes(read.names)
         rows = np.flatnonzero(place >= 0)
         _, first = np.unique(place[rows], return_index=True)
         return FoundSets(place, values, rows[first] + first_row, _sizes(place, len(values)), None)
+
+    def read(self, labels: Any) -> Classes | LabelSets:
+        """The labels of a chunk; ValueError for tags, which each chunk would number in a way of its own."""
+        read = as_labels(labels, self.unlabeled)
+        if isinstance(read, LabelSets) and read.names is not None:
+            raise ValueError(
+                "Labels of chunks cannot be lists of tags: give 0/1 columns, the same in all chunks, as scikit-learn's "
+                "MultiLabelBinarizer makes them."
+            )
+        return read
 
     def identities(self, sets: sparse.csr_matrix) -> NDArray[np.uint64]:
         """Sums of a random weight a label, modulo 2^64."""
@@ -154,14 +163,13 @@ class KnownGroups:
         self.reader, self.identity, self.number = reader, known.identity, known.numbers()
 
     def of(self, labels: Any) -> IntArray:
-        if is_sets(labels):
-            matrix = label_matrix(labels)
-            group = self._numbers(self.reader.identities(matrix))
-            group[np.diff(matrix.indptr) == 0] = UNKNOWN
+        read = self.reader.read(labels)
+        if isinstance(read, LabelSets):
+            group = self._numbers(self.reader.identities(read.sets))
+            group[np.diff(read.sets.indptr) == 0] = UNKNOWN
             return group
-        place, classes = encode_classes(_flat(labels), self.reader.unlabeled)
-        numbers = self._numbers(plain_classes(classes)) if classes else np.empty(0, dtype=np.intp)
-        return np.where(place >= 0, np.append(numbers, UNKNOWN)[place], UNKNOWN).astype(np.intp)
+        numbers = self._numbers(plain_classes(read.names)) if read.names else np.empty(0, dtype=np.intp)
+        return np.append(numbers, UNKNOWN)[read.numbers]
 
     def _numbers(self, identity: NDArray[Any]) -> IntArray:
         place = np.minimum(np.searchsorted(self.identity, identity), len(self.identity) - 1)
@@ -169,11 +177,6 @@ class KnownGroups:
         if np.any((self.identity[place] != identity) & (identity != identity.dtype.type(0))):
             raise ValueError("Labels changed between two passes over the rows: there is one that was not there before.")
         return self.number[place]
-
-
-def is_sets(labels: Any) -> bool:
-    """Whether labels are 0/1 columns rather than one class a row."""
-    return sparse.issparse(labels) or (len(labels.shape) == 2 and labels.shape[1] > 1)
 
 
 def plain_classes(classes: list[Any]) -> NDArray[Any]:
@@ -186,10 +189,6 @@ def plain_classes(classes: list[Any]) -> NDArray[Any]:
         kinds = sorted({type(value).__name__ for value in classes})
         raise ValueError(f"Classes of rows in chunks must be all numbers or all strings. Got {', '.join(kinds)}.")
     return values
-
-
-def _flat(labels: Any) -> NDArray[Any]:
-    return np.asarray(labels).ravel()
 
 
 def _sizes(place: IntArray, count: int) -> NDArray[np.int64]:

@@ -27,6 +27,7 @@ from hashlearn.fitting.parts import (
     called,
 )
 from hashlearn.fitting.sources import AnySource, PartList, Source, Stream
+from hashlearn.labels import sliceable_labels
 
 
 def as_source(X: Any, y: Any = None, executor: Any = None) -> AnySource:
@@ -62,7 +63,8 @@ def as_source(X: Any, y: Any = None, executor: Any = None) -> AnySource:
         pairs = _pairs(X, executor)
         if pairs is not None:
             return pairs
-    return Source(PartList(_parts(X, labels=False)), None if y is None else PartList(_parts(y, labels=True)))
+    labels = None if y is None else PartList(_label_parts(y, chunked=isinstance(X, (list, tuple))))
+    return Source(PartList(_parts(X, labels=False)), labels)
 
 
 def _pairs(X: Any, executor: Any) -> AnySource | None:
@@ -111,6 +113,14 @@ def _shape_of(shared: None, task: tuple[Callable[[], Any], str]) -> tuple[int, b
     return int(rows.shape[0]), labels is not None
 
 
+def _label_parts(y: Any, chunked: bool) -> list[Part]:
+    """Parts of labels. A list of lists is a list of chunks where the rows are ``chunked`` too, and tags elsewhere."""
+    tags = (set, frozenset) if chunked else (set, frozenset, list)
+    if isinstance(y, (list, tuple)) and any(isinstance(item, tags) for item in y):
+        return [_in_memory(y, "the labels", labels=True)]
+    return _parts(y, labels=True)
+
+
 def _parts(data: Any, labels: bool) -> list[Part]:
     if isinstance(data, (str, Path)):
         return _files(str(data), labels)
@@ -121,14 +131,14 @@ def _parts(data: Any, labels: bool) -> list[Part]:
             return [part for item in data for part in _files(str(item), labels)]
         if not named and not np.isscalar(data[0]) and data[0] is not None:
             return [part for item in data for part in _parts(item, labels)]
-    return [_in_memory(data, "the labels" if labels else "the array")]
+    return [_in_memory(data, "the labels" if labels else "the array", labels)]
 
 
 def _is_file_name(name: str) -> bool:
     return split_part(name)[0].suffix.lower() in SUFFIXES or Path(name).is_dir()
 
 
-def _in_memory(data: Any, name: str) -> Part:
+def _in_memory(data: Any, name: str, labels: bool = False) -> Part:
     module = type(data).__module__
     if isinstance(data, np.memmap):
         return MappedPart(data)
@@ -139,6 +149,8 @@ def _in_memory(data: Any, name: str) -> Part:
         return DaskPart(data if known else data.compute_chunk_sizes())
     if module.startswith("zarr"):
         return ObjectPart(data, f"the zarr array {data.name}")
+    if labels:
+        return ArrayPart(sliceable_labels(data), name)
     if sparse.issparse(data):
         return ArrayPart(data.tocsr(), name)
     return ArrayPart(data if hasattr(data, "shape") else np.asarray(data), name)

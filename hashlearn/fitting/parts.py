@@ -21,6 +21,7 @@ from scipy import sparse
 from hashlearn.files.arrays import FileError, check_there, one_line, open_part, split_part
 from hashlearn.files.read import read_labels
 from hashlearn.files.tables import TABLES, ParquetRows, table_features
+from hashlearn.labels import label_array
 
 
 class Part(Protocol):
@@ -329,7 +330,7 @@ def as_pair(chunk: Any) -> tuple[Any, Any]:
     if not hasattr(rows, "shape"):
         rows = np.asarray(rows)
     if labels is not None and not hasattr(labels, "shape"):
-        labels = np.asarray(labels)
+        labels = label_array(labels)
     if len(rows.shape) != 2:
         raise FileError(f"A chunk must be rows (n, features), or such rows and their labels. Got shape {rows.shape}.")
     if labels is not None and labels.shape[0] != rows.shape[0]:

@@ -20,6 +20,7 @@ import hashlearn.rowkeys as rowkeys
 from hashlearn.fitting.grouping import Collision, FoundSets, KnownGroups, KnownSets, LabelReader
 from hashlearn.fitting.job import Job
 from hashlearn.fitting.sources import AnySource, Cut, Stream, stack
+from hashlearn.labels import check_variety
 from hashlearn.parallel import BLOCK_ROWS
 from hashlearn.progress import report
 from hashlearn.typing import IntArray
@@ -271,8 +272,7 @@ class Running:
         result = Survey(self.stop, self.total, self.squares, self._rows(chosen, source))
         if self.known is None or self.anchors is None or plan.labels is None:
             return result
-        if not len(self.known.identity):
-            raise ValueError("No row has a label: at least one labelled row is needed to learn from labels.")
+        check_variety(len(self.known.identity))
         result.known, result.groups = self.known, KnownGroups(plan.labels, self.known)
         result.n_unlabelled = self.stop - self.labelled
         # In group numbers rather than places, because ties between groups are decided by their order.

@@ -115,6 +115,11 @@ class Union(BaseHasher):
     def _block_projection(self) -> Callable[[Matrix], NDArray[Any]]:
         return partial(project_side_by_side, [hasher._block_projection() for hasher in self.hashers_])
 
+    @property
+    def _unlabeled(self) -> Any:
+        """What the first hasher that has a class for it calls unlabeled: the hashers all see the same labels."""
+        return next((found for _, hasher in self._named() if (found := hasher._unlabeled) is not None), None)
+
     def _project(self, X: Matrix) -> NDArray[np.float32]:
         return np.hstack([hasher._project(X) for hasher in self.hashers_])
 

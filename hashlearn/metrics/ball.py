@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -9,9 +10,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from hashlearn.metrics.engine import check_choice
 from hashlearn.metrics.rankings import HammingKeys, Progress, check_floats, map_blocks
-from hashlearn.metrics.relevance import Relevance, RelevanceFunction, RelevanceName
-from hashlearn.metrics.runs import hamming_problem
+from hashlearn.metrics.relevance import Relevance
+from hashlearn.metrics.runs import Question, hamming_problem, taken
 from hashlearn.metrics.ties import TieGroups, expected_average_precision
+from hashlearn.relevance import RelevanceRule
 from hashlearn.typing import FloatArray
 
 Form = Literal["strict", "official"]
@@ -37,11 +39,14 @@ def map_within_radius(
     form: Form = "strict",
     projections: tuple[ArrayLike, ArrayLike] | None = None,
     ties: BallTies = "expected",
-    relevance: RelevanceName | RelevanceFunction = "count",
+    relevance: RelevanceRule = "count",
+    unlabeled: Hashable = None,
     n_jobs: int | None = None,
     progress: Progress | None = None,
 ) -> BallScores:
     """Mean average precision of the rows at most ``radius`` bits away.
+
+    Labels, ``relevance`` and ``unlabeled`` mean what they mean in ``evaluate``; unlabeled rows are left out.
 
     Parameters
     ----------
@@ -64,8 +69,9 @@ def map_within_radius(
     check_choice("ties", ties, BallTies)
     if radius < 0:
         raise ValueError(f"radius must not be negative. Got {radius} instead.")
-    queries, database, labels = hamming_problem(query_codes, database_codes, query_y, database_y, n_bits, relevance)
-    outputs = _outputs(projections, len(queries), len(database)) if form == "official" else None
+    question = Question(query_y, database_y, relevance, unlabeled)
+    queries, database, labels = hamming_problem(query_codes, database_codes, question, n_bits)
+    outputs = _outputs(projections, labels) if form == "official" else None
     keys = HammingKeys(queries, database)
 
     def work(start: int, stop: int) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -94,19 +100,21 @@ def map_within_radius(
     return BallScores(mean, float(empty.mean()), float(without_hit.mean()))
 
 
-def _outputs(projections: Any, n_queries: int, n_database: int) -> tuple[NDArray[Any], NDArray[Any]]:
+def _outputs(projections: Any, labels: Relevance) -> tuple[NDArray[Any], NDArray[Any]]:
+    """The projections of the labeled rows, checked."""
     if projections is None:
         raise ValueError(
             "The official form orders rows by real-valued outputs: give projections=(queries, database) from "
             "decision_function, or use form='strict'."
         )
     outputs = check_floats(projections[0], "projections[0]"), check_floats(projections[1], "projections[1]")
-    for name, array, rows in (("queries", outputs[0], n_queries), ("database rows", outputs[1], n_database)):
+    sides = (("queries", outputs[0], labels.n_queries), ("database rows", outputs[1], labels.n_database))
+    for name, array, rows in sides:
         if len(array) != rows:
             raise ValueError(f"projections must have a row for each of the {rows} {name}. Got {len(array)} instead.")
     if outputs[0].shape[1] != outputs[1].shape[1]:
         raise ValueError("projections of queries and database must have the same number of columns.")
-    return outputs
+    return taken(outputs[0], labels.query_rows), taken(outputs[1], labels.database_rows)
 
 
 def _hits(labels: Relevance, start: int, stop: int) -> NDArray[np.bool_]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+import sys
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -16,14 +17,15 @@ from hashlearn.metrics.ties import expected_average_precision, expected_dcg, exp
 from hashlearn.typing import FloatArray
 
 EmptyQueries = Literal["zero", "drop"]
+ALL = sys.maxsize
+"""The cut-off behind all database rows, however many there are."""
 
 
 @dataclass(frozen=True)
 class Rules:
     """Which scores, by which definitions.
 
-    Cut-offs are at most the rows of the database (see ``cutoff``). A cut-off of 0 and no radius leave their scores
-    out: they come out as 0.
+    A cut-off of 0 and no radius leave their scores out: they come out as 0.
     """
 
     at: int = 0
@@ -42,6 +44,11 @@ class Rules:
         check_choice("gain", self.gain, Gain)
         if self.radius is not None and self.radius < 0:
             raise ValueError(f"radius must not be negative. Got {self.radius} instead.")
+
+    def within(self, n_database: int) -> Rules:
+        """The same with cut-offs of at most the rows of the database."""
+        at, precision_at, ndcg_at = (min(value, n_database) for value in (self.at, self.precision_at, self.ndcg_at))
+        return replace(self, at=at, precision_at=precision_at, ndcg_at=ndcg_at)
 
     @property
     def depth(self) -> int:
@@ -71,13 +78,13 @@ def check_choice(name: str, value: str, choices: Any) -> None:
         raise ValueError(f"{name} must be one of {get_args(choices)}. Got {value!r} instead.")
 
 
-def cutoff(name: str, value: int | None, n_database: int) -> int:
-    """A cut-off as a number of database rows: None, or more rows than there are, is all of them."""
+def cutoff(name: str, value: int | None) -> int:
+    """A cut-off as a number: None is all rows of the database."""
     if value is None:
-        return n_database
+        return ALL
     if value < 1:
         raise ValueError(f"{name} must be a positive number, or None for the whole database. Got {value} instead.")
-    return min(int(value), n_database)
+    return int(value)
 
 
 def score_queries(

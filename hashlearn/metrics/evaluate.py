@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from numpy.typing import ArrayLike
 
-from hashlearn.codes import check_packed
 from hashlearn.metrics.engine import EmptyQueries, Rules, Ties, check_choice, cutoff
 from hashlearn.metrics.rankings import Metric, Progress, check_floats
-from hashlearn.metrics.relevance import RelevanceFunction, RelevanceName
-from hashlearn.metrics.runs import Run, run_codes, run_floats
+from hashlearn.metrics.runs import Question, Run, run_codes, run_floats
 from hashlearn.metrics.scores import Denominator, Gain
+from hashlearn.relevance import RelevanceRule
 
 DatabaseProtocol = Literal["codes", "learned", "hashed"]
 
@@ -23,7 +23,8 @@ class Scores:
 
     ``precision`` is at ``settings["precision_at"]`` positions, ``recall`` at ``settings["at"]``. ``empty_balls`` is
     the share of queries with no database row within the radius. What cannot be measured (radius scores of float
-    rankings) is None.
+    rankings) is None. ``n_queries`` and ``n_database`` are the labeled rows, over which everything is measured;
+    ``settings["unlabeled_queries"]`` and ``settings["unlabeled_database"]`` say how many rows were left out.
     """
 
     map: float
@@ -58,7 +59,11 @@ class Scores:
         lines = [f"{name:<20} {value:.4f}" for name, value in rows if value is not None]
         names = ("ranking", "ties", "denominator", "empty_queries", "gain", "relevance", "database")
         definitions = ", ".join(f"{name}={used[name]}" for name in names if name in used)
-        return "\n".join([*lines, f"{self.n_queries} queries, {self.n_database} database rows", definitions])
+        lines.append(f"{self.n_queries} queries, {self.n_database} database rows")
+        unlabeled = used.get("unlabeled_queries", 0), used.get("unlabeled_database", 0)
+        if any(unlabeled):
+            lines.append(f"left out without a label: {unlabeled[0]} queries, {unlabeled[1]} database rows")
+        return "\n".join([*lines, definitions])
 
 
 def evaluate(
@@ -76,7 +81,8 @@ def evaluate(
     denominator: Denominator = "retrieved",
     empty_queries: EmptyQueries = "zero",
     gain: Gain = "exp",
-    relevance: RelevanceName | RelevanceFunction = "count",
+    relevance: RelevanceRule = "count",
+    unlabeled: Hashable = None,
     paper: bool = False,
     database: DatabaseProtocol = "codes",
     n_jobs: int | None = None,
@@ -89,7 +95,11 @@ def evaluate(
     query_codes : packed uint8 codes, or float projections (n_queries, n_bits)
         Floats are ranked by −q·h (asymmetric search); they have no Hamming radius, so those scores are None.
     database_codes : packed uint8 codes
-    query_y, database_y : classes (n,) of any hashable kind, or label sets (n, c) of 0 and 1, dense or sparse
+    query_y, database_y : classes (n,), label sets (n, c) of 0 and 1, dense or sparse, or a list or set of tags per row
+        As ``fit`` takes them; see ``hashlearn.labels``. Both sides must be of one kind: strings never equal numbers.
+        An unlabeled row (None, NaN, pandas' NA or ``unlabeled``) is left out, because nobody knows what it is relevant
+        to: as a query it is not asked, in the database it is neither a hit nor a miss. A row whose label set is empty
+        stays, and is relevant to nothing.
     n_bits : bits of a code, checked against the bytes; for float queries, their number of columns
     at : cut-off of MAP and recall; None is the whole database
     radius : Hamming radius of ACG, radius precision and radius recall; None leaves them out
@@ -108,6 +118,7 @@ def evaluate(
     relevance : "count" of shared labels, "binary", "jaccard", or a function of (query labels, database labels)
         A function gets the distinct label rows of a block of queries and of the database, and returns their table.
         Rows with relevance above 0 are hits.
+    unlabeled : value that means that a row has no label, such as -1, besides None and NaN
     paper : use the definitions of the paper's released evaluator
         This overrides ties="stable", denominator="retrieved", empty_queries="zero" and gain="exp".
     database : where the database codes came from, kept with the scores
@@ -125,18 +136,18 @@ def evaluate(
     if paper:
         ties, denominator, empty_queries, gain = "stable", "retrieved", "zero", "exp"
     check_choice("database", database, DatabaseProtocol)
-    n_database = len(check_packed(database_codes, name="database_codes"))
     rules = Rules(
-        at=cutoff("at", at, n_database),
-        precision_at=cutoff("precision_at", precision_at, n_database),
-        ndcg_at=cutoff("ndcg_at", ndcg_at, n_database),
+        at=cutoff("at", at),
+        precision_at=cutoff("precision_at", precision_at),
+        ndcg_at=cutoff("ndcg_at", ndcg_at),
         radius=radius,
         ties=ties,
         denominator=denominator,
         empty_queries=empty_queries,
         gain=gain,
     )
-    run = run_codes(query_codes, database_codes, query_y, database_y, n_bits, relevance, rules, n_jobs, progress)
+    question = Question(query_y, database_y, relevance, unlabeled)
+    run = run_codes(query_codes, database_codes, question, n_bits, rules, n_jobs, progress)
     return _scores(run, at, precision_at, ndcg_at, relevance, database)
 
 
@@ -154,7 +165,8 @@ def evaluate_floats(
     denominator: Denominator = "retrieved",
     empty_queries: EmptyQueries = "zero",
     gain: Gain = "exp",
-    relevance: RelevanceName | RelevanceFunction = "count",
+    relevance: RelevanceRule = "count",
+    unlabeled: Hashable = None,
     n_jobs: int | None = None,
     progress: Progress | None = None,
 ) -> Scores:
@@ -169,15 +181,16 @@ def evaluate_floats(
             f"query_X and database_X must have the same number of features. Got {queries.shape[1]} and {rows.shape[1]}."
         )
     rules = Rules(
-        at=cutoff("at", at, len(rows)),
-        precision_at=cutoff("precision_at", precision_at, len(rows)),
-        ndcg_at=cutoff("ndcg_at", ndcg_at, len(rows)),
+        at=cutoff("at", at),
+        precision_at=cutoff("precision_at", precision_at),
+        ndcg_at=cutoff("ndcg_at", ndcg_at),
         ties=ties,
         denominator=denominator,
         empty_queries=empty_queries,
         gain=gain,
     )
-    run = run_floats(queries, rows, query_y, database_y, metric, relevance, rules, n_jobs, progress)
+    question = Question(query_y, database_y, relevance, unlabeled)
+    run = run_floats(queries, rows, question, metric, rules, n_jobs, progress)
     return _scores(run, at, precision_at, ndcg_at, relevance, "floats")
 
 
@@ -186,7 +199,7 @@ def _scores(
     at: int | None,
     precision_at: int | None,
     ndcg_at: int | None,
-    relevance: RelevanceName | RelevanceFunction,
+    relevance: RelevanceRule,
     database: str,
 ) -> Scores:
     rules = run.rules
@@ -203,6 +216,8 @@ def _scores(
         "gain": rules.gain,
         "relevance": getattr(relevance, "__name__", repr(relevance)) if callable(relevance) else relevance,
         "database": database,
+        "unlabeled_queries": run.labels.n_queries - run.n_queries,
+        "unlabeled_database": run.labels.n_database - run.n_database,
     }
     return Scores(
         map=run.mean("ap"),

@@ -99,9 +99,8 @@ class FloatKeys:
         return keys
 
 
-def asymmetric_keys(projections: ArrayLike, database: NDArray[np.uint8], n_bits: int) -> FloatKeys:
+def asymmetric_keys(queries: NDArray[Any], database: NDArray[np.uint8], n_bits: int) -> FloatKeys:
     """Real-valued queries against packed codes, ranked by −q·h."""
-    queries = check_floats(projections, "query_codes")
     return FloatKeys(queries, unpack_signs(database, n_bits).astype(queries.dtype), "dot")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,9 +11,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from hashlearn.codes import as_words, check_packed
 from hashlearn.metrics.engine import QueryScores, Rules, score_queries
-from hashlearn.metrics.rankings import FloatKeys, HammingKeys, Keys, Metric, Progress, asymmetric_keys
-from hashlearn.metrics.relevance import Relevance, RelevanceFunction, RelevanceName
+from hashlearn.metrics.rankings import FloatKeys, HammingKeys, Keys, Metric, Progress, asymmetric_keys, check_floats
+from hashlearn.metrics.relevance import Relevance
 from hashlearn.metrics.scores import mean
+from hashlearn.relevance import RelevanceRule
 from hashlearn.typing import FloatArray
 
 # Merging equal database rows pays when few remain: all of those are looked at, of others only the near ones.
@@ -23,13 +25,17 @@ _DEFINED_BY = {"ap": "ap_defined", "recall": "answerable", "ndcg": "answerable",
 
 @dataclass(frozen=True)
 class Run:
-    """Scores of the distinct queries; ``weights`` says how many queries each stands for."""
+    """Scores of the distinct labeled queries; ``weights`` says how many queries each stands for."""
 
     per_query: QueryScores
     weights: FloatArray
     rules: Rules
     ranking: str
-    n_database: int
+    labels: Relevance
+
+    @property
+    def n_database(self) -> int:
+        return len(self.labels.database_rows)
 
     @property
     def n_queries(self) -> int:
@@ -43,15 +49,38 @@ class Run:
         return mean(getattr(self.per_query, name), self.weights, counted)
 
 
+@dataclass(frozen=True)
+class Question:
+    """What both sides' labels ask for: which rows are relevant to which.
+
+    ``unlabeled`` is the class that means none; rows without a label are neither asked for nor ranked.
+    """
+
+    query_y: Any
+    database_y: Any
+    relevance: RelevanceRule = "count"
+    unlabeled: Hashable = None
+
+    def between(self, n_queries: int, n_database: int) -> Relevance:
+        """The relevance between so many rows; ValueError if there are not as many labels, or all of a side lack one."""
+        if n_queries == 0 or n_database == 0:
+            raise ValueError(f"There must be queries and database rows. Got {n_queries} and {n_database}.")
+        labels = Relevance(self.query_y, self.database_y, self.relevance, self.unlabeled)
+        for side, rows, found, labeled in (
+            ("query", n_queries, labels.n_queries, labels.query_rows),
+            ("database", n_database, labels.n_database, labels.database_rows),
+        ):
+            if found != rows:
+                raise ValueError(f"{side}_y must have one row for each {side} row. Got {found} for {rows}.")
+            if len(labeled) == 0:
+                raise ValueError(f"No {side} row has a label, so there is nothing to score.")
+        return labels
+
+
 def hamming_problem(
-    query_codes: ArrayLike,
-    database_codes: ArrayLike,
-    query_y: Any,
-    database_y: Any,
-    n_bits: int | None,
-    relevance: RelevanceName | RelevanceFunction,
+    query_codes: ArrayLike, database_codes: ArrayLike, question: Question, n_bits: int | None
 ) -> tuple[NDArray[np.uint8], NDArray[np.uint8], Relevance]:
-    """Both sides' packed codes and their relevance, checked against each other."""
+    """Packed codes of both sides' labeled rows and their relevance, checked against each other."""
     queries = check_packed(query_codes, n_bits, "query_codes")
     database = check_packed(database_codes, n_bits, "database_codes")
     if queries.shape[1] != database.shape[1]:
@@ -59,16 +88,15 @@ def hamming_problem(
             "query_codes and database_codes must have the same number of bytes a row. "
             f"Got {queries.shape[1]} and {database.shape[1]}."
         )
-    return queries, database, _relevance(len(queries), len(database), query_y, database_y, relevance)
+    labels = question.between(len(queries), len(database))
+    return taken(queries, labels.query_rows), taken(database, labels.database_rows), labels
 
 
 def run_codes(
     query_codes: ArrayLike,
     database_codes: ArrayLike,
-    query_y: Any,
-    database_y: Any,
+    question: Question,
     n_bits: int | None,
-    relevance: RelevanceName | RelevanceFunction,
     rules: Rules,
     n_jobs: int | None = None,
     progress: Progress | None = None,
@@ -76,10 +104,9 @@ def run_codes(
     """Rank packed database codes for packed queries, or for float projections (then without a radius)."""
     projections = np.asarray(query_codes)
     if projections.dtype.kind == "f":
-        return _run_asymmetric(
-            projections, database_codes, query_y, database_y, n_bits, relevance, rules, n_jobs, progress
-        )
-    queries, database, labels = hamming_problem(query_codes, database_codes, query_y, database_y, n_bits, relevance)
+        return _run_asymmetric(projections, database_codes, question, n_bits, rules, n_jobs, progress)
+    queries, database, labels = hamming_problem(query_codes, database_codes, question, n_bits)
+    rules = rules.within(len(database))
     # The scores of a query depend on its code and labels only.
     first_query, weights = _distinct(queries, labels.query_groups)
     rows, sizes = np.arange(len(database)), None
@@ -97,16 +124,14 @@ def run_codes(
         n_jobs,
         progress,
     )
-    return Run(per_query, weights, rules, "hamming", len(database))
+    return Run(per_query, weights, rules, "hamming", labels)
 
 
 def _run_asymmetric(
     projections: NDArray[Any],
     database_codes: ArrayLike,
-    query_y: Any,
-    database_y: Any,
+    question: Question,
     n_bits: int | None,
-    relevance: RelevanceName | RelevanceFunction,
     rules: Rules,
     n_jobs: int | None,
     progress: Progress | None,
@@ -115,55 +140,40 @@ def _run_asymmetric(
     if n_bits is not None and columns != n_bits:
         raise ValueError(f"Float query_codes of {n_bits} bits must have {n_bits} columns. Got {columns} instead.")
     database = check_packed(database_codes, columns, "database_codes")
-    keys = asymmetric_keys(projections, database, int(database.shape[1] * 8 if columns is None else columns))
-    return _run_keys(keys, "asymmetric", query_y, database_y, relevance, rules, n_jobs, progress)
+    queries = check_floats(projections, "query_codes")
+    labels = question.between(len(queries), len(database))
+    keys = asymmetric_keys(
+        taken(queries, labels.query_rows), taken(database, labels.database_rows), int(queries.shape[1])
+    )
+    return _run_keys(keys, "asymmetric", labels, rules, n_jobs, progress)
 
 
 def run_floats(
     queries: NDArray[Any],
     database: NDArray[Any],
-    query_y: Any,
-    database_y: Any,
+    question: Question,
     metric: Metric,
-    relevance: RelevanceName | RelevanceFunction,
     rules: Rules,
     n_jobs: int | None = None,
     progress: Progress | None = None,
 ) -> Run:
     """Rank float rows by ``metric``."""
-    keys = FloatKeys(queries, database, metric)
-    return _run_keys(keys, metric, query_y, database_y, relevance, rules, n_jobs, progress)
+    labels = question.between(len(queries), len(database))
+    keys = FloatKeys(taken(queries, labels.query_rows), taken(database, labels.database_rows), metric)
+    return _run_keys(keys, metric, labels, rules, n_jobs, progress)
 
 
 def _run_keys(
-    keys: Keys,
-    ranking: str,
-    query_y: Any,
-    database_y: Any,
-    relevance: RelevanceName | RelevanceFunction,
-    rules: Rules,
-    n_jobs: int | None,
-    progress: Progress | None,
+    keys: Keys, ranking: str, labels: Relevance, rules: Rules, n_jobs: int | None, progress: Progress | None
 ) -> Run:
-    labels = _relevance(keys.n_queries, keys.n_database, query_y, database_y, relevance)
-    rules = replace(rules, radius=None)
+    rules = replace(rules.within(keys.n_database), radius=None)
     per_query = score_queries(keys, labels, labels.query_groups, labels.database_groups, None, rules, n_jobs, progress)
-    return Run(per_query, np.ones(keys.n_queries), rules, ranking, keys.n_database)
+    return Run(per_query, np.ones(keys.n_queries), rules, ranking, labels)
 
 
-def _relevance(
-    n_queries: int, n_database: int, query_y: Any, database_y: Any, relevance: RelevanceName | RelevanceFunction
-) -> Relevance:
-    if n_queries == 0 or n_database == 0:
-        raise ValueError(f"There must be queries and database rows. Got {n_queries} and {n_database}.")
-    labels = Relevance(query_y, database_y, relevance)
-    for side, rows, groups in (
-        ("query", n_queries, labels.query_groups),
-        ("database", n_database, labels.database_groups),
-    ):
-        if len(groups) != rows:
-            raise ValueError(f"{side}_y must have one row for each {side} row. Got {len(groups)} for {rows}.")
-    return labels
+def taken(array: NDArray[Any], rows: NDArray[np.intp]) -> NDArray[Any]:
+    """Some rows of an array; the array itself, without a copy, when they are all of them."""
+    return array if len(rows) == len(array) else array[rows]
 
 
 def _distinct(codes: NDArray[np.uint8], groups: NDArray[np.intp]) -> tuple[NDArray[np.intp], FloatArray]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,9 +11,9 @@ from numpy.typing import ArrayLike
 from hashlearn.codes import check_packed
 from hashlearn.metrics.engine import EmptyQueries, Rules, Ties, cutoff, radius_counts
 from hashlearn.metrics.rankings import HammingKeys, Progress
-from hashlearn.metrics.relevance import RelevanceFunction, RelevanceName
-from hashlearn.metrics.runs import hamming_problem, run_codes
+from hashlearn.metrics.runs import Question, hamming_problem, run_codes
 from hashlearn.metrics.scores import Denominator, Gain, divide
+from hashlearn.relevance import RelevanceRule
 from hashlearn.typing import FloatArray
 
 
@@ -43,18 +44,20 @@ def mean_average_precision(
     ties: Ties = "expected",
     denominator: Denominator = "retrieved",
     empty_queries: EmptyQueries = "zero",
-    relevance: RelevanceName | RelevanceFunction = "count",
+    relevance: RelevanceRule = "count",
+    unlabeled: Hashable = None,
     n_jobs: int | None = None,
     progress: Progress | None = None,
 ) -> float:
     """MAP@at; ``at=None`` is the whole database."""
     rules = Rules(
-        at=cutoff("at", at, _rows(database_codes)),
+        at=cutoff("at", at),
         ties=ties,
         denominator=denominator,
         empty_queries=empty_queries,
     )
-    run = run_codes(query_codes, database_codes, query_y, database_y, n_bits, relevance, rules, n_jobs, progress)
+    question = Question(query_y, database_y, relevance, unlabeled)
+    run = run_codes(query_codes, database_codes, question, n_bits, rules, n_jobs, progress)
     return run.mean("ap")
 
 
@@ -69,13 +72,15 @@ def ndcg(
     gain: Gain = "exp",
     ties: Ties = "expected",
     empty_queries: EmptyQueries = "zero",
-    relevance: RelevanceName | RelevanceFunction = "count",
+    relevance: RelevanceRule = "count",
+    unlabeled: Hashable = None,
     n_jobs: int | None = None,
     progress: Progress | None = None,
 ) -> float:
     """NDCG@at, the ideal ranking being over the whole database."""
-    rules = Rules(ndcg_at=cutoff("at", at, _rows(database_codes)), gain=gain, ties=ties, empty_queries=empty_queries)
-    run = run_codes(query_codes, database_codes, query_y, database_y, n_bits, relevance, rules, n_jobs, progress)
+    rules = Rules(ndcg_at=cutoff("at", at), gain=gain, ties=ties, empty_queries=empty_queries)
+    question = Question(query_y, database_y, relevance, unlabeled)
+    run = run_codes(query_codes, database_codes, question, n_bits, rules, n_jobs, progress)
     return run.mean("ndcg")
 
 
@@ -88,13 +93,15 @@ def precision_at(
     *,
     n_bits: int | None = None,
     ties: Ties = "expected",
-    relevance: RelevanceName | RelevanceFunction = "count",
+    relevance: RelevanceRule = "count",
+    unlabeled: Hashable = None,
     n_jobs: int | None = None,
     progress: Progress | None = None,
 ) -> float:
     """Share of relevant rows among the first k (or among all, when the database is smaller)."""
-    rules = Rules(precision_at=cutoff("k", k, _rows(database_codes)), ties=ties)
-    run = run_codes(query_codes, database_codes, query_y, database_y, n_bits, relevance, rules, n_jobs, progress)
+    rules = Rules(precision_at=cutoff("k", k), ties=ties)
+    question = Question(query_y, database_y, relevance, unlabeled)
+    run = run_codes(query_codes, database_codes, question, n_bits, rules, n_jobs, progress)
     return run.mean("precision")
 
 
@@ -106,14 +113,16 @@ def acg(
     *,
     n_bits: int | None = None,
     radius: int = 2,
-    relevance: RelevanceName | RelevanceFunction = "count",
+    relevance: RelevanceRule = "count",
+    unlabeled: Hashable = None,
     n_jobs: int | None = None,
     progress: Progress | None = None,
 ) -> float:
     """Mean relevance of the rows within a Hamming radius; 0 for an empty ball."""
     _check_packed_queries(query_codes)
     rules = Rules(radius=radius)
-    run = run_codes(query_codes, database_codes, query_y, database_y, n_bits, relevance, rules, n_jobs, progress)
+    question = Question(query_y, database_y, relevance, unlabeled)
+    run = run_codes(query_codes, database_codes, question, n_bits, rules, n_jobs, progress)
     return run.mean("ball_acg")
 
 
@@ -126,14 +135,16 @@ def precision_recall_at_radius(
     n_bits: int | None = None,
     radius: int = 2,
     empty_queries: EmptyQueries = "zero",
-    relevance: RelevanceName | RelevanceFunction = "count",
+    relevance: RelevanceRule = "count",
+    unlabeled: Hashable = None,
     n_jobs: int | None = None,
     progress: Progress | None = None,
 ) -> RadiusScores:
     """Means over the queries; an empty ball has precision 0. ``empty_queries`` concerns recall alone."""
     _check_packed_queries(query_codes)
     rules = Rules(radius=radius, empty_queries=empty_queries)
-    run = run_codes(query_codes, database_codes, query_y, database_y, n_bits, relevance, rules, n_jobs, progress)
+    question = Question(query_y, database_y, relevance, unlabeled)
+    run = run_codes(query_codes, database_codes, question, n_bits, rules, n_jobs, progress)
     return RadiusScores(run.mean("ball_precision"), run.mean("ball_recall"), run.mean("ball_empty"))
 
 
@@ -144,7 +155,8 @@ def precision_recall_curve(
     database_y: Any,
     *,
     n_bits: int | None = None,
-    relevance: RelevanceName | RelevanceFunction = "count",
+    relevance: RelevanceRule = "count",
+    unlabeled: Hashable = None,
     n_jobs: int | None = None,
     progress: Progress | None = None,
 ) -> Curve:
@@ -156,17 +168,14 @@ def precision_recall_curve(
     ``n_bits`` the radius goes up to the bits of the bytes.
     """
     _check_packed_queries(query_codes)
-    queries, database, labels = hamming_problem(query_codes, database_codes, query_y, database_y, n_bits, relevance)
+    question = Question(query_y, database_y, relevance, unlabeled)
+    queries, database, labels = hamming_problem(query_codes, database_codes, question, n_bits)
     n_distances = 8 * queries.shape[1] + 1
     rows, hits = radius_counts(HammingKeys(queries, database), labels, n_distances, n_jobs, progress)
     radius = np.arange(n_distances if n_bits is None else n_bits + 1)
     rows, hits = np.cumsum(rows)[radius], np.cumsum(hits)[radius]
     total = np.full(len(radius), hits[-1])
     return Curve(radius, divide(hits, rows)[0], divide(hits, total)[0])
-
-
-def _rows(database_codes: ArrayLike) -> int:
-    return len(check_packed(database_codes, name="database_codes"))
 
 
 def _check_packed_queries(query_codes: ArrayLike) -> None:

@@ -121,3 +121,43 @@ def test_other_bits_and_other_models(call, encoded):
     assert (code, err) == (1, "hashlearn: q.npy has codes of 12 bits, wide.npy of 16.\n")
     code, _, err = call("evaluate", "--queries", "q.npy", "--database", "other.npy", *LABELS)
     assert (code, err) == (0, "hashlearn: warning: the codes come from different models (model.hl, other.hl).\n")
+
+
+def test_labels_of_two_kinds_are_an_error_that_names_the_files(call, encoded):
+    (encoded / "yq.txt").write_text("cat\n" * 30)
+    labels = ["--query-labels", "yq.txt", "--database-labels", "y.npy"]
+    code, out, err = call("evaluate", "--queries", "q.npy", "--database", "db.npz", *labels)
+    assert (code, out) == (1, "")
+    assert err == (
+        "hashlearn: yq.txt holds strings ('cat') and y.npy numbers (0), so no label of one side can equal one of the "
+        "other: give both sides labels of one kind.\n"
+    )
+
+
+def test_unlabeled_rows_are_left_out_and_counted(call, encoded):
+    y = np.load(encoded / "y.npy").astype(float)
+    codes = ["evaluate", "--queries", "q.npy", "--database", "db.npz", "--query-labels", "yq.npy"]
+    found = []
+    for name, mark, more in (("nan", np.nan, []), ("minus", -1, ["--unlabeled", "-1"])):
+        np.save(encoded / f"{name}.npy", np.where(np.arange(240) % 2, y, mark))
+        code, out, err = call(*codes, "--database-labels", f"{name}.npy", *more, "--json")
+        assert (code, err) == (0, "")
+        found.append(json.loads(out))
+    assert found[0] == found[1]
+    assert found[0]["n_database"] == found[0]["settings"]["unlabeled_database"] == 120
+    out = call(*codes, "--database-labels", "nan.npy")[1]
+    assert "left out without a label: 0 queries, 120 database rows" in out
+
+
+def test_lists_of_tags_in_a_parquet_file(call, encoded):
+    pa = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    for name in ("y", "yq"):
+        tags = [["small", f"class {k}"] if k else [f"class {k}"] for k in np.load(encoded / f"{name}.npy")]
+        parquet.write_table(pa.table({"tags": tags}), encoded / f"{name}.parquet")
+    labels = ["--query-labels", "yq.parquet:tags", "--database-labels", "y.parquet:tags"]
+    code, out, err = call("evaluate", "--queries", "q.npy", "--database", "db.npz", *labels, "--json")
+    assert (code, err) == (0, "")
+    assert json.loads(out)["settings"]["relevance"] == "count"
+    fit = ["fit", "X.npy", "--bits", 8, "--set", "n_landmarks=20", "--set", "n_anchors=30", "-o", "tags.hl"]
+    assert call(*fit, "--labels", "y.parquet:tags")[0] == 0

@@ -272,6 +272,8 @@ def test_scores_name_their_definitions():
         "gain": "exp",
         "relevance": "binary",
         "database": "learned",
+        "unlabeled_queries": 0,
+        "unlabeled_database": 0,
     }
     assert f"MAP@all              {scores.map:.4f}" in str(scores)
     assert "ties=expected" in str(scores)

@@ -28,10 +28,10 @@ def label_sets(seed=0, n_queries=8, n_database=40):
     [
         ([3, -1, 0], [0, 3, 3, -1, 7]),
         (["cat", "élan"], ["dog", "cat", "élan", "elan"]),
-        (np.array([None, ("a", 1), "b"], dtype=object), np.array(["b", None, 2, "b"], dtype=object)),
-        ([1.5, 2.0], [2, 1, 2]),
+        (np.array([("b", 2), ("a", 1), ()], dtype=object), np.array([("b", 2), (), ("b",)], dtype=object)),
+        ([1.0, 2.0], [2, 1, 2]),
+        (np.array([1, 2], dtype=np.int8), np.array([2, 1, 300], dtype=np.int64)),
         ([True, False], [False, False, True]),
-        (["1", "2"], [1, 2]),
     ],
 )
 def test_classes_are_equal_or_not(query_y, database_y):
@@ -114,7 +114,6 @@ def test_scores_follow_the_relevance(name):
         ((np.eye(3), np.eye(4)), "same number of labels. Got 3 and 4"),
         ((np.eye(3) * 2, np.eye(3)), "query_y must hold only 0 and 1"),
         ((np.eye(3), -sparse.eye_array(3)), "database_y must hold only 0 and 1"),
-        (([1.0, np.nan], [1.0]), "query_y must not contain NaN"),
         ((np.zeros((2, 2, 2)), [1]), "query_y must be 1-D classes or 2-D label sets. Got 3-D"),
         ((3, [1]), "Got 0-D"),
         (([1], [1, 2], lambda a, b: np.zeros((5, 5))), r"must return an array of shape \(1, 2\). Got \(5, 5\)"),

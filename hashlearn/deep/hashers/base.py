@@ -19,7 +19,7 @@ from hashlearn.deep.hashers.options import CONSTRAINTS, check_schedule, full_sig
 from hashlearn.fitting.base import BaseHasher, block_precision
 from hashlearn.functions.network import NetworkFunction
 from hashlearn.kernel import dense_rows
-from hashlearn.labels import label_matrix
+from hashlearn.labels import NO_LABELS, check_variety, group_rows
 from hashlearn.progress import verbose_listening
 from hashlearn.timing import PhaseTimer
 from hashlearn.typing import Matrix
@@ -245,14 +245,15 @@ class DeepHasher(BaseHasher):
 
     def _labels(self, inputs: Inputs, y: Any) -> tuple[sparse.csr_matrix, NDArray[np.intp]]:
         """Label sets, and the rows that have any."""
-        labels = label_matrix(self._validate_labels(np.empty(len(inputs)), y), self.unlabeled)
+        labels = self._label_sets(np.empty(len(inputs)), y)
         known = np.flatnonzero(np.diff(labels.indptr))
         if inputs.usable is not None:
             known = np.intersect1d(known, inputs.usable)
         if len(known) == 0:
-            raise ValueError("No row has a label: at least one labelled row is needed to learn from labels.")
+            raise ValueError(NO_LABELS)
         if len(known) == 1:
             raise ValueError("Only one row has a label: at least two are needed, to compare one with the other.")
+        check_variety(len(group_rows(labels[known])[1]))
         return labels, known
 
     def _scorer(

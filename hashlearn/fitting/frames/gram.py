@@ -22,7 +22,7 @@ from hashlearn.fitting.sums import FeatureSums, GroupedSums, GroupSums, add_up, 
 from hashlearn.fitting.survey import Plan, carries, survey
 from hashlearn.functions.linear import RidgeSums
 from hashlearn.kernel import AnchorKernel, FeatureMap, PlainFeatures
-from hashlearn.labels import group_rows, label_matrix
+from hashlearn.labels import check_variety, group_rows
 from hashlearn.parallel import one_blas_thread, ordered_map, row_blocks
 from hashlearn.progress import report, verbose_listening
 from hashlearn.timing import PhaseTimer
@@ -127,10 +127,9 @@ class SummedHasher(LinearHasher):
         X = self._validate(X)
         table = counts = group = None
         if self._uses_labels:
-            labels = label_matrix(self._validate_labels(X, y), getattr(self, "unlabeled", None))
+            labels = self._label_sets(X, y)
             group, first = group_rows(labels)
-            if not len(first):
-                raise ValueError("No row has a label: at least one labelled row is needed to learn from labels.")
+            check_variety(len(first))
             table, counts = labels[first], np.bincount(group[group >= 0])
         rng, timer = self._rng(), PhaseTimer()
         with verbose_listening(getattr(self, "verbose", 0)):
@@ -158,7 +157,7 @@ class SummedHasher(LinearHasher):
         timer = PhaseTimer()
         with timer("features"):
             features = self._feature_map(rng)
-            reader = LabelReader(getattr(self, "unlabeled", None)) if self._uses_labels else None
+            reader = LabelReader(self._unlabeled) if self._uses_labels else None
             plan = Plan(
                 features,
                 source.n_features,

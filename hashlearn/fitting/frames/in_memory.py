@@ -16,7 +16,7 @@ from hashlearn import codes
 from hashlearn.fitting.base import BaseHasher, HashFunction
 from hashlearn.functions.linear import LinearFunction
 from hashlearn.kernel import AnchorKernel, FeatureMap, PlainFeatures
-from hashlearn.labels import label_matrix
+from hashlearn.labels import check_variety, group_rows
 from hashlearn.parallel import one_blas_thread, ordered_map, row_blocks
 from hashlearn.progress import verbose_listening
 from hashlearn.timing import PhaseTimer
@@ -69,9 +69,8 @@ class LinearHasher(BaseHasher):
         X = self._validate(X)
         labels = None
         if self.supervision != "none":
-            labels = label_matrix(self._validate_labels(X, y), getattr(self, "unlabeled", None))
-            if labels.nnz == 0:
-                raise ValueError("No row has a label: at least one labelled row is needed to learn from labels.")
+            labels = self._label_sets(X, y)
+            check_variety(len(group_rows(labels)[1]))
         rng, timer = self._rng(), PhaseTimer()
         with verbose_listening(getattr(self, "verbose", 0)):
             with timer("features"):

@@ -24,11 +24,12 @@ from hashlearn.functions.linear import LinearFunction
 from hashlearn.functions.network import Network
 from hashlearn.functions.trees import BoostedTrees, EstimatorFunction
 from hashlearn.kernel import AnchorKernel, FeatureMap, PlainFeatures, dense_rows
+from hashlearn.labels import check_variety
 from hashlearn.parallel import one_blas_thread
 from hashlearn.primitives.itq import random_rotation
 from hashlearn.progress import report, verbose_listening
+from hashlearn.relevance import RELEVANCES
 from hashlearn.similarity import (
-    RELEVANCES,
     LabelSimilarity,
     MatrixSimilarity,
     Similarity,
@@ -97,13 +98,13 @@ class PairwiseHasher(BaseHasher):
     verbose: int
 
     def fit(self, X: Matrix, y: Any = None) -> Self:
-        """Learn from classes (n,) or label sets (n, c) of 0/1, dense or sparse.
+        """Learn from classes (n,), label sets (n, c) of 0/1, dense or sparse, or a list or set of tags per row.
 
-        Rows without labels (None or NaN, ``unlabeled``, or all-zero label sets) take no part in learning and
+        Rows without labels (None or NaN, ``unlabeled``, or empty label sets) take no part in learning and
         are coded by the learned function; with ``structure`` their feature cluster supervises them.
         """
         X = self._validate(X)
-        y = self._validate_labels(X, y)
+        labels = self._label_sets(X, y)
         rng, timer = self._rng(), PhaseTimer()
         with verbose_listening(self.verbose):
             features = self._fit_features(X, rng, timer)
@@ -113,13 +114,13 @@ class PairwiseHasher(BaseHasher):
                     clusters = feature_clusters(X, features, self.structure, rng, self.n_jobs)
             with timer("similarity"):
                 similarity = from_labels(
-                    y,
+                    labels,
                     relevance=self.relevance,
                     dissimilar=self.dissimilar,
                     largest=self.r_max,
-                    unlabeled=self.unlabeled,
                     clusters=clusters,
                 )
+                check_variety(similarity.n_groups)
                 anchors = draw_evenly(similarity.group, self.n_anchors, int(rng.randint(2**31)))
             return self._learn(X, features, similarity, anchors, rng, timer)
 
