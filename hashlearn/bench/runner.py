@@ -8,7 +8,7 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-import hashlearn
 from hashlearn import metrics
 from hashlearn.bench.machine import machine_facts, peak_memory, start_peak_memory
+from hashlearn.bench.method_code import method_code
 from hashlearn.bench.plan import Plan
 from hashlearn.bench.scoring import scores_of
 from hashlearn.bench.store import Codes, Definition, Run, Store
@@ -48,10 +48,14 @@ class Task:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a plan: the runs that were kept before, those made now, and of the latter those that failed."""
+    """What became of a plan: the runs that were kept before, those made now, and of the latter those that failed.
+
+    ``replaced`` are runs of older code, in whose place some of those were made.
+    """
 
     kept: list[Run]
     made: list[Run]
+    replaced: list[Run] = field(default_factory=list)
 
     @property
     def failed(self) -> list[Run]:
@@ -69,6 +73,8 @@ def run_plan(
 ) -> Outcome:
     """Make every run of the plan that the folder does not hold; failed ones are tried again.
 
+    A run that the folder holds, but of older code of its method, is made again; the older one stays in the folder.
+
     Parameters
     ----------
     jobs : processes at a time
@@ -85,12 +91,14 @@ def run_plan(
     threads = threads or max(1, thread_count(None) // jobs)
     kept: list[Run] = []
     tasks: list[Task] = []
+    older, replaced = store.of_any_code(), []
     for definition in wanted:
         run = store.get(definition.key)
         if run is not None and run.error is None:
             kept.append(run)
         else:
             tasks.append(Task(definition, store.folder, data_dir, threads))
+            replaced += [run for run in (older.get(definition.without_code().key),) if run is not None]
     made: list[Run] = []
     report(PHASE, 0, len(tasks))
     for run in _results(tasks, jobs):
@@ -98,13 +106,14 @@ def run_plan(
         report(PHASE, len(made), len(tasks))
         if on_finished is not None:
             on_finished(run, len(made), len(tasks))
-    return Outcome(kept, made)
+    return Outcome(kept, made, replaced)
 
 
 def kept_runs(plan: Plan, folder: str | Path, data_dir: str | None = None) -> Outcome:
-    """The runs of the plan that the folder holds already; nothing is run."""
+    """The runs of the plan that the folder holds already, of older code where there is no newer; nothing is run."""
     store = Store(folder)
-    found = (store.get(definition.key) for definition in definitions(plan, data_dir))
+    older = store.of_any_code()
+    found = (store.get(wanted.key) or older.get(wanted.without_code().key) for wanted in definitions(plan, data_dir))
     return Outcome([run for run in found if run is not None], [])
 
 
@@ -124,7 +133,7 @@ def definitions(plan: Plan, data_dir: str | None = None) -> Iterator[Definition]
                         method=variant.method,
                         settings=variant.settings,
                         n_bits=bits,
-                        hashlearn=hashlearn.__version__,
+                        code=method_code(variant.method),
                     )
 
 

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, get_args
 
 from hashlearn import metrics
+from hashlearn.bench.method_code import module_code
 from hashlearn.bench.store import Run, Store, write_json
 from hashlearn.metrics.engine import EmptyQueries, Ties
 from hashlearn.metrics.scores import Denominator, Gain
@@ -64,9 +65,12 @@ Scores = dict[str, dict[str, float | None] | None]
 
 
 def scores_of(store: Store, run: Run, measures: Measures | None = None, n_jobs: int | None = None) -> Scores:
-    """Scores by database: ``learned`` codes (None where there are none) and ``hashed`` ones. Kept beside the run."""
+    """Scores by database: ``learned`` codes (None where there are none) and ``hashed`` ones.
+
+    They are kept beside the run, under a name that also depends on the code of the metrics.
+    """
     measures = measures or Measures()
-    text = json.dumps(asdict(measures), sort_keys=True)
+    text = json.dumps([asdict(measures), module_code("hashlearn.metrics")], sort_keys=True)
     name = f"{run.key}.{hashlib.sha256(text.encode()).hexdigest()[:12]}.json"
     path = store.folder / "scores" / name
     if path.exists():

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hashlearn import metrics
+from hashlearn.bench.method_code import stale_remark
 from hashlearn.bench.plots import HeatMap, LinePlot, Plot
 from hashlearn.bench.scoring import Measures, scores_of
 from hashlearn.bench.store import Run, Store
@@ -42,7 +43,7 @@ def table_section(
     """Methods by bit lengths; where the paper has a number it stands in the same cell."""
     rows = table_rows(store, runs, measures, score)
     section = Section(title)
-    section.notes += [f"{run.definition} failed: {run.error}" for run in runs if run.error is not None]
+    section.notes += run_notes(runs)
     if not rows:
         return section
     numbers = {label: dict(zip(paper_bits, values, strict=True)) for label, (values, _) in (paper or {}).items()}
@@ -69,6 +70,13 @@ def table_section(
         section.records.append(record | {"paper": numbers.get(row.method, {}).get(row.bits)})
     section.plots = row_plots(rows, plot_title or title)
     return section
+
+
+def run_notes(runs: Sequence[Run]) -> list[str]:
+    """What a reader must know about the runs: which failed, and that some were made by older code."""
+    remark = stale_remark(runs)
+    failed = [f"{run.definition} failed: {run.error}" for run in runs if run.error is not None]
+    return failed if remark is None else [*failed, remark]
 
 
 def _by_rank(rows: Sequence[Row]) -> list[str]:

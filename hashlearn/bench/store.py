@@ -1,7 +1,8 @@
-"""Finished runs on disk: one JSON and one npz a run, and the labels of each split once.
+"""Finished runs on disk: one JSON and one npz per run, and the labels of each split once.
 
 A run's name ends in a hash of what defines it, so the same run is found again and never made twice. The codes are
-written before the JSON: a run that has its JSON is whole.
+written before the JSON: a run that has its JSON is whole. Files with other names (a report, notes) may lie in the same
+folder; they are not read.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +20,20 @@ from numpy.typing import NDArray
 from hashlearn.files.arrays import FileError
 from hashlearn.files.output import written_whole
 
-FORMAT = 1
+FORMAT = 2
+# Format 1, of hashlearn 0.2 and before, named the version of hashlearn in place of a hash of the method's code.
+_READABLE = (1, FORMAT)
 _HASH_LETTERS = 16
+_RUN_FILE = re.compile(rf".*-[0-9a-f]{{{_HASH_LETTERS}}}\.json")
 
 
 @dataclass(frozen=True)
 class Definition:
-    """What defines a run. Two runs with the same definition are the same run."""
+    """What defines a run. Two runs with the same definition are the same run.
+
+    ``code`` is a hash of the method's code (``bench.method_code``). Runs of hashlearn 0.2 have the ``hashlearn``
+    version in its place, which later runs do not have.
+    """
 
     data: str
     protocol: str
@@ -36,12 +44,21 @@ class Definition:
     method: str
     settings: dict[str, Any]
     n_bits: int
-    hashlearn: str
+    code: str = ""
+    hashlearn: str = ""
+
+    def facts(self) -> dict[str, Any]:
+        """All fields by name, without the one of the two last that the run does not have."""
+        return {name: value for name, value in asdict(self).items() if value or name not in ("code", "hashlearn")}
+
+    def without_code(self) -> Definition:
+        """What the run is about, whatever code made it."""
+        return replace(self, code="", hashlearn="")
 
     @property
     def key(self) -> str:
         """The run's name: readable, and ending in a hash of everything."""
-        text = json.dumps(asdict(self), sort_keys=True)
+        text = json.dumps(self.facts(), sort_keys=True)
         digest = hashlib.sha256(text.encode()).hexdigest()[:_HASH_LETTERS]
         readable = re.sub(r"[^A-Za-z0-9+-]+", "_", f"{self.split}-{self.label}-{self.n_bits}b-s{self.seed}")
         return f"{readable}-{digest}"
@@ -105,10 +122,18 @@ class Store:
         """All runs, the failed ones too, in the order of their names."""
         if not self.folder.is_dir():
             raise FileError(f"There is no folder {self.folder}.")
-        runs = [_read_run(path) for path in sorted(self.folder.glob("*.json"))]
+        runs = self._all()
         if not runs:
             raise FileError(f"The folder {self.folder} holds no runs.")
         return runs
+
+    def of_any_code(self) -> dict[str, Run]:
+        """The newest run that did not fail, by what it is about: the key of its definition without the code."""
+        runs = sorted((run for run in self._all() if run.error is None), key=lambda run: run.finished)
+        return {run.definition.without_code().key: run for run in runs}
+
+    def _all(self) -> list[Run]:
+        return [_read_run(path) for path in sorted(self.folder.glob("*.json")) if _RUN_FILE.fullmatch(path.name)]
 
     def codes(self, run: Run) -> Codes:
         """The codes of a run that did not fail."""
@@ -137,7 +162,7 @@ class Store:
         if codes is not None:
             arrays = {"query": codes.query, "hashed": codes.hashed, "learned": codes.learned}
             self._save(f"{run.key}.npz", {name: value for name, value in arrays.items() if value is not None})
-        write_json(self.folder / f"{run.key}.json", asdict(run))
+        write_json(self.folder / f"{run.key}.json", asdict(run) | {"definition": run.definition.facts()})
 
     def _save(self, name: str, arrays: dict[str, NDArray[Any]]) -> None:
         with written_whole(self.folder / name) as stream:
@@ -164,8 +189,8 @@ def write_json(path: Path, value: Any) -> None:
 def _read_run(path: Path) -> Run:
     try:
         fields = json.loads(path.read_text(encoding="utf-8"))
-        if fields.get("format") != FORMAT:
-            raise FileError(f"{path} is of format {fields.get('format')}; this version reads format {FORMAT}.")
+        if fields.get("format") not in _READABLE:
+            raise FileError(f"{path} is of format {fields.get('format')}; this version reads formats {_READABLE}.")
         return Run(**{**fields, "definition": Definition(**fields["definition"])})
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         if isinstance(error, FileError):

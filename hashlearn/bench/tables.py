@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from hashlearn.bench.method_code import is_stale
 from hashlearn.bench.scoring import DATABASES, Measures, scores_of
 from hashlearn.bench.store import Run, Store
 from hashlearn.codes import n_bytes
@@ -31,7 +32,10 @@ class Mean:
 
 @dataclass(frozen=True)
 class Row:
-    """A method at a bit length on a split, over its seeds. ``seconds`` is training alone."""
+    """A method at a bit length on a split, over its seeds. ``seconds`` is training alone.
+
+    ``stale`` says that some of its runs were made by older code of the method.
+    """
 
     data: str
     protocol: str
@@ -47,6 +51,7 @@ class Row:
     seconds: Mean
     peak_memory_bytes: int | None
     settings: dict[str, Any]
+    stale: bool = False
 
     @property
     def group(self) -> Group:
@@ -83,11 +88,13 @@ def mean_of(values: Sequence[float | None]) -> Mean | None:
 
 
 def grouped(runs: Sequence[Run]) -> dict[Group, list[Run]]:
-    """Runs that differ in nothing but the seed; failed ones are left out. The newest of a seed counts.
+    """Runs that differ in nothing but the seed; failed ones are left out.
+
+    The newest run of a seed counts, and one of the method's present code before all that older code made.
 
     Where a folder holds one name with several settings, the settings join the name: their runs are never averaged.
     """
-    done = sorted((run for run in runs if run.error is None), key=lambda run: run.finished)
+    done = sorted((run for run in runs if run.error is None), key=lambda run: (not is_stale(run), run.finished))
     spelled: dict[str, set[str]] = {}
     for run in done:
         spelled.setdefault(run.definition.label, set()).add(_settings_text(run))
@@ -140,6 +147,7 @@ def table_rows(
                 seconds=seconds,
                 peak_memory_bytes=max(memory, default=None),
                 settings=seeds[0].definition.settings,
+                stale=any(map(is_stale, seeds)),
             )
         )
     return rows

@@ -6,6 +6,7 @@ import hashlib
 import json
 
 from hashlearn import metrics
+from hashlearn.bench.method_code import module_code
 from hashlearn.bench.scoring import Measures
 from hashlearn.bench.store import Store, write_json
 from hashlearn.data.protocols import protocol
@@ -16,7 +17,8 @@ def float_cosine(
     store: Store, data: str, protocol_name: str, data_dir: str | None, measures: Measures, score: str
 ) -> float:
     """Cosine on the features of seed 0, scored by ``score`` ("map", "ndcg"). Kept with the scores, once computed."""
-    text = json.dumps([data, protocol_name, score, measures.at, measures.ndcg_at, measures.ties, measures.gain])
+    code = module_code("hashlearn.metrics")
+    text = json.dumps([data, protocol_name, score, measures.at, measures.ndcg_at, measures.ties, measures.gain, code])
     path = store.folder / "scores" / f"cosine.{hashlib.sha256(text.encode()).hexdigest()[:12]}.json"
     if path.exists():
         return float(json.loads(path.read_text(encoding="utf-8"))["score"])

@@ -14,6 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from typer.core import TyperCommand
 
 from hashlearn.bench import runner, tables
+from hashlearn.bench.method_code import is_stale, stale_remark
 from hashlearn.bench.options import measures_of, plan_of, score_of, spread_lists
 from hashlearn.bench.report import write_report
 from hashlearn.bench.scoring import CHOICES, NAMES, scores_of
@@ -90,6 +91,7 @@ def run_bench(
 ) -> int:
     """Make the runs of a plan; those that the folder holds already are not made again.
 
+    A run that was made by older code of its method is made again.
     Ends with exit code 1 if a run failed; what it said is kept with it.
     """
     options = {"--protocol": protocol, "--methods": methods, "--bits": bits, "--seeds": seeds, "--data-set": data_set}
@@ -97,6 +99,8 @@ def run_bench(
     with bench_progress():
         outcome = runner.run_plan(plan, out, data_dir, jobs=jobs, threads=threads, on_finished=SayFinished())
     say(f"{len(outcome.made)} runs made, {len(outcome.kept)} were there already, {len(outcome.failed)} failed.")
+    if outcome.replaced:
+        say(f"{len(outcome.replaced)} of them were there, but made by older code of their methods.")
     runs = [run for run in (*outcome.kept, *outcome.made) if run.error is None]
     _print_rows(tables.table_rows(Store(out), runs), "json" if as_json else "text", failed=outcome.failed)
     return 1 if outcome.failed else 0
@@ -117,20 +121,22 @@ def score(
     measures = measures_of(ties=ties, at=at, ndcg_at=ndcg_at, radius=radius, denominator=denominator)
     runs = [run for run in store.runs() if run.error is None]
     found = [(run, scores_of(store, run, measures)) for run in runs]
+    _say_stale(runs)
     if as_json:
         facts = [
-            {"run": run.key, "method": run.definition.label, "bits": run.definition.n_bits, "scores": scores}
+            {"run": run.key, "method": run.definition.label, "bits": run.definition.n_bits}
+            | {"stale": is_stale(run), "scores": scores}
             for run, scores in found
         ]
         print_json({"ties": ties, "at": at or None, "ndcg_at": ndcg_at, "radius": radius, "runs": facts})
         return
     names = ("map", "ndcg", "precision", "radius_precision", "radius_recall", "acg")
-    table = new_table("run", "database", *(measures.title(name) for name in names))
+    table = new_table("run", "code", "database", *(measures.title(name) for name in names))
     for run, scores in found:
         for database, values in scores.items():
             if values is not None:
                 cells = ["–" if values[name] is None else f"{values[name]:.4f}" for name in names]
-                table.add_row(str(run.definition), database, *cells)
+                table.add_row(str(run.definition), "older" if is_stale(run) else "present", database, *cells)
     output().print(table)
 
 
@@ -156,6 +162,7 @@ def print_table(
     form = "json" if as_json else "markdown" if markdown else "csv" if as_csv else "text"
     failed = [run for run in runs if run.error is not None]
     _print_rows(rows, form, failed)
+    _say_stale(runs)
     for run in failed:
         say(f"{run.definition} failed: {run.error}")
 
@@ -173,7 +180,11 @@ def compare_folders(
 ) -> None:
     """Two folders side by side: differences B - A, and which of them are more than seeds explain."""
     measures, name = measures_of(ties=ties, at=at, ndcg_at=ndcg_at, radius=radius), score_of(score)
-    both = [tables.table_rows(Store(folder), Store(folder).runs(), measures, name) for folder in (first, second)]
+    both = []
+    for folder in (first, second):
+        runs = Store(folder).runs()
+        _say_stale(runs, f"{folder}: ")
+        both.append(tables.table_rows(Store(folder), runs, measures, name))
     compared, only_first, only_second = tables.compare(*both)
     if as_json:
         parts: dict[str, Any] = {"compared": compared, "only_a": only_first, "only_b": only_second}
@@ -252,6 +263,12 @@ def paper_report(
     for path in made.paths:
         print(path)
     return 1 if made.failed else 0
+
+
+def _say_stale(runs: list[Run], before: str = "") -> None:
+    remark = stale_remark(runs)
+    if remark:
+        say(before + remark)
 
 
 class SayFinished:

@@ -150,7 +150,7 @@ def deep_section(store: Store, runs: Sequence[Run], item: Item, title: str) -> S
             first, second = item.deep[label]
             theirs = ["–"] * len(DEEP_RANKED_BITS) if first is None else [f"{value:.3f}" for value in first]
             section.rows.append([label, "the paper", *theirs, *(f"{value:.4f}" for value in second)])
-    section.notes += [f"{run.definition} failed: {run.error}" for run in runs if run.error is not None]
+    section.notes += parts.run_notes(runs)
     for row in table_rows(store, runs, item.measures, "map"):
         values = [run.measured for run in found[row.method, row.bits]]
         means = {name: mean_of([one.get(name) for one in values]) for name in values[0]}

@@ -84,6 +84,18 @@ def test_a_report_of_a_folder(call, results):
         assert [float(row["hashed"]) for row in csv.DictReader(stream)] == [row["hashed"] for row in rows]
 
 
+def test_a_report_in_the_folder_of_the_runs_leaves_them_readable(call, results):
+    (results / "notes.json").write_text("{}")
+    before = call("bench", "table", results, "--json")[1]
+    assert call("bench", "report", results, "-o", results)[0] == 0
+    assert (results / "report.json").is_file()
+    for command in ("table", "score"):
+        assert call("bench", command, results, "--json")[0] == 0
+    assert call("bench", "table", results, "--json")[1] == before
+    assert call("bench", "compare", results, results)[0] == 0
+    assert call("bench", "report", results, "-o", results)[0] == 0
+
+
 def test_a_report_says_what_failed(call, tmp_path, broken):
     plan = Plan("digits", "holdout", (Variant("broken", "broken"),), bits=(8,))
     run_plan(plan, tmp_path / "results")
