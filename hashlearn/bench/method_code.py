@@ -162,6 +162,8 @@ def _imports(source: str) -> Iterator[str]:
         elif isinstance(node, ast.ImportFrom) and node.module is not None:
             inside = [f"{node.module}.{alias.name}" for alias in node.names]
             names = [name if _file_of(name) is not None else node.module for name in inside]
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) == "compiled_part":
+            names = [ast.literal_eval(node.args[0])]
         yield from (name for name in names if name.startswith(f"{PACKAGE}."))
 
 
