@@ -8,17 +8,17 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.utils._param_validation import Interval
 
-from hashlearn.fitting.frames.gram import LearnedFunction, SummedHasher, Sums, Training
+from hashlearn.fitting.frames.gram import LearnedFunction, SummedHasher, Training
 from hashlearn.fitting.frames.in_memory import linear
 from hashlearn.fitting.job import Job
-from hashlearn.primitives import itq_rotation, top_eigenvectors
+from hashlearn.primitives import itq_rotation
 
 
 class ITQ(SummedHasher):
     """Iterative quantisation: min |B - V R|^2 over B in {-1, +1} and rotations R, V the principal components.
 
-    With more bits than features the components are spread over all bits by a tall rotation of zero-padded ones. The
-    rotation is learned from at most 100,000 rows, drawn at random.
+    With more bits than features, or than directions in which the rows extend, the components are spread over all bits
+    by a tall rotation of zero-padded ones. The rotation is learned from at most 100,000 rows, drawn at random.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ class ITQ(SummedHasher):
     year: ClassVar[int] = 2011
     kind: ClassVar[str] = "quantisation"
     supervision: ClassVar[str] = "none"
-    cost: ClassVar[str] = "O(n d^2 + n m^2)"
+    cost: ClassVar[str] = "O(n d min(n, d) + n m^2)"
     verified: ClassVar[bool] = True
     passes: ClassVar[str | None] = "3"
 
@@ -72,8 +72,8 @@ class ITQ(SummedHasher):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _learn_sums(self, training: Training, sums: Sums, job: Job, rng: np.random.RandomState) -> LearnedFunction:
-        _, components = top_eigenvectors(sums.xx, min(self.n_bits_, len(sums.xx)))
+    def _learn_rows(self, training: Training, job: Job, rng: np.random.RandomState) -> LearnedFunction:
+        components = self._principal_directions(training, job, self.n_bits_)
         components = np.pad(components, ((0, 0), (0, self.n_bits_ - components.shape[1])))
         rotation, losses = itq_rotation(self._sample(training, components, job), rng, self.n_iter)
         return LearnedFunction(linear(components @ rotation), attributes={"losses_": np.asarray(losses)})

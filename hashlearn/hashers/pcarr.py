@@ -6,10 +6,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from hashlearn.fitting.frames.gram import LearnedFunction, SummedHasher, Sums, Training
+from hashlearn.fitting.frames.gram import LearnedFunction, SummedHasher, Training
 from hashlearn.fitting.frames.in_memory import linear
 from hashlearn.fitting.job import Job
-from hashlearn.primitives import random_rotation, top_eigenvectors
+from hashlearn.primitives import random_rotation
 
 
 class PCARR(SummedHasher):
@@ -42,7 +42,7 @@ class PCARR(SummedHasher):
     year: ClassVar[int] = 2011
     kind: ClassVar[str] = "random projection"
     supervision: ClassVar[str] = "none"
-    cost: ClassVar[str] = "O(n d^2)"
+    cost: ClassVar[str] = "O(n d min(n, d))"
     verified: ClassVar[bool] = False
     passes: ClassVar[str | None] = "2"
 
@@ -54,7 +54,7 @@ class PCARR(SummedHasher):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _learn_sums(self, training: Training, sums: Sums, job: Job, rng: np.random.RandomState) -> LearnedFunction:
-        _, components = top_eigenvectors(sums.xx, min(self.n_bits_, len(sums.xx)))
+    def _learn_rows(self, training: Training, job: Job, rng: np.random.RandomState) -> LearnedFunction:
+        components = self._principal_directions(training, job, self.n_bits_)
         rotation = random_rotation(self.n_bits_, rng)[: components.shape[1]]
         return LearnedFunction(linear(components @ rotation))

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from hashlearn.fitting.frames.in_memory import Learned, LinearHasher
-from hashlearn.primitives import top_eigenvectors
+from hashlearn.primitives import principal_directions, top_eigenvectors
 from hashlearn.typing import FloatArray
 
 
@@ -63,7 +63,7 @@ class SH(LinearHasher):
     year: ClassVar[int] = 2008
     kind: ClassVar[str] = "spectral"
     supervision: ClassVar[str] = "none"
-    cost: ClassVar[str] = "O(n d^2 + n m)"
+    cost: ClassVar[str] = "O(n d min(n, d) + n m)"
     verified: ClassVar[bool] = True
 
     def __init__(
@@ -77,8 +77,12 @@ class SH(LinearHasher):
     def _learn(
         self, features: NDArray[np.float32], labels: sparse.csr_matrix | None, rng: np.random.RandomState
     ) -> Learned:
-        covariance = (features.T @ features).astype(np.float64)
-        _, components = top_eigenvectors(covariance, min(self.n_bits_, len(covariance)))
+        n_rows, width = features.shape
+        if n_rows >= width:
+            covariance = (features.T @ features).astype(np.float64)
+            _, components = top_eigenvectors(covariance, min(self.n_bits_, width))
+        else:
+            _, components = principal_directions(features, self.n_bits_, self.n_jobs)
         projected = features @ components.astype(np.float32)
         low = projected.min(axis=0).astype(np.float64)
         length = projected.max(axis=0) - low

@@ -4,6 +4,7 @@ from hashlearn.primitives.clusters import cluster_centers
 from hashlearn.primitives.eigen import fix_signs, top_eigenvectors, top_generalised
 from hashlearn.primitives.itq import itq_rotation, random_rotation
 from hashlearn.primitives.labels import LabelProduct, class_numbers, labelled_rows
+from hashlearn.primitives.principal import principal_directions
 from hashlearn.primitives.procrustes import metric_procrustes, orthogonal_procrustes
 from hashlearn.primitives.ranks import rank_weights
 from hashlearn.primitives.ridge import RidgeSolver
@@ -25,6 +26,7 @@ __all__ = [
     "labelled_rows",
     "metric_procrustes",
     "orthogonal_procrustes",
+    "principal_directions",
     "random_rotation",
     "rank_weights",
     "sample_pairs",

@@ -24,6 +24,7 @@ from hashlearn.functions.linear import RidgeSums
 from hashlearn.kernel import AnchorKernel, FeatureMap, PlainFeatures
 from hashlearn.labels import check_variety, group_rows
 from hashlearn.parallel import one_blas_thread, ordered_map, row_blocks
+from hashlearn.primitives import principal_directions, top_eigenvectors
 from hashlearn.progress import report, verbose_listening
 from hashlearn.timing import PhaseTimer
 from hashlearn.typing import FloatArray, Matrix
@@ -113,7 +114,7 @@ class LearnedFunction:
 
 
 class SummedHasher(LinearHasher):
-    """Base of methods that learn from sums over rows. A subclass implements ``_learn_sums``."""
+    """Base of methods that learn from sums over rows. A subclass implements ``_learn_sums``, or ``_learn_rows``."""
 
     by_group: ClassVar[bool] = False
     """Whether the method needs the sums of features by label set: n_groups x d numbers."""
@@ -240,6 +241,21 @@ class SummedHasher(LinearHasher):
         found = add_up(training.source, sum_rows, SumPlan(training, self.by_group), job, "add up rows", kind)
         return centred_sums(found, training, self._set_center(training, found.mean))
 
+    def _principal_directions(self, training: Training, job: Job, count: int) -> FloatArray:
+        """At most ``count`` principal directions (d, count) of the features, the strongest first; sets their centre.
+
+        From X'X, added up over the rows, or from the rows themselves where they are fewer than their features.
+        """
+        width = len(training.center)
+        if training.n_rows >= width:
+            return top_eigenvectors(self._add_up(training, job).xx, min(count, width))[1]
+        rows = np.empty((training.n_rows, width), dtype=np.float32)
+        for cut, part in job.run(collect_rows, training, training.source.cuts(unit_rows(training.source))):
+            rows[cut] = part
+            report("collect rows", cut.stop, training.n_rows)
+        rows -= self._set_center(training, rows.mean(axis=0, dtype=np.float64)).astype(np.float32)
+        return principal_directions(rows, count, self.n_jobs)[1]
+
     def _set_center(self, training: Training, mean: FloatArray) -> FloatArray:
         """Centre of the features as ``kernel`` says; how far it is from the one that ``mean`` is counted from."""
         center = training.center + mean
@@ -306,6 +322,16 @@ def sum_rows(plan: SumPlan, cut: Cut) -> tuple[FeatureSums, slice, None]:
         result = part if result is None else result.__iadd__(part)
     assert result is not None
     return result, slice(cut.start, cut.stop), None
+
+
+def collect_rows(training: Training, cut: Cut) -> tuple[slice, NDArray[np.float32]]:
+    """One task: features of its rows, less the provisional centre."""
+    parts = []
+    for rows in blocks(cut, block_rows(training.n_rows)):
+        x = training.view.map_block(cut.read(rows.start, rows.stop))
+        x -= training.center
+        parts.append(x)
+    return slice(cut.start, cut.stop), np.concatenate(parts)
 
 
 def code_groups(plan: tuple[Groups, NDArray[np.uint8]], cut: Cut) -> tuple[NDArray[np.intp], NDArray[np.uint8]]:
