@@ -7,8 +7,8 @@ A code is a row of ``n_bits`` bits. In memory it has three shapes:
 - packed: uint8 bytes, ``ceil(n_bits / 8)`` a row, what ``encode`` returns and files hold.
 
 Packed rows are padded with zero bits to whole bytes and never straddle them. Bit 0 sits in the most
-significant place of byte 0 (``bitorder="big"``, as NumPy, pgvector and sentence-transformers have it);
-``bitorder="little"`` is what faiss, Milvus and MATLAB's ``compactbit`` use. Hamming distances are the
+significant place of byte 0 (``bit_order="big"``, as NumPy, pgvector and sentence-transformers have it);
+``bit_order="little"`` is what faiss, Milvus and MATLAB's ``compactbit`` use. Hamming distances are the
 same in both.
 """
 
@@ -19,8 +19,13 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from hashlearn.deprecation import renamed_parameters
+
 BitOrder = Literal["big", "little"]
 MAX_BITS = 1024
+
+renamed_bit_order = renamed_parameters(since="0.3", bitorder="bit_order")
+"""For functions with a parameter ``bit_order``, which was ``bitorder`` before."""
 
 _BLOCK_BYTES = 64 * 2**20
 
@@ -38,7 +43,8 @@ def n_bytes(n_bits: int) -> int:
     return -(-n_bits // 8)
 
 
-def pack(bits: ArrayLike, bitorder: BitOrder = "big") -> NDArray[np.uint8]:
+@renamed_bit_order
+def pack(bits: ArrayLike, bit_order: BitOrder = "big") -> NDArray[np.uint8]:
     """Pack rows of bits ({0, 1} or booleans) or signs ({-1, +1}) into bytes.
 
     >>> pack([[1, 0, 0, 0, 0, 0, 0, 0, 1]]).tolist()
@@ -51,18 +57,20 @@ def pack(bits: ArrayLike, bitorder: BitOrder = "big") -> NDArray[np.uint8]:
     zeros_and_ones = bits.dtype == bool or not np.any((bits != 0) & (bits != 1))
     if not zeros_and_ones and np.any((bits != -1) & (bits != 1)):
         raise ValueError("Codes to pack must hold only 0 and 1, or only -1 and +1.")
-    return np.packbits(positive, axis=1, bitorder=_checked(bitorder))
+    return np.packbits(positive, axis=1, bitorder=_checked(bit_order))
 
 
-def unpack(codes: ArrayLike, n_bits: int, bitorder: BitOrder = "big") -> NDArray[np.uint8]:
+@renamed_bit_order
+def unpack(codes: ArrayLike, n_bits: int, bit_order: BitOrder = "big") -> NDArray[np.uint8]:
     """Bits {0, 1} of packed rows; the padding is dropped."""
     codes = check_packed(codes, n_bits)
-    return np.unpackbits(codes, axis=1, count=n_bits, bitorder=_checked(bitorder))
+    return np.unpackbits(codes, axis=1, count=n_bits, bitorder=_checked(bit_order))
 
 
-def unpack_signs(codes: ArrayLike, n_bits: int, bitorder: BitOrder = "big") -> NDArray[np.int8]:
+@renamed_bit_order
+def unpack_signs(codes: ArrayLike, n_bits: int, bit_order: BitOrder = "big") -> NDArray[np.int8]:
     """Signs {-1, +1} of packed rows."""
-    return unpack(codes, n_bits, bitorder).astype(np.int8) * np.int8(2) - np.int8(1)
+    return unpack(codes, n_bits, bit_order).astype(np.int8) * np.int8(2) - np.int8(1)
 
 
 def swap_bit_order(codes: ArrayLike) -> NDArray[np.uint8]:
@@ -126,10 +134,10 @@ def hamming_distances(queries: ArrayLike, database: ArrayLike) -> NDArray[np.uin
     return result
 
 
-def _checked(bitorder: BitOrder) -> BitOrder:
-    if bitorder not in ("big", "little"):
-        raise ValueError(f"bitorder must be 'big' or 'little'. Got {bitorder!r} instead.")
-    return bitorder
+def _checked(bit_order: BitOrder) -> BitOrder:
+    if bit_order not in ("big", "little"):
+        raise ValueError(f"bit_order must be 'big' or 'little'. Got {bit_order!r} instead.")
+    return bit_order
 
 
 _MIRRORED = np.packbits(np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1), axis=1, bitorder="little")[:, 0]

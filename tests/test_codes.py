@@ -69,7 +69,7 @@ def test_distances_over_several_blocks(monkeypatch):
         (lambda: codes.pack([1, 0]), "2-D"),
         (lambda: codes.pack([[0, 2]]), "only 0 and 1"),
         (lambda: codes.pack([[0, -1]]), "only 0 and 1"),
-        (lambda: codes.pack([[0, 1]], "middle"), "bitorder must be"),
+        (lambda: codes.pack([[0, 1]], "middle"), "bit_order must be"),
         (lambda: codes.unpack(np.zeros((2, 2), np.uint8), 17), "17 bits must have 3 bytes a row. Got 2"),
         (lambda: codes.unpack(np.zeros((2, 200), np.uint8), 1025), "between 1 and 1024"),
         (lambda: codes.unpack(np.zeros((2, 2)), 16), "2-D uint8"),
@@ -79,3 +79,22 @@ def test_distances_over_several_blocks(monkeypatch):
 def test_errors_are_one_sentence(call, sentence):
     with pytest.raises(ValueError, match=sentence):
         call()
+
+
+def test_the_old_name_of_the_bit_order_warns():
+    from hashlearn import Index
+
+    bits = np.eye(3, 12, dtype=np.uint8)
+    for call in (
+        lambda **name: codes.pack(bits, **name),
+        lambda **name: codes.unpack(codes.pack(bits, "little"), 12, **name),
+        lambda **name: codes.unpack_signs(codes.pack(bits, "little"), 12, **name),
+    ):
+        with pytest.warns(FutureWarning, match="'bitorder' of .* is deprecated .* use 'bit_order'"):
+            np.testing.assert_array_equal(call(bitorder="little"), call(bit_order="little"))
+    with pytest.warns(FutureWarning, match="'bitorder'"):
+        index = Index(12, bitorder="little")
+    assert index.bit_order == index.info().bit_order == "little"
+    for old in (index, index.info()):
+        with pytest.warns(FutureWarning, match=r"\.bitorder is deprecated"):
+            assert old.bitorder == "little"

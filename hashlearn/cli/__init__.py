@@ -41,6 +41,9 @@ GROUPS = {
 }
 """The commands and the line that ``hashlearn --help`` says about each; their modules have the same names."""
 
+RENAMED_OPTIONS = {"--bitorder": "--bit-order"}
+"""Old names of options, which still work in 0.3."""
+
 
 class LazyGroup(TyperGroup):
     """Commands that are imported when they are called."""
@@ -105,7 +108,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         with _one_line_warnings():
             result = app(
-                args=[argument for argument in arguments if argument != "--debug"],
+                args=[_renamed(argument) for argument in arguments if argument != "--debug"],
                 prog_name="hashlearn",
                 standalone_mode=False,
             )
@@ -128,6 +131,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         say(_sentence(error))
         bad_use = isinstance(error, BadUse) or _is_a(error, "sklearn.utils._param_validation", "InvalidParameterError")
         return 2 if bad_use else int(getattr(error, "exit_code", 1))
+
+
+def _renamed(argument: str) -> str:
+    """An option by its new name, with a warning if it was called by its old one."""
+    name, equals, value = argument.partition("=")
+    if name not in RENAMED_OPTIONS:
+        return argument
+    say(f"warning: {name} is now {RENAMED_OPTIONS[name]}; the old name goes with hashlearn 0.4.")
+    return RENAMED_OPTIONS[name] + equals + value
 
 
 def _import_called(arguments: Sequence[str]) -> None:

@@ -31,7 +31,7 @@ Uri = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")]
 BitOrder = Annotated[
-    codes.BitOrder, typer.Option("--bit-order", "--bitorder", help="Bit order of codes made elsewhere (faiss: little).")
+    codes.BitOrder, typer.Option("--bit-order", help="Bit order of codes made elsewhere (faiss: little).")
 ]
 File = "FILE"
 
@@ -187,13 +187,16 @@ def export(
     uri: Uri,
     out: Annotated[str, typer.Option("--output", "-o", metavar=File, help="codes.npy, rows.parquet or index.faiss.")],
     bit_order: Annotated[
-        codes.BitOrder, typer.Option("--bit-order", "--bitorder", help="Bit order of .npy and .faiss.")
-    ] = "big",
+        codes.BitOrder | None, typer.Option(help="Bit order of .npy (default: big) and of .faiss (default: little).")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write all rows to a file: codes and ids (.npy), everything (.parquet), or an index of faiss (.faiss)."""
+    """Write all rows to a file: codes and ids (.npy), everything (.parquet), or an index of faiss (.faiss).
+
+    Beside .npy and .faiss files, a .json file says how many bits the codes have and in which order.
+    """
     with Collection.open(uri, read_only=True) as collection, progress("exporting"):
-        rows = collection.export(out, bitorder=bit_order)
+        rows = collection.export(out, bit_order=bit_order)
         facts = {"collection": collection.uri, "rows": rows, "file": out}
     _print(facts, as_json)
 

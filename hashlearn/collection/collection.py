@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from hashlearn import models
-from hashlearn.codes import MAX_BITS, BitOrder, n_bytes
+from hashlearn.codes import MAX_BITS, BitOrder, n_bytes, renamed_bit_order
 from hashlearn.collection import validation as given
 from hashlearn.collection.collapse import warn_of_collapse
 from hashlearn.collection.payloads import checked_payloads
@@ -186,6 +186,7 @@ class Collection:
             **self._store.info(),
         }
 
+    @renamed_bit_order
     def add(
         self,
         X: Any = None,
@@ -194,12 +195,12 @@ class Collection:
         *,
         codes: ArrayLike | None = None,
         vectors: ArrayLike | None = None,
-        bitorder: BitOrder = "big",
+        bit_order: BitOrder = "big",
         progress: Callable[[int, int], None] | None = None,
     ) -> Ids:
         """Add rows, or replace those whose id exists (code, payload and vector together); their ids.
 
-        X : rows that the hasher encodes; or codes= with packed codes made elsewhere, in ``bitorder``.
+        X : rows that the hasher encodes; or codes= with packed codes made elsewhere, in ``bit_order``.
         ids : whole numbers from 0, each once. Without them they count on from the largest one so far.
         payload : one JSON object a row: a list of dicts (None for nothing), a dict of columns, a pyarrow Table or a
             pandas DataFrame.
@@ -215,11 +216,12 @@ class Collection:
             refuse_twice(np.sort(numbers))
         payloads = checked_payloads(payload, n_rows)
         kept = self._kept(X, vectors, n_rows)
-        packed = self._queries(rows, codes, bitorder)
+        packed = self._queries(rows, codes, bit_order)
         if not n_rows:
             return np.empty(0, dtype=np.int64)
         if not self._told_of_collapse:
-            self._told_of_collapse = warn_of_collapse(packed, self.n_bits, stacklevel=2)
+            # One frame more than it seems: that of ``renamed_bit_order``.
+            self._told_of_collapse = warn_of_collapse(packed, self.n_bits, stacklevel=3)
         if numbers is None:
             numbers = new_ids(None, n_rows, self._store.take_ids(n_rows))
         step, done = self._store.batch_rows, 0
@@ -245,6 +247,7 @@ class Collection:
         """The first of ``count`` ids in a row that ``add`` will not give to other rows that come without."""
         return self._store.take_ids(checked_count(count, "count", 0))
 
+    @renamed_bit_order
     def search(
         self,
         X: Any = None,
@@ -256,7 +259,7 @@ class Collection:
         rescore: bool | float | None = None,
         metric: Metric = "cosine",
         max_candidates: int = MAX_CANDIDATES,
-        bitorder: BitOrder = "big",
+        bit_order: BitOrder = "big",
         n_jobs: int | None = None,
     ) -> Hits:
         """The k nearest rows of every query, ordered by (distance, id); ids -1 in empty places.
@@ -282,7 +285,7 @@ class Collection:
             queries = self._encoded(rows, "decision_function", np.float32, self.n_bits)
             search: Callable[[Any, int, Condition | None, int | None], Hits] = self._store.search_projections
         else:
-            queries, search = self._queries(rows, codes, bitorder), self._store.search
+            queries, search = self._queries(rows, codes, bit_order), self._store.search
         if plan is None:
             return search(queries, k, condition, n_jobs)
         floats = given.vectors(rows, self.vector_size or 0, "X, to rescore by,")
@@ -290,6 +293,7 @@ class Collection:
             floats, lambda numbers, limit: search(queries[numbers], limit, condition, n_jobs), self._store.vectors, plan
         )
 
+    @renamed_bit_order
     def within(
         self,
         X: Any = None,
@@ -297,13 +301,13 @@ class Collection:
         *,
         codes: ArrayLike | None = None,
         where: Where | None = None,
-        bitorder: BitOrder = "big",
+        bit_order: BitOrder = "big",
         n_jobs: int | None = None,
     ) -> Ball:
         """All rows at most ``radius`` bits away from each query, ordered by (distance, id)."""
         radius = min(checked_count(radius, "radius", 0), self.n_bits)
         condition = _condition(where)
-        return self._store.within(self._queries(given.rows(X, codes), codes, bitorder), radius, condition, n_jobs)
+        return self._store.within(self._queries(given.rows(X, codes), codes, bit_order), radius, condition, n_jobs)
 
     def get(self, ids: Any, vectors: bool = True) -> Any:
         """The row with this id, or None; for a list of ids a list of rows and None in their order."""
@@ -337,15 +341,19 @@ class Collection:
         wanted = vectors and self.vector_size is not None
         return self._store.scan(checked_count(batch_rows, "batch_rows", 1), _condition(where), wanted)
 
-    def export(self, path: str | os.PathLike[str], *, bitorder: BitOrder = "big") -> int:
+    @renamed_bit_order
+    def export(self, path: str | os.PathLike[str], *, bit_order: BitOrder | None = None) -> int:
         """Write all rows to a file, whole or not at all; how many there were.
 
         .npy : codes, with their facts in .npy.json and the ids in .ids.npy. .parquet : id, code, payload (JSON text)
-        and vector. .faiss : a flat binary index of faiss with the ids. ``bitorder`` is for .npy and .faiss.
+        and vector. .faiss : a flat binary index of faiss with the ids, with its facts in .faiss.json.
+
+        bit_order : of the codes in .npy (None: "big") and in .faiss (None: "little", as faiss packs bits, so as queries
+            to it must be packed). The facts beside the file name it. In .parquet it is always "big".
         """
         from hashlearn.collection.export import export
 
-        return export(self, path, bitorder)
+        return export(self, path, bit_order)
 
     def _accept(self, hasher: Any) -> None:
         """Use a hasher that computes the same as the stored one; CollectionError for another."""
@@ -371,9 +379,9 @@ class Collection:
         parts = [getattr(hasher, method)(rows[block]) for block in row_blocks(given.n_rows(rows), _ENCODED_ROWS)]
         return np.concatenate(parts) if parts else np.empty((0, width), dtype=dtype)
 
-    def _queries(self, rows: Any, codes: ArrayLike | None, bitorder: BitOrder) -> PackedCodes:
+    def _queries(self, rows: Any, codes: ArrayLike | None, bit_order: BitOrder) -> PackedCodes:
         if codes is not None:
-            return given.packed(codes, self.n_bits, bitorder)
+            return given.packed(codes, self.n_bits, bit_order)
         return self._encoded(rows, "encode", np.uint8, n_bytes(self.n_bits))
 
     def _kept(self, X: Any, vectors: ArrayLike | None, n_rows: int) -> Vectors | None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hashlearn.codes import BitOrder, n_bytes, swap_bit_order
-from hashlearn.files import CodeInfo, CodeWriter, FileError, check_output, written_whole
+from hashlearn.files import CodeInfo, CodeWriter, FileError, check_output, sidecar, written_whole
 from hashlearn.files.arrays import EXTRA
 from hashlearn.progress import report
 
@@ -26,19 +26,23 @@ def ids_beside(path: Path) -> Path:
     return path.with_suffix(".ids.npy")
 
 
-def export(collection: Collection, name: str | os.PathLike[str], bitorder: BitOrder) -> int:
-    """Write the file; how many rows there were."""
-    if bitorder not in ("big", "little"):
-        raise ValueError(f"bitorder must be 'big' or 'little'. Got {bitorder!r} instead.")
+def export(collection: Collection, name: str | os.PathLike[str], bit_order: BitOrder | None) -> int:
+    """Write the file; how many rows there were. Without a bit order, the codes have that of the kind of file."""
+    if bit_order not in (None, "big", "little"):
+        raise ValueError(f"bit_order must be 'big', 'little' or None. Got {bit_order!r} instead.")
     path = check_output(os.fspath(name), SUFFIXES)
-    if path.suffix.lower() == ".parquet":
+    kind = path.suffix.lower()
+    if kind == ".parquet":
+        if bit_order == "little":
+            raise ValueError(f"The codes in {path} can only have bit_order 'big': export a .npy file for 'little'.")
         return _parquet(collection, path)
     ids, codes = _codes(collection)
-    if path.suffix.lower() == ".faiss":
-        _faiss(ids, codes if bitorder == "big" else swap_bit_order(codes), path)
+    order: BitOrder = bit_order or ("little" if kind == ".faiss" else "big")
+    source = None if collection.hasher is None else "hashed"
+    info = CodeInfo.of(collection.n_bits, "packed", order, len(ids), source=source)
+    if kind == ".faiss":
+        _faiss(ids, codes if order == "big" else swap_bit_order(codes), path, info)
         return len(ids)
-    hasher = collection.hasher
-    info = CodeInfo.of(collection.n_bits, "packed", bitorder, len(ids), source=None if hasher is None else "hashed")
     with CodeWriter.to(path, info) as writer, written_whole(ids_beside(path)) as stream:
         writer.append(codes)
         np.lib.format.write_array(stream, ids, allow_pickle=False)
@@ -59,14 +63,17 @@ def _codes(collection: Collection) -> tuple[np.ndarray, np.ndarray]:
     )
 
 
-def _faiss(ids: np.ndarray, codes: np.ndarray, path: Path) -> None:
+def _faiss(ids: np.ndarray, codes: np.ndarray, path: Path, info: CodeInfo) -> None:
+    """Write the index, and beside it the facts that a file of faiss has no place for."""
     import faiss
 
     flat = faiss.IndexBinaryFlat(8 * codes.shape[1])
     index = faiss.IndexBinaryIDMap2(flat)
     index.add_with_ids(np.ascontiguousarray(codes), ids)
-    with written_whole(path) as stream:
+    # Closed last, so renamed last: the index never lies beside the facts of an older one.
+    with written_whole(path) as stream, written_whole(sidecar(path)) as facts:
         stream.write(faiss.serialize_index_binary(index).data)
+        facts.write(info.as_json())
 
 
 def _parquet(collection: Collection, path: Path) -> int:

@@ -84,7 +84,7 @@ def rescored(queries: Vectors, ask: Ask, read: Read, plan: Plan) -> Hits:
             f"For {cut:,} of {len(queries):,} queries {plan.most:,} rows or more are as near as the last of the "
             f"{plan.nearest:,} rows to rescore; only {plan.most:,} were looked at, those of smallest id. Raise "
             "max_candidates, or use a hasher that gives more distinct codes.",
-            stacklevel=3,
+            stacklevel=4,  # rescored, search, and the frame of renamed_bit_order around it
         )
     return found
 

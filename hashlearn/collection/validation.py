@@ -27,16 +27,16 @@ def n_rows(array: Any) -> int:
     return int(array.shape[0])
 
 
-def packed(codes: ArrayLike, n_bits: int, bitorder: BitOrder) -> PackedCodes:
+def packed(codes: ArrayLike, n_bits: int, bit_order: BitOrder) -> PackedCodes:
     """Packed codes with bit 0 in the most significant place; the padding bits must be zero."""
-    if bitorder not in ("big", "little"):
-        raise ValueError(f"bitorder must be 'big' or 'little'. Got {bitorder!r} instead.")
+    if bit_order not in ("big", "little"):
+        raise ValueError(f"bit_order must be 'big' or 'little'. Got {bit_order!r} instead.")
     array = np.ascontiguousarray(check_packed(codes, n_bits))
-    if bitorder == "little":
+    if bit_order == "little":
         array = swap_bit_order(array)
     spare = -n_bits % 8
     if spare and (array[:, -1] & np.uint8((1 << spare) - 1)).any():
-        raise ValueError(f"codes of {n_bits} bits must end in {spare} zero bits a row (bitorder {bitorder!r}).")
+        raise ValueError(f"codes of {n_bits} bits must end in {spare} zero bits a row (bit_order {bit_order!r}).")
     return array
 
 

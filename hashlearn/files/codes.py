@@ -49,6 +49,10 @@ class CodeInfo:
         padding = codes.n_bytes(bits) * 8 - bits if packed else 0
         return cls(bits, format, bit_order if packed else None, padding, rows, **more)
 
+    def as_json(self) -> bytes:
+        """The facts as they stand in a sidecar."""
+        return json.dumps(asdict(self), indent=1).encode() + b"\n"
+
     @property
     def width(self) -> int:
         return codes.n_bytes(self.bits) if self.format == "packed" else self.bits
@@ -64,7 +68,7 @@ class CodeFile:
 
 
 def sidecar(path: str | Path) -> Path:
-    """Where the facts about a .npy code file lie."""
+    """Where the facts about a .npy code file, or an exported .faiss index, lie."""
     return Path(f"{path}.json")
 
 
@@ -93,7 +97,7 @@ class CodeWriter:
     def to(cls, name: str | Path, info: CodeInfo) -> Iterator[CodeWriter]:
         """A writer to ``name``; the file and its sidecar appear when all rows are there, or not at all."""
         path = check_output(name, CODE_SUFFIXES)
-        facts = json.dumps(asdict(info), indent=1).encode() + b"\n"
+        facts = info.as_json()
         with ExitStack() as stack:
             # Closed last, so renamed last: codes never lie beside facts of an older file without being noticed.
             stream = stack.enter_context(written_whole(path))

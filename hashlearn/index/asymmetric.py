@@ -21,8 +21,8 @@ _BLOCK_ROWS = 65536
 class Lookup:
     """Distinct codes, the rows that hold each of them, and the copy that the fast scan reads."""
 
-    def __init__(self, ids: Ids, codes: PackedCodes, bitorder: str) -> None:
-        self._bitorder = bitorder
+    def __init__(self, ids: Ids, codes: PackedCodes, bit_order: str) -> None:
+        self._bit_order = bit_order
         self._ids = ids
         words = as_words(codes)
         order = np.lexsort(words.T)  # stable: equal codes stay in the order of their ids
@@ -65,7 +65,7 @@ class Lookup:
         width = self._codes.shape[1]
         queries = np.zeros((len(projections), 8 * width), dtype=np.float32)
         queries[:, : projections.shape[1]] = projections
-        if self._bitorder == "big":
+        if self._bit_order == "big":
             queries = queries.reshape(len(queries), width, 8)[:, :, ::-1].reshape(len(queries), 8 * width)
         return np.ascontiguousarray(queries)
 

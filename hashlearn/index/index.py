@@ -9,7 +9,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hashlearn.codes import MAX_BITS, BitOrder, check_packed, n_bytes
+from hashlearn.codes import MAX_BITS, BitOrder, check_packed, n_bytes, renamed_bit_order
+from hashlearn.deprecation import warn_deprecated
 from hashlearn.index import file, inputs, scan
 from hashlearn.index.asymmetric import Lookup
 from hashlearn.index.kinds import KINDS, Structure, checked_settings
@@ -29,7 +30,7 @@ class Index:
     kind : {"flat", "ivf", "multihash", "hnsw"}, default="flat"
         "flat" compares every code and is exact. The others are faster on many codes and may miss some;
         docs/search.md says which to pick. Their structure is built by the first search that needs it.
-    bitorder : {"big", "little"}, default="big"
+    bit_order : {"big", "little"}, default="big"
         Order of the bits in the bytes of all codes given to this index.
     **settings
         ivf: n_lists (default: from the number of rows), n_probes=16.
@@ -51,7 +52,8 @@ class Index:
     Hits(ids=array([[3, 5]]), distances=array([[0, 1]], dtype=int32))
     """
 
-    def __init__(self, n_bits: int, kind: Kind = "flat", bitorder: BitOrder = "big", **settings: int | None) -> None:
+    @renamed_bit_order
+    def __init__(self, n_bits: int, kind: Kind = "flat", bit_order: BitOrder = "big", **settings: int | None) -> None:
         whole = isinstance(n_bits, (int, np.integer)) and not isinstance(n_bits, bool)
         if not whole or not 1 <= n_bits <= MAX_BITS:
             raise ValueError(
@@ -60,17 +62,25 @@ class Index:
         if kind != "flat" and kind not in KINDS:
             kinds = ", ".join(map(repr, ("flat", *KINDS)))
             raise ValueError(f"The 'kind' parameter of Index must be one of {kinds}. Got {kind!r} instead.")
-        if bitorder not in ("big", "little"):
-            raise ValueError(f"The 'bitorder' parameter of Index must be 'big' or 'little'. Got {bitorder!r} instead.")
+        if bit_order not in ("big", "little"):
+            raise ValueError(
+                f"The 'bit_order' parameter of Index must be 'big' or 'little'. Got {bit_order!r} instead."
+            )
         self.n_bits = int(n_bits)
         self.kind: str = kind
-        self.bitorder = bitorder
+        self.bit_order = bit_order
         self.settings = checked_settings(kind, settings)
         self._rows = Rows(n_bytes(self.n_bits))
         self._next_id = 0
         self._structure: Structure | None = None
         self._lookup: Lookup | None = None
         self._lock = threading.RLock()  # around what searches build on the way
+
+    @property
+    def bitorder(self) -> str:
+        """Old name of ``bit_order``."""
+        warn_deprecated("Index.bitorder", "bit_order", since="0.3")
+        return self.bit_order
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -83,7 +93,7 @@ class Index:
         size = len(self) * (n_bytes(self.n_bits) + 8)
         size += self._structure.size if self._structure is not None else 0
         size += self._lookup.size if self._lookup is not None else 0
-        return Info(self.kind, self.n_bits, self.bitorder, len(self), size, dict(self.settings))
+        return Info(self.kind, self.n_bits, self.bit_order, len(self), size, dict(self.settings))
 
     def add(self, codes: ArrayLike, ids: ArrayLike | None = None) -> None:
         """Add rows; a row whose id exists is replaced. Without ids they count on from the largest one so far."""
@@ -189,7 +199,7 @@ class Index:
         with self._lock:
             structure = self._built() if self.kind in KINDS and KINDS[self.kind].stored else None
             row_ids, row_codes = self._rows.whole()
-            header = {"kind": self.kind, "n_bits": self.n_bits, "bitorder": self.bitorder, "settings": self.settings}
+            header = {"kind": self.kind, "n_bits": self.n_bits, "bitorder": self.bit_order, "settings": self.settings}
             data = b"" if structure is None else structure.to_bytes()
             file.write(path, {**header, "next_id": self._next_id}, row_codes, row_ids, data)
 
@@ -236,9 +246,9 @@ class Index:
         if not len(row_ids):
             return None
         if not everything:
-            return Lookup(row_ids, row_codes, self.bitorder)
+            return Lookup(row_ids, row_codes, self.bit_order)
         if self._lookup is None:
-            self._lookup = Lookup(row_ids, row_codes, self.bitorder)
+            self._lookup = Lookup(row_ids, row_codes, self.bit_order)
         return self._lookup
 
     def _approximate(self, structure: Structure, queries: PackedCodes, k: int, n_jobs: int | None) -> tuple[Any, Any]:

@@ -52,10 +52,10 @@ def without_padding(codes: PackedCodes, index: Index, name: str) -> PackedCodes:
     """The codes, once it is clear that the bits after the last are zero: others would count as differences."""
     spare = -index.n_bits % 8
     if spare and len(codes):
-        mask = (1 << spare) - 1 if index.bitorder == "big" else 0xFF ^ ((1 << (8 - spare)) - 1)
+        mask = (1 << spare) - 1 if index.bit_order == "big" else 0xFF ^ ((1 << (8 - spare)) - 1)
         if (codes[:, -1] & np.uint8(mask)).any():
             raise ValueError(
-                f"{name} of {index.n_bits} bits must end in {spare} zero bits a row (bitorder {index.bitorder!r})."
+                f"{name} of {index.n_bits} bits must end in {spare} zero bits a row (bit_order {index.bit_order!r})."
             )
     return codes
 

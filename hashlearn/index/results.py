@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from hashlearn.deprecation import warn_deprecated
 from hashlearn.typing import Ids
 
 
@@ -35,10 +36,16 @@ class Info(NamedTuple):
 
     kind: str
     n_bits: int
-    bitorder: str
+    bit_order: str
     rows: int
     bytes: int
     settings: dict[str, int | None]
+
+    @property
+    def bitorder(self) -> str:
+        """Old name of ``bit_order``."""
+        warn_deprecated("Info.bitorder", "bit_order", since="0.3")
+        return self.bit_order
 
 
 class UnsupportedByKindError(NotImplementedError):

@@ -61,7 +61,7 @@ def test_npz_codes_hold_their_facts_inside(tmp_path):
 
 
 def test_codes_without_facts_need_bits(tmp_path):
-    np.save(tmp_path / "c.npy", codes.pack(BITS, bitorder="little"))
+    np.save(tmp_path / "c.npy", codes.pack(BITS, bit_order="little"))
     with pytest.raises(files.FileError, match=r"does not say how many bits .*\(no c\.npy\.json beside it\)"):
         files.read_codes(tmp_path / "c.npy")
     np.testing.assert_array_equal(files.read_codes(tmp_path / "c.npy", 12, "little").codes, codes.pack(BITS))

@@ -31,7 +31,7 @@ def test_formats_and_bit_orders(call, model, folder):
     hasher = load(model)
     expected = {
         ("packed", "big"): hasher.encode(X),
-        ("packed", "little"): codes.pack(hasher.transform(X), bitorder="little"),
+        ("packed", "little"): codes.pack(hasher.transform(X), bit_order="little"),
         ("bits", "big"): hasher.transform(X),
         ("projections", "big"): hasher.decision_function(X),
     }

@@ -10,6 +10,7 @@ import pytest
 from real_command import COMMAND, ENVIRONMENT
 
 from hashlearn import Collection, codes, models
+from hashlearn.cli import load_command
 from hashlearn.cli.journal import Journal
 from hashlearn.collection.embedded.store import EmbeddedStore
 from hashlearn.files import read as files_read
@@ -76,7 +77,9 @@ def test_codes_made_elsewhere_and_exported(call, folder):
     stored = codes.pack(np.random.default_rng(0).integers(0, 2, (50, 20)))
     np.save(folder / "foreign.npy", codes.swap_bit_order(stored))
     facts(call("index", "create", "shop", "--bits", 20, "--json"))
-    facts(call("index", "add", "shop", "--codes", "foreign.npy", "--bitorder", "little", "--json"))
+    code, out, err = call("index", "add", "shop", "--codes", "foreign.npy", "--bitorder", "little", "--json")
+    assert (code, json.loads(out)["rows_added"]) == (0, 50)
+    assert err == "hashlearn: warning: --bitorder is now --bit-order; the old name goes with hashlearn 0.4.\n"
     assert facts(call("index", "export", "shop", "-o", "out.npy", "--json"))["rows"] == 50
     np.testing.assert_array_equal(np.load(folder / "out.npy"), stored)
     np.testing.assert_array_equal(np.load(folder / "out.ids.npy"), np.arange(50))
@@ -89,6 +92,9 @@ def test_codes_made_elsewhere_and_exported(call, folder):
     for name in ("out.parquet", "out.faiss"):
         facts(call("index", "export", "shop", "-o", name, "--json"))
         assert (folder / name).stat().st_size > 0
+    assert json.loads((folder / "out.faiss.json").read_text())["bit_order"] == "little"
+    told = {option.name: option.help for option in load_command("index").commands["export"].params}
+    assert "of .faiss (default: little)" in told["bit_order"]
 
 
 def test_vectors_rescore_and_asymmetric(call, model, folder):

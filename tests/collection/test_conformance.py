@@ -432,16 +432,16 @@ def test_rescoring_takes_whole_ties_so_a_stored_row_finds_itself(uri, rows):
 
 def test_codes_made_elsewhere_in_the_other_bit_order(empty):
     stored = random_codes(20)
-    empty.add(codes=codes.swap_bit_order(stored), bitorder="little")
+    empty.add(codes=codes.swap_bit_order(stored), bit_order="little")
     np.testing.assert_array_equal([item.code for item in empty.get(range(20))], stored)
     swapped = codes.swap_bit_order(stored[:3])
-    assert same_hits(empty.search(codes=swapped, k=4, bitorder="little"), empty.search(codes=stored[:3], k=4))
+    assert same_hits(empty.search(codes=swapped, k=4, bit_order="little"), empty.search(codes=stored[:3], k=4))
     with pytest.raises(ValueError, match="zero bits"):
-        empty.add(codes=codes.swap_bit_order(stored) | 128, bitorder="little")
+        empty.add(codes=codes.swap_bit_order(stored) | 128, bit_order="little")
 
 
 def test_export(empty, tmp_path):
-    faiss, parquet = pytest.importorskip("faiss"), pytest.importorskip("pyarrow.parquet")
+    parquet = pytest.importorskip("pyarrow.parquet")
     ids, stored = np.array([7, 3, 2**63 - 1, 5]), random_codes(4)
     empty.add(codes=stored, ids=ids, payload=[{"é": [1]}, None, {"b": 2.5}, {}])
     order = np.argsort(ids)
@@ -454,14 +454,43 @@ def test_export(empty, tmp_path):
     assert [row["id"] for row in table] == ids[order].tolist()
     assert [row["code"] for row in table] == [code.tobytes() for code in stored[order]]
     assert [json.loads(row["payload"] or "{}") for row in table] == [{}, {}, {"é": [1]}, {"b": 2.5}]
-    index = faiss.read_index_binary(str(tmp_path / "c.faiss"))
-    distances, labels = index.search(stored[:1], 1)
-    assert (distances.tolist(), labels.tolist()) == ([[0]], [[7]])
-    assert empty.export(tmp_path / "l.npy", bitorder="little") == 4
+    assert empty.export(tmp_path / "l.npy", bit_order="little") == 4
     np.testing.assert_array_equal(np.load(tmp_path / "l.npy"), codes.swap_bit_order(stored[order]))
     for wrong in ("c.txt", "nowhere/c.npy"):
         with pytest.raises(ValueError, match=r"must end|does not exist"):
             empty.export(tmp_path / wrong)
+
+
+def test_faiss_reads_an_export_and_finds_the_same_distances(empty, tmp_path):
+    faiss = pytest.importorskip("faiss")
+    rng = np.random.default_rng(3)
+    bits = rng.integers(0, 2, (30, BITS), dtype=np.uint8)
+    ids = rng.permutation(10**6)[:30]
+    empty.add(codes=codes.pack(bits), ids=ids)
+    for order, options in (("little", {}), ("little", {"bit_order": "little"}), ("big", {"bit_order": "big"})):
+        assert empty.export(tmp_path / "c.faiss", **options) == 30
+        index = faiss.read_index_binary(str(tmp_path / "c.faiss"))
+        # NumPy's own packing: the order that the facts beside the file name is what the queries need.
+        facts = json.loads((tmp_path / "c.faiss.json").read_text())
+        assert (facts["bit_order"], facts["bits"], facts["rows"], facts["padding"]) == (order, BITS, 30, -BITS % 8)
+        asked = rng.integers(0, 2, (5, BITS), dtype=np.uint8)
+        distances, found = index.search(np.packbits(asked, axis=1, bitorder=order), 30)
+        expected = (asked[:, None, :] != bits[None, :, :]).sum(axis=2)
+        np.testing.assert_array_equal(distances, np.sort(expected, axis=1))
+        places = {number: place for place, number in enumerate(ids.tolist())}
+        for query, row in enumerate(found):
+            np.testing.assert_array_equal(distances[query], [expected[query, places[number]] for number in row])
+        ours = empty.search(codes=codes.pack(asked), k=30)
+        np.testing.assert_array_equal(distances, ours.distances)
+
+
+def test_a_bit_order_that_a_file_cannot_have_is_refused(empty, tmp_path):
+    empty.add(codes=random_codes(2))
+    with pytest.raises(ValueError, match="can only have bit_order 'big'"):
+        empty.export(tmp_path / "c.parquet", bit_order="little")
+    with pytest.raises(ValueError, match=r"bit_order must be 'big', 'little' or None. Got 'middle' instead"):
+        empty.export(tmp_path / "c.faiss", bit_order="middle")
+    assert not list(tmp_path.glob("c.*"))
 
 
 def test_another_reader_sees_every_change_at_once(uri):

@@ -40,7 +40,7 @@ def test_equals_brute_force(n_bits, bitorder, seed, n, k, values):
     rng = np.random.default_rng(seed)
     distinct = brute.random_codes(rng, 10, n_bits, bitorder)
     codes, ids = distinct[rng.integers(0, 10, n)], rng.permutation(1000)[:n]
-    index = Index(n_bits, bitorder=bitorder)
+    index = Index(n_bits, bit_order=bitorder)
     index.add(codes, ids)
     queries = {
         "whole": rng.integers(-2, 3, (3, n_bits)),  # many equal scores
@@ -57,7 +57,7 @@ def test_the_fast_scan_is_exact_or_not_used(scan, n_bits, bitorder, values):
     codes = brute.random_codes(rng, 12000, n_bits, bitorder)
     codes[9000:] = codes[:3000]
     ids = rng.permutation(12000)
-    index = Index(n_bits, bitorder=bitorder)
+    index = Index(n_bits, bit_order=bitorder)
     index.add(codes, ids)
     queries = rng.standard_normal((6, n_bits)).astype(np.float32)
     if values == "whole":

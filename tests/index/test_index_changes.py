@@ -145,7 +145,7 @@ def test_lists_are_learned_anew_when_an_index_has_grown():
         (lambda: Index(0), "'n_bits' parameter of Index must be between 1 and 1024. Got 0"),
         (lambda: Index(1025), "Got 1025"),
         (lambda: Index(8, "tree"), "'kind' parameter of Index must be one of 'flat', 'ivf', 'multihash', 'hnsw'"),
-        (lambda: Index(8, bitorder="middle"), "'bitorder' parameter"),
+        (lambda: Index(8, bit_order="middle"), "'bit_order' parameter"),
         (lambda: Index(8, n_probes=3), "kind 'flat' has no settings. Got 'n_probes'"),
         (lambda: Index(8, "ivf", links=3), "kind 'ivf' has the settings 'n_lists', 'n_probes'. Got 'links'"),
         (lambda: Index(8, "ivf", n_probes=0), "'n_probes' setting of an index must be a whole number from 1. Got 0"),
@@ -194,7 +194,7 @@ def test_ids_end_at_the_largest_int64():
 
 
 def test_little_bit_order_has_its_padding_on_the_other_side():
-    index = Index(BITS, bitorder="little")
+    index = Index(BITS, bit_order="little")
     index.add(np.array([[0, 0x0F]], dtype=np.uint8))
     with pytest.raises(ValueError, match="4 zero bits"):
         index.add(np.array([[0, 0xF0]], dtype=np.uint8))

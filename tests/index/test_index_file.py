@@ -64,9 +64,9 @@ def test_replacing_a_row_of_a_mapped_file_leaves_the_file(tmp_path, mmap):
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_empty_index_and_its_next_id(tmp_path, kind):
     path = tmp_path / "codes.index"
-    Index(7, kind, bitorder="little").save(path)
+    Index(7, kind, bit_order="little").save(path)
     loaded = Index.load(path)
-    assert (len(loaded), loaded.kind, loaded.n_bits, loaded.bitorder) == (0, kind, 7, "little")
+    assert (len(loaded), loaded.kind, loaded.n_bits, loaded.bit_order) == (0, kind, 7, "little")
     flat = Index(8)
     flat.add(np.zeros((3, 1), dtype=np.uint8))
     flat.remove([2])
