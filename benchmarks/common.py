@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,32 @@ def best_of(repeats: int, work: Callable[[], Any]) -> tuple[float, Any]:
         result = work()
         best = min(best, time.perf_counter() - start)
     return best, result
+
+
+def fixed_and_rates(seconds: dict[int, float]) -> tuple[float, list[float]]:
+    """Split the times of fits with different numbers of rows into a fixed cost and a cost per row.
+
+    Returns
+    -------
+    fixed : seconds that a fit takes besides its cost per row, at the least number of rows.
+    rates : seconds per further row, between each number of rows and the next.
+    """
+    sizes = sorted(seconds)
+    rates = [(seconds[b] - seconds[a]) / (b - a) for a, b in pairwise(sizes)]
+    return seconds[sizes[0]] - sizes[0] * rates[0], rates
+
+
+def report_rates(seconds: dict[int, float], limit: float = 1.3) -> bool:
+    """Print the fixed cost and the rates; whether the rate grows at most ``limit`` times with the rows."""
+    fixed, rates = fixed_and_rates(seconds)
+    sizes = sorted(seconds)
+    growth = max(rates) / min(rates) if min(rates) > 0 else np.inf  # noise can make fewer rows slower than more
+    print("seconds: " + ", ".join(f"n={n} {seconds[n]:.2f}" for n in sizes))
+    print(f"a fit takes {fixed:.2f} s and, per row, "
+          + ", ".join(f"{rate * 1e6:.1f} µs from {a} to {b} rows" for (a, b), rate in
+                      zip(pairwise(sizes), rates, strict=True))
+          + f"; the rates differ by {growth:.2f} (target {limit})", flush=True)  # fmt: skip
+    return growth <= limit
 
 
 def rows_and_classes(

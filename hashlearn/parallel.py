@@ -1,7 +1,7 @@
-"""Fixed row blocks over threads: the same sums in the same order whatever the number of threads.
+"""Row blocks of fixed size on threads: the same sums in the same order on any number of threads.
 
-BLAS is held to one thread inside, because its own threading splits sums differently for every thread
-count; the parallelism comes from the blocks instead.
+BLAS runs on one thread inside, because its own threads would split sums differently for every thread count. The row
+blocks provide the parallelism instead.
 """
 
 from __future__ import annotations
@@ -12,11 +12,10 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sized
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, TypeVar
 
-import numpy as np
 import threadpoolctl
 from threadpoolctl import ThreadpoolController
 
@@ -24,11 +23,10 @@ Task = TypeVar("Task")
 Result = TypeVar("Result")
 
 BLOCK_ROWS = 2048
-LARGEST_KEPT = 2**25 - 2**16  # bytes: glibc never keeps what is larger than 32 MiB with its own few bytes
 
 
 def thread_count(n_jobs: int | None) -> int:
-    """Threads for scikit-learn's ``n_jobs``; None means every core this process may use."""
+    """Return the number of threads for scikit-learn's ``n_jobs``; None means every core this process may use."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if n_jobs is None:
         return cores
@@ -38,131 +36,125 @@ def thread_count(n_jobs: int | None) -> int:
 
 
 def row_blocks(n_rows: int, size: int = BLOCK_ROWS) -> list[slice]:
-    """Slices that cover all rows, the short rest included."""
+    """Return slices of ``size`` rows that cover all rows; the last one may be shorter."""
     return [slice(start, min(start + size, n_rows)) for start in range(0, n_rows, size)]
 
 
 @lru_cache(maxsize=1)
 def _controller(n_modules: int) -> ThreadpoolController:
-    """All BLAS libraries of this process. Looking for them takes milliseconds, and only an import brings new ones."""
+    """Find the BLAS libraries of this process.
+
+    The search takes milliseconds. Only an import can load another library, so the result is kept for as long as the
+    number of imported modules stays the same.
+    """
     return ThreadpoolController()
 
 
 @lru_cache(maxsize=1)
-def _own_libraries(controller: ThreadpoolController) -> list[Any]:
-    """Those of them in which every thread has a limit of its own: MKL, and OpenBLAS on OpenMP."""
+def _libraries_with_thread_limits(controller: ThreadpoolController) -> list[Any]:
+    """Return the BLAS libraries whose limit belongs to the calling thread: MKL, and OpenBLAS built on OpenMP."""
     libraries = [lib for lib in controller.lib_controllers if lib.user_api == "blas"]
     return [lib for lib in libraries if lib.internal_api == "mkl" or getattr(lib, "threading_layer", "") == "openmp"]
 
 
-_holding = threading.Lock()
-_holders = 0
-_hold: Any = None
-
-
-def _take_control() -> None:
-    """Let this thread change OpenBLAS' limit, which is the whole process's.
-
-    threadpoolctl 3.8 and later leave that to the thread that did it first and ignore all others, without a word.
-    """
-    clear = getattr(getattr(threadpoolctl, "OpenBLASController", None), "clear_controlling_thread", None)
-    if clear is not None:
-        clear(force=True)
+# The limit of all other libraries belongs to the process: the threads inside ``one_blas_thread`` share it.
+_lock = threading.Lock()
+_threads_inside = 0
+_process_limit: Any = None
 
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Hold BLAS to one thread, for results that do not depend on the machine's core count.
+    """Limit BLAS to one thread, so that results do not depend on the number of cores.
 
-    Every thread that calls BLAS must be inside. Where the limit is the whole process's, it ends with the last of all
-    threads inside: the first to leave must not set it free under the others.
+    Every thread that calls BLAS must enter. The limit of the process ends when the last thread leaves: a thread that
+    leaves earlier must not lift it for the others.
     """
     controller = _controller(len(sys.modules))
-    own = [(library, library.get_num_threads()) for library in _own_libraries(controller)]
+    limits = [(library, library.get_num_threads()) for library in _libraries_with_thread_limits(controller)]
     _enter(controller)
     try:
-        for library, _ in own:
+        for library, _ in limits:
             library.set_num_threads(1)
         yield
     finally:
         _leave()
-        # Last, because leaving sets this thread's limits to those of the first thread inside.
-        for library, before in own:
+        # After _leave, which sets this thread's limits to those of the thread that entered first.
+        for library, before in limits:
             library.set_num_threads(before)
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Hold BLAS, and OpenMP in this thread, to one thread.
+    """Limit BLAS, and OpenMP in this thread, to one thread.
 
-    For code of scikit-learn whose own threads add up rows in an order that depends on how many they are. Import it
-    before: a library that is not loaded yet cannot be held. OpenMP's limit is each thread's own, so no other thread
-    minds when it is given back.
+    For code of scikit-learn whose own threads add up rows in an order that depends on their number. Import it first,
+    because a library that is not loaded yet cannot be limited. The limit of OpenMP belongs to each thread, so other
+    threads are not affected when it ends.
     """
     with one_blas_thread(), _controller(len(sys.modules)).limit(limits=1, user_api="openmp"):
         yield
 
 
 def _enter(controller: ThreadpoolController) -> None:
-    global _holders, _hold
-    with _holding:
-        if _holders == 0:
+    global _threads_inside, _process_limit
+    with _lock:
+        if _threads_inside == 0:
             _take_control()
-            _hold = controller.limit(limits=1, user_api="blas")
-            _hold.__enter__()
-        _holders += 1
+            _process_limit = controller.limit(limits=1, user_api="blas")
+            _process_limit.__enter__()
+        _threads_inside += 1
 
 
 def _leave() -> None:
-    global _holders
-    with _holding:
-        _holders -= 1
-        if _holders == 0:
+    global _threads_inside
+    with _lock:
+        _threads_inside -= 1
+        if _threads_inside == 0:
             _take_control()
-            _hold.__exit__(None, None, None)
+            _process_limit.__exit__(None, None, None)
             _take_control()
 
 
-def _held(function: Callable[[Task], Result], task: Task) -> Result:
+def _take_control() -> None:
+    """Allow this thread to change the limit of OpenBLAS.
+
+    threadpoolctl 3.8 and later accept changes only from the thread that made the first one and silently ignore others.
+    """
+    clear = getattr(getattr(threadpoolctl, "OpenBLASController", None), "clear_controlling_thread", None)
+    if clear is not None:
+        clear(force=True)
+
+
+def _with_one_blas_thread(function: Callable[[Task], Result], task: Task) -> Result:
     with one_blas_thread():
         return function(task)
 
 
-@lru_cache(maxsize=1)
-def keep_freed_memory() -> None:
-    """Have the allocator keep what a block of rows frees for the next one; getting new pages is a tenth of the work.
-
-    glibc returns memory beyond a threshold at once, and raises it when something large that it had mapped is freed, up
-    to this size. The array is never touched. Other allocators do not mind.
-    """
-    np.empty(LARGEST_KEPT, dtype=np.uint8)
-
-
 def ordered_map(
-    function: Callable[[Task], Result],
-    tasks: Iterable[Task],
-    n_jobs: int | None = None,
-    pool: ThreadPoolExecutor | None = None,
+    function: Callable[[Task], Result], tasks: Iterable[Task], n_jobs: int | None = None
 ) -> Iterator[Result]:
-    """Results of ``function`` in the order of ``tasks``; only a few are under way or waiting at a time.
+    """Yield the results of ``function`` in the order of ``tasks``, computed by threads.
 
-    By the threads of ``pool`` where there is one already.
+    Only a few tasks are started ahead of the result that is waited for, so results do not pile up.
     """
     threads = thread_count(n_jobs)
-    keep_freed_memory()
     if isinstance(tasks, Sized):
         threads = min(threads, max(1, len(tasks)))
     with one_blas_thread():
-        if threads == 1 and pool is None:
+        if threads == 1:
             yield from map(function, tasks)
             return
-        with nullcontext(pool) if pool is not None else ThreadPoolExecutor(threads) as own:
-            yield from in_order(lambda task: own.submit(_held, function, task), tasks, 2 * threads)
+        with ThreadPoolExecutor(threads) as pool:
+            yield from in_order(lambda task: pool.submit(_with_one_blas_thread, function, task), tasks, 2 * threads)
 
 
 def in_order(submit: Callable[[Task], Any], tasks: Iterable[Task], ahead: int) -> Iterator[Any]:
-    """Results of submitted tasks in order, with at most ``ahead`` besides the one waited for; the rest is cancelled
-    when the caller stops or something fails."""
+    """Yield the results of submitted tasks in order.
+
+    At most ``ahead`` tasks are submitted besides the one that is waited for. When the caller stops or a task fails,
+    the tasks that have not started are canceled.
+    """
     waiting: deque[Any] = deque()
     try:
         for task in tasks:

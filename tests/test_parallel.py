@@ -1,8 +1,5 @@
 """Blocks over threads: order kept, nothing lost, errors passed on."""
 
-import os
-import platform
-import resource
 import subprocess
 import sys
 import threading
@@ -147,7 +144,7 @@ class OwnLimits(threading.local):
 
 def test_every_thread_limits_libraries_whose_limit_is_its_own(monkeypatch):
     library = OwnLimits()
-    monkeypatch.setattr(parallel, "_own_libraries", lambda controller: [library])
+    monkeypatch.setattr(parallel, "_libraries_with_thread_limits", lambda controller: [library])
     assert set(ordered_map(lambda _: library.threads, range(50), 3)) == {1}
     with one_blas_thread(), one_blas_thread():
         assert library.threads == 1
@@ -178,25 +175,3 @@ with one_blas_thread():
     print({lib["num_threads"] for lib in threadpool_info() if lib["user_api"] == "blas"})
 """
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "{1}\n"
-
-
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="how glibc keeps memory")
-def test_memory_of_a_block_serves_the_next_one():
-    code = """
-import resource
-import numpy as np
-from hashlearn.parallel import ordered_map
-
-def work(_):
-    arrays = [np.ones(2**18) for _ in range(30)]  # 60 MiB
-
-for _ in ordered_map(work, range(4), 2): pass
-before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-for _ in ordered_map(work, range(40), 2): pass
-print((resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before) / 40)
-"""
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=clean)
-    pages = 60 * 2**20 / resource.getpagesize()
-    # Otherwise an eighth of the pages, more where others are busy.
-    assert float(done.stdout) < pages / 20

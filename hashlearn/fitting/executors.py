@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import pickle
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import BrokenExecutor, CancelledError, ThreadPoolExecutor
+from concurrent.futures import BrokenExecutor, CancelledError
 from itertools import chain
 from typing import Any
 
@@ -37,7 +37,6 @@ def run(
     tasks: Iterable[Any],
     executor: Any,
     n_jobs: int | None,
-    pool: ThreadPoolExecutor | None = None,
 ) -> Iterator[Any]:
     """``function(shared, task)`` for every task, in order, a few ahead at a time.
 
@@ -45,7 +44,7 @@ def run(
     ``shared`` is sent to every worker once on a cluster, and beside every task to other executors.
     """
     if executor is None:
-        yield from ordered_map(lambda task: function(shared, task), tasks, n_jobs, pool)
+        yield from ordered_map(lambda task: function(shared, task), tasks, n_jobs)
         return
     client = _dask_client(executor)
     if client is not None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import secrets
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Self
 
@@ -41,12 +40,10 @@ class Job:
         self.path = None if isinstance(wanted, bool) else check_output(wanted, CODE_SUFFIXES)
         self.wanted = bool(wanted)
         self.room: NDArray[np.uint8] | None = None
-        self.pool: ThreadPoolExecutor | None = None
-        """Threads that are at work already: tasks go to them, after what they have to do."""
         self._temporary: Path | None = None
 
     def run(self, function: Work, shared: Any, tasks: Iterable[Any]) -> Iterator[Any]:
-        return run(function, shared, tasks, self.executor, self.n_jobs, self.pool)
+        return run(function, shared, tasks, self.executor, self.n_jobs)
 
     def open_codes(self, n_rows: int, n_bits: int) -> NDArray[np.uint8] | None:
         """Room for the packed codes of all rows: in memory, or on disk where they go to a file or a checkpoint."""
@@ -69,7 +66,7 @@ class Job:
         if self.room is None:
             return None
         if self.path is None:
-            return np.array(self.room)
+            return np.array(self.room) if isinstance(self.room, np.memmap) else self.room
         with CodeWriter.to(self.path, CodeInfo.of(n_bits, "packed", "big", len(self.room), **facts)) as writer:
             for start in range(0, len(self.room), _WRITTEN_ROWS):
                 writer.append(self.room[start : start + _WRITTEN_ROWS])

@@ -48,11 +48,10 @@ class ArrayPart:
         return self.array[start:stop]
 
     def take(self, places: NDArray[np.integer]) -> list[Any]:
-        if isinstance(self.array, np.ndarray):
-            return [np.asarray(self.array[places])]
-        # Not everything that has slices of rows takes their numbers.
-        rows = [self.read(int(place), int(place) + 1) for place in places]
-        return [row if sparse.issparse(row) else np.array(row) for row in rows]
+        if isinstance(self.array, np.ndarray) or sparse.issparse(self.array):
+            return [self.array[places]]
+        # Other objects that can be sliced by rows need not accept row numbers.
+        return [np.array(self.read(int(place), int(place) + 1)) for place in places]
 
     def cut(self, start: int, stop: int) -> ArrayPart:
         return ArrayPart(self.array[start:stop], self.name, self.cheap)

@@ -16,10 +16,9 @@ from hashlearn import codes
 from hashlearn.fitting.base import HashFunction, project_block
 from hashlearn.fitting.grouping import Groups
 from hashlearn.fitting.job import Job
-from hashlearn.fitting.row_view import Block, View
 from hashlearn.fitting.sources import AnySource, Cut
 from hashlearn.fitting.sums import FeatureSums, add_up, block_rows, blocks, unit_rows
-from hashlearn.functions.linear import Gram, RidgeSums
+from hashlearn.functions.linear import RidgeSums
 from hashlearn.kernel import FeatureMap
 from hashlearn.solvers.rows import RowCoder
 from hashlearn.typing import Float32Array, FloatArray
@@ -43,10 +42,20 @@ class Start:
 
 
 @dataclass
+class RowView:
+    """How tasks see rows: their group numbers, and their features minus a provisional center."""
+
+    features: FeatureMap
+    groups: Groups
+    center: Float32Array
+    n_rows: int
+
+
+@dataclass
 class PassPlan:
     """What every task needs."""
 
-    view: View
+    view: RowView
     start: Start
     coder: RowCoder
 
@@ -76,7 +85,7 @@ class RowSums(FeatureSums):
             s.t[:m] + own_weight * s.t[m:],
             s.tt[:m] + 2 * own_weight * self.gain_times_code + own_weight**2 * s.tt[m:],
         )
-        return mixed.recentred(shift)
+        return mixed.recentered(shift)
 
 
 def run(source: AnySource, plan: PassPlan, job: Job) -> RowSums:
@@ -88,39 +97,39 @@ def code_rows(plan: PassPlan, cut: Cut) -> tuple[RowSums, slice, NDArray[np.uint
     """One task: the sums of its rows, which they are, and their packed codes."""
     result: RowSums | None = None
     packed: list[NDArray[np.uint8]] = []
-    for rows in blocks(cut, plan.view.block_rows):
-        sums, coded = _code_block(plan, plan.view.block(cut, rows), rows)
+    for rows in blocks(cut, block_rows(plan.view.n_rows)):
+        sums, coded = _code_block(plan, cut, rows)
         packed.append(coded)
-        if result is None:
-            result = sums
-        else:
-            result += sums
+        result = sums if result is None else result.__iadd__(sums)
     assert result is not None
     return result, slice(cut.start, cut.stop), np.concatenate(packed)
 
 
-def _code_block(plan: PassPlan, block: Block, rows: slice) -> tuple[RowSums, NDArray[np.uint8]]:
-    start, x = plan.start, block.x
-    n_rows, n_bits = rows.stop - rows.start, start.directions.shape[1]
-    packed = np.zeros((n_rows, codes.n_bytes(n_bits)), dtype=np.uint8)
-    place = np.full(n_rows, -1, dtype=np.intp)
+def _code_block(plan: PassPlan, cut: Cut, rows: slice) -> tuple[RowSums, NDArray[np.uint8]]:
+    """The sums of one block, and its packed codes: zeros for rows without a group."""
+    view, start = plan.view, plan.start
+    x = view.features.map_block(cut.read(rows.start, rows.stop))
+    x -= view.center
+    total = x.sum(axis=0, dtype=np.float64)
+    group = view.groups.of(cut.read_labels(rows.start, rows.stop))
+    n_rows, n_bits = len(x), start.directions.shape[1]
+    learned = np.full(n_rows, -1, dtype=np.intp)
     begin, end = np.searchsorted(start.rows, (rows.start, rows.stop))
-    place[start.rows[begin:end] - rows.start] = np.arange(begin, end)
-    own, place = block.group, place[block.supervised]
+    learned[start.rows[begin:end] - rows.start] = np.arange(begin, end)
+    known = np.flatnonzero(group >= 0)
+    if len(known) < n_rows:
+        x, group, learned = x[known], group[known], learned[known]
     code = np.empty((len(x), n_bits), dtype=np.float32)
-    learned = place >= 0
-    code[learned] = start.known[place[learned]]
+    is_learned = learned >= 0
+    code[is_learned] = start.known[learned[is_learned]]
     first = np.where(x @ start.directions >= 0, np.float32(1), np.float32(-1))
-    code[~learned] = plan.coder.code(own[~learned], first[~learned])
-    gain = plan.coder.gain(own, code)
-    packed[block.supervised] = codes.pack(code > 0)
-    gram = block.gram
-    if plan.view.factor is not None:
-        gram = Gram(gram.count, gram.x, np.empty((0, 0)))
-    sums = RidgeSums.of(x, np.concatenate([gain, code], axis=1), gram)
+    code[~is_learned] = plan.coder.code(group[~is_learned], first[~is_learned])
+    gain = plan.coder.gain(group, code)
+    packed = np.zeros((n_rows, codes.n_bytes(n_bits)), dtype=np.uint8)
+    packed[known] = codes.pack(code > 0)
+    sums = RidgeSums.of(x, np.concatenate([gain, code], axis=1))
     mixed = np.einsum("ij,ij->j", gain, code, dtype=np.float64)
-    # Others will be added to these sums, while the block's own may still be looked at.
-    return RowSums(n_rows, block.total.copy(), sums, mixed, (code.T @ code).astype(np.float64)), packed
+    return RowSums(n_rows, total, sums, mixed, (code.T @ code).astype(np.float64)), packed
 
 
 @dataclass

@@ -1,9 +1,9 @@
-"""Linear hash functions by ridge regression, from sums that add up over any chunks of rows."""
+"""Linear hash functions, and the ridge regression that learns them from sums over rows."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,44 +12,66 @@ from scipy import linalg
 from hashlearn.parallel import one_blas_thread, row_blocks
 from hashlearn.typing import FloatArray
 
-# Shares of the Gram matrix's mean eigenvalue between which ridge="auto" searches.
+# ridge="auto" searches between these shares of the mean eigenvalue of X'X.
 AUTO_RANGE = (1e-10, 1e4)
-CACHED_ROWS = 32  # of a Gram matrix, changed while they are near the processor
+# A block of so many rows of X'X stays in the processor's cache while it is changed.
+CACHED_ROWS = 32
 
 
-@dataclass
-class Gram:
-    """Sums over rows of features x and of their products, which need no targets."""
+class LinearFunction:
+    """Projections (x - center) W + intercept.
 
-    count: int
-    x: FloatArray
-    xx: NDArray[Any]
+    Attributes
+    ----------
+    weights_ : float32 (n_features, n_bits)
+    intercept_ : float32 (n_bits,)
+    ridge_ : float
+        The ridge that the weights were solved with; 0 if they were not learned by ridge regression.
+    """
+
+    def __init__(self, weights: FloatArray, ridge: float = 0.0, intercept: FloatArray | None = None) -> None:
+        self.weights_ = weights.astype(np.float32)
+        self.intercept_ = np.zeros(weights.shape[1], dtype=np.float32)
+        if intercept is not None:
+            self.intercept_[:] = intercept
+        self.ridge_ = ridge
 
     @classmethod
-    def of(cls, x: NDArray[np.floating]) -> Gram:
-        return cls(len(x), x.sum(axis=0, dtype=np.float64), x.T @ x)
+    def solve(cls, sums: RidgeSums, ridge: float | str) -> LinearFunction:
+        """Learn W = (X'X + ridge I)^-1 X'T for all bits from one factorization.
 
-    def __iadd__(self, other: Gram) -> Gram:
-        self.count += other.count
-        self.x += other.x
-        self.xx += other.xx
-        return self
+        Parameters
+        ----------
+        sums : RidgeSums
+            Sums over the rows, of centered features.
+        ridge : float or "auto"
+            "auto" chooses the ridge by generalized cross-validation.
 
-    def recentred(self, shift: FloatArray, out: FloatArray | None = None) -> FloatArray:
-        """The sums of products for features x - shift; ``out`` may be the sums themselves."""
-        xx = np.empty(self.xx.shape) if out is None else out
-        for rows in row_blocks(len(xx), CACHED_ROWS):
-            part = np.subtract(self.xx[rows], np.outer(self.x[rows], shift), out=xx[rows])
-            part -= np.outer(shift[rows], self.x)
-            part += self.count * np.outer(shift[rows], shift)
-        return xx
+        Raises
+        ------
+        ValueError
+            If ``ridge`` is neither "auto" nor above 0.
+        """
+        with one_blas_thread():
+            if ridge == "auto":
+                return cls(*cross_validated_ridge(sums))
+            if isinstance(ridge, str) or not ridge > 0:
+                raise ValueError(f"The 'ridge' parameter must be 'auto' or a number above 0. Got {ridge!r} instead.")
+            return cls(RidgeFactor(sums.xx, float(ridge)).solve(sums.xt), float(ridge))
+
+    def project(self, features: NDArray[Any]) -> NDArray[Any]:
+        """Compute the projections of centered features."""
+        projections = features @ self.weights_
+        projections += self.intercept_
+        return projections
 
 
 @dataclass
 class RidgeSums:
-    """Sums over rows of features x and targets t, all that ridge regression needs of them.
+    """Sums over rows of features x and targets t: all that ridge regression needs of the rows.
 
-    Features come shifted by some provisional centre; ``recentred`` moves them to the true one afterwards.
+    The mean of the features is known only after the last row. So features are counted from a provisional center, and
+    ``recentered`` moves the finished sums to the mean.
     """
 
     count: int
@@ -60,13 +82,12 @@ class RidgeSums:
     tt: FloatArray
 
     @classmethod
-    def of(cls, x: NDArray[np.floating], t: NDArray[np.floating], gram: Gram | None = None) -> RidgeSums:
-        """Of one block of rows; ``gram`` is theirs where it is known already."""
-        gram = gram or Gram.of(x)
+    def of(cls, x: NDArray[np.floating], t: NDArray[np.floating]) -> RidgeSums:
+        """Sum over one block of rows: products in the precision of the rows, sums of blocks in double precision."""
         return cls(
-            gram.count,
-            gram.x.copy(),
-            gram.xx.astype(np.float64),
+            len(x),
+            x.sum(axis=0, dtype=np.float64),
+            (x.T @ x).astype(np.float64),
             (x.T @ t).astype(np.float64),
             t.sum(axis=0, dtype=np.float64),
             np.einsum("ij,ij->j", t, t, dtype=np.float64),
@@ -79,112 +100,61 @@ class RidgeSums:
             ours += getattr(other, name)
         return self
 
-    def recentred(self, shift: FloatArray) -> RidgeSums:
-        """The sums for features x - shift."""
-        xx = Gram(self.count, self.x, self.xx).recentred(shift)
+    def recentered(self, shift: FloatArray) -> RidgeSums:
+        """Return the sums for the features x - shift."""
+        xx = np.empty_like(self.xx)
+        for rows in row_blocks(len(xx), CACHED_ROWS):
+            part = np.subtract(self.xx[rows], np.outer(self.x[rows], shift), out=xx[rows])
+            part -= np.outer(shift[rows], self.x)
+            part += self.count * np.outer(shift[rows], shift)
         xt = self.xt - np.outer(shift, self.t)
         return RidgeSums(self.count, self.x - self.count * shift, xx, xt, self.t, self.tt)
 
 
-class LinearFunction:
-    """Projections (x - center) W + intercept; by ridge regression, W = (X'X + ridge I)^-1 X'T.
+class RidgeFactor:
+    """X'X + ridge I, factored once for any number of targets.
 
-    Attributes
-    ----------
-    weights_ : float32 (n_features, n_bits)
-    intercept_ : float32 (n_bits,)
-    ridge_ : the ridge used, the chosen one for ``ridge="auto"``; 0 where the weights come from elsewhere.
+    Rounding can make X'X indefinite, and Cholesky then fails. In that case the eigenvalues below 0 are set to 0.
     """
-
-    def __init__(self, weights: FloatArray, ridge: float = 0.0, intercept: FloatArray | None = None) -> None:
-        self.weights_ = weights.astype(np.float32)
-        self.intercept_ = np.zeros(weights.shape[1], dtype=np.float32)
-        if intercept is not None:
-            self.intercept_[:] = intercept
-        self.ridge_ = ridge
-
-    @classmethod
-    def solve(cls, sums: RidgeSums, ridge: float | str, factor: RidgeFactor | None = None) -> LinearFunction:
-        """One factorisation for all bits. ``ridge="auto"`` chooses by generalised cross-validation."""
-        with one_blas_thread():
-            return cls(*(factor or factorised(sums.xx, ridge)).solve(sums))
-
-    def project(self, features: NDArray[Any]) -> NDArray[Any]:
-        """Projections of centred features."""
-        projections = features @ self.weights_
-        projections += self.intercept_
-        return projections
-
-
-class RidgeFactor(Protocol):
-    """X'X, factorised once for any targets."""
-
-    def solve(self, sums: RidgeSums) -> tuple[FloatArray, float]:
-        """Weights and the ridge."""
-        ...
-
-
-def factorised(xx: FloatArray, ridge: float | str) -> RidgeFactor:
-    if ridge == "auto":
-        return CrossValidated(xx)
-    if isinstance(ridge, str) or not ridge > 0:
-        raise ValueError(f"The 'ridge' parameter must be 'auto' or a number above 0. Got {ridge!r} instead.")
-    return Regularised(xx, float(ridge))
-
-
-class Regularised:
-    """Cholesky; where rounding has made the matrix indefinite, its eigenvalues are lifted to the ridge."""
 
     def __init__(self, xx: FloatArray, ridge: float) -> None:
         self.ridge = ridge
-        self._cholesky: NDArray[Any] | None = None
-        diagonal = xx.diagonal().copy()
-        # Changed for a moment, because a copy of it would take a tenth of the time.
-        np.fill_diagonal(xx, diagonal + ridge)
+        lifted = np.array(xx)
+        np.fill_diagonal(lifted, lifted.diagonal() + ridge)
         try:
-            # NumPy's, because SciPy's lets no other thread work. Turned over, its rows are columns, as LAPACK has them.
-            self._cholesky = np.linalg.cholesky(xx.T).T
+            # The transpose of a lower factor in C order is an upper factor in LAPACK's order, which needs no copy.
+            self._cholesky: NDArray[Any] | None = np.linalg.cholesky(lifted.T).T
         except np.linalg.LinAlgError:
-            pass
-        finally:
-            np.fill_diagonal(xx, diagonal)
-        if self._cholesky is None:
+            self._cholesky = None
             self._values, self._vectors = linalg.eigh(xx, check_finite=False)
 
-    def solve(self, sums: RidgeSums) -> tuple[FloatArray, float]:
-        return self.weights(sums.xt), self.ridge
-
-    def weights(self, xt: FloatArray) -> FloatArray:
+    def solve(self, xt: FloatArray) -> FloatArray:
+        """Compute weights (n_features, n_targets) from X'T."""
         if self._cholesky is not None:
             return linalg.cho_solve((self._cholesky, False), xt, check_finite=False)
-        lifted = np.maximum(self._values, 0) + self.ridge
-        return self._vectors @ ((self._vectors.T @ xt) / lifted[:, None])
+        values = np.maximum(self._values, 0) + self.ridge
+        return self._vectors @ ((self._vectors.T @ xt) / values[:, None])
 
 
-def regularised_solve(xx: FloatArray, xt: FloatArray, ridge: float) -> FloatArray:
-    return Regularised(np.array(xx), ridge).weights(xt)
+def cross_validated_ridge(sums: RidgeSums) -> tuple[FloatArray, float]:
+    """Solve with the ridge of least generalized cross-validation error, added up over all targets.
 
-
-class CrossValidated:
-    """The ridge with the least generalised cross-validation error, summed over all bits.
-
-    One eigendecomposition X'X = V diag(w) V' prices every ridge:
+    One eigendecomposition X'X = V diag(w) V' gives the error of every ridge r:
     GCV(r) = (mean squared residual) / (1 - sum w / (w + r) / n)^2.
+
+    Returns
+    -------
+    weights, ridge
     """
-
-    def __init__(self, xx: FloatArray) -> None:
-        values, self.vectors = linalg.eigh(xx, check_finite=False)
-        self.values = np.maximum(values, 0.0)
-
-    def solve(self, sums: RidgeSums) -> tuple[FloatArray, float]:
-        values = self.values
-        rotated = self.vectors.T @ sums.xt
-        energy = (rotated**2).sum(axis=1)
-        scale = max(float(values.mean()), np.finfo(np.float64).tiny)
-        candidates = scale * np.geomspace(*AUTO_RANGE, 113)
-        errors = np.array([_gcv(values, energy, float(sums.tt.sum()), sums.count, r) for r in candidates])
-        ridge = float(candidates[int(np.argmin(errors))])
-        return self.vectors @ (rotated / (values + ridge)[:, None]), ridge
+    values, vectors = linalg.eigh(sums.xx, check_finite=False)
+    values = np.maximum(values, 0.0)
+    rotated = vectors.T @ sums.xt
+    energy = (rotated**2).sum(axis=1)
+    scale = max(float(values.mean()), np.finfo(np.float64).tiny)
+    candidates = scale * np.geomspace(*AUTO_RANGE, 113)
+    errors = [_gcv(values, energy, float(sums.tt.sum()), sums.count, ridge) for ridge in candidates]
+    ridge = float(candidates[int(np.argmin(errors))])
+    return vectors @ (rotated / (values + ridge)[:, None]), ridge
 
 
 def _gcv(values: FloatArray, energy: FloatArray, total: float, count: int, ridge: float) -> float:

@@ -12,7 +12,7 @@ from sklearn.utils._param_validation import Interval
 from hashlearn.fitting.frames.gram import LearnedFunction, SummedHasher, Sums, Training
 from hashlearn.fitting.frames.in_memory import linear
 from hashlearn.fitting.job import Job
-from hashlearn.functions.linear import LinearFunction, regularised_solve
+from hashlearn.functions.linear import LinearFunction, RidgeFactor
 from hashlearn.hashers.fsdh import class_codes
 from hashlearn.primitives import class_numbers
 
@@ -106,6 +106,6 @@ class ClassCode(SummedHasher):
         codes = class_codes(training.labels.shape[1], self.n_bits_, rng)
         mean, shares = sums.x / sums.count, sums.y / sums.count
         spread = sums.xx - np.outer(sums.x, mean)
-        weights = regularised_solve(spread, sums.xy - np.outer(sums.x, shares), self.ridge)
+        weights = RidgeFactor(spread, self.ridge).solve(sums.xy - np.outer(sums.x, shares))
         scores = linear(weights, shares - mean @ weights)
         return LearnedFunction(ClassCodeFunction(scores, codes), codes[classes], {"class_codes_": codes})

@@ -14,7 +14,7 @@ from sklearn.utils._param_validation import Interval
 from hashlearn.fitting.frames.gram import LearnedFunction, SummedHasher, Sums, Training
 from hashlearn.fitting.frames.in_memory import linear
 from hashlearn.fitting.job import Job
-from hashlearn.functions.linear import regularised_solve
+from hashlearn.functions.linear import RidgeFactor
 from hashlearn.primitives import class_numbers
 
 DRAWS = 100
@@ -95,7 +95,7 @@ class FSDH(SummedHasher):
     def _learn_sums(self, training: Training, sums: Sums, job: Job, rng: np.random.RandomState) -> LearnedFunction:
         classes = class_numbers(training.labels, "FSDH")
         codes = class_codes(training.labels.shape[1], self.n_bits_, rng)
-        weights = regularised_solve(sums.xx, sums.xy @ codes, self.ridge)
+        weights = RidgeFactor(sums.xx, self.ridge).solve(sums.xy @ codes)
         return LearnedFunction(linear(weights), codes[classes], {"class_codes_": codes})
 
 

@@ -121,7 +121,7 @@ class LFH(SummedHasher):
         sampled = np.unique(samples)
         found = add_up(training.source, sum_and_take, TakePlan(training, sampled), job, "add up rows", TakenSums)
         shift, spread = self._set_center(training, found.mean), found.spread(training.center + found.mean)
-        gram = found.sums.recentred(shift).xx
+        gram = found.sums.recentered(shift).xx
         _, components = top_eigenvectors(gram / np.outer(spread, spread), min(self.n_bits_, width))
         start = (np.hstack([components, extra]) / spread[:, None]).astype(np.float32)
         rounds = SampledRounds(training.labels, self.n_bits_ / self.beta)

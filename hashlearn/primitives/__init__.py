@@ -7,14 +7,12 @@ from hashlearn.primitives.labels import LabelProduct, class_numbers, labelled_ro
 from hashlearn.primitives.principal import principal_directions
 from hashlearn.primitives.procrustes import metric_procrustes, orthogonal_procrustes
 from hashlearn.primitives.ranks import rank_weights
-from hashlearn.primitives.ridge import RidgeSolver
 from hashlearn.primitives.samplers import sample_pairs, sample_triplets
 from hashlearn.primitives.steps import keep_partial, keeps_partial, steps
 from hashlearn.primitives.sweep import column_sweep, keep_sign
 
 __all__ = [
     "LabelProduct",
-    "RidgeSolver",
     "class_numbers",
     "cluster_centers",
     "column_sweep",

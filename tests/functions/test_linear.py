@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from hashlearn.functions.linear import LinearFunction, Regularised, RidgeSums
+from hashlearn.functions.linear import LinearFunction, RidgeFactor, RidgeSums
 
 
 @pytest.fixture
@@ -26,10 +26,10 @@ def test_chunks_add_up_to_the_direct_solution(problem):
     np.testing.assert_allclose(LinearFunction.solve(sums, 1e-3).weights_, direct(X, T, 1e-3), rtol=1e-3, atol=1e-5)
 
 
-def test_recentred_sums_are_those_of_centred_rows(problem):
+def test_recentered_sums_are_those_of_centred_rows(problem):
     X, T = problem
     shift = X.mean(axis=0, dtype=np.float64)
-    moved, centred = RidgeSums.of(X, T).recentred(shift), RidgeSums.of((X - shift).astype(np.float32), T)
+    moved, centred = RidgeSums.of(X, T).recentered(shift), RidgeSums.of((X - shift).astype(np.float32), T)
     for name in ("count", "x", "xx", "xt", "t", "tt"):
         np.testing.assert_allclose(getattr(moved, name), getattr(centred, name), rtol=1e-4, atol=2e-3)
 
@@ -57,7 +57,7 @@ def test_where_cholesky_fails_late_the_matrix_is_what_it_was():
     values, vectors = np.linalg.eigh(matrix)
     lifted = vectors @ np.diag(1 / (np.maximum(values, 0) + 0.1)) @ vectors.T
     before = matrix.copy()
-    np.testing.assert_allclose(Regularised(matrix, 0.1).weights(targets), lifted @ targets, rtol=1e-9)
+    np.testing.assert_allclose(RidgeFactor(matrix, 0.1).solve(targets), lifted @ targets, rtol=1e-9)
     np.testing.assert_array_equal(matrix, before)
 
 
@@ -95,3 +95,14 @@ def test_intercept_is_added():
 def test_bad_ridges(problem, ridge):
     with pytest.raises(ValueError, match="'ridge' parameter must be 'auto' or a number above 0"):
         LinearFunction.solve(RidgeSums.of(*problem), ridge)
+
+
+def test_rows_in_double_precision_are_summed_in_double_precision():
+    """One huge shared direction and tiny others: sums in single precision would drown the ridge."""
+    rng = np.random.RandomState(0)
+    X = (100 + 0.01 * rng.standard_normal((9000, 40))).astype(np.float32).astype(np.float64)
+    T = rng.standard_normal((9000, 3))
+    sums = RidgeSums.of(X[:4096], T[:4096])
+    sums += RidgeSums.of(X[4096:], T[4096:])
+    wanted = np.linalg.solve(X.T @ X + 1e-2 * np.eye(40), X.T @ T)
+    assert np.abs(X @ (RidgeFactor(sums.xx, 1e-2).solve(sums.xt) - wanted)).max() < 1e-6

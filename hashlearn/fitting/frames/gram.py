@@ -279,7 +279,7 @@ class SummedHasher(LinearHasher):
 
 def centred_sums(found: FeatureSums, training: Training, shift: FloatArray) -> Sums:
     """The sums for features less ``shift``."""
-    s, yy = found.sums.recentred(shift), np.zeros((0, 0))
+    s, yy = found.sums.recentered(shift), np.zeros((0, 0))
     result = Sums(s.count, s.x, s.xx, s.xt, s.t, yy)
     if training.table is not None and training.counts is not None:
         counts = training.counts.astype(np.float64)

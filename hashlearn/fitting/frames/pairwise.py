@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numbers
 from abc import abstractmethod
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -15,10 +16,9 @@ from hashlearn import codes
 from hashlearn.fitting import row_pass
 from hashlearn.fitting.base import BaseHasher
 from hashlearn.fitting.drawing import draw_evenly, feature_clusters
-from hashlearn.fitting.grouping import GivenGroups, LabelReader
+from hashlearn.fitting.grouping import GivenGroups, Groups, LabelReader
 from hashlearn.fitting.job import Job, memory_source
-from hashlearn.fitting.row_view import View
-from hashlearn.fitting.sources import AnySource
+from hashlearn.fitting.sources import AnySource, Source
 from hashlearn.fitting.survey import Plan, carries, survey
 from hashlearn.functions.linear import LinearFunction
 from hashlearn.functions.network import Network
@@ -42,11 +42,30 @@ from hashlearn.solvers.problem import AnchorProblem, Batches, Trace, random_batc
 from hashlearn.solvers.rows import RowCoder
 from hashlearn.solvers.start import FILLS, leading_directions
 from hashlearn.timing import PhaseTimer
-from hashlearn.typing import FloatArray, IntArray, Matrix
+from hashlearn.typing import FloatArray, IntArray, Matrix, PackedCodes
 
 ORDERS = ("anchors-first", "interleaved")
 # n_starts="auto": short codes are cheap to learn and depend most on their start, so they get more of them.
 BITS_OF_ALL_STARTS, MOST_STARTS = 64, 4
+
+
+@dataclass
+class Supervision:
+    """Who is similar to whom, and which rows are anchors: what a fit knows before it learns.
+
+    Attributes
+    ----------
+    similarity : between groups of rows; the anchors are its rows ``places``.
+    anchors : row numbers of the anchors, and ``anchor_rows`` the rows themselves.
+    groups : the group of any row, from its labels in the source.
+    """
+
+    similarity: Similarity
+    places: IntArray
+    anchors: IntArray
+    anchor_rows: Matrix
+    groups: Groups
+    n_unlabeled: int
 
 
 class PairwiseHasher(BaseHasher):
@@ -122,7 +141,7 @@ class PairwiseHasher(BaseHasher):
                 )
                 check_variety(similarity.n_groups)
                 anchors = draw_evenly(similarity.group, self.n_anchors, int(rng.randint(2**31)))
-            return self._learn(X, features, similarity, anchors, rng, timer)
+            return self._fit_array(X, features, similarity, anchors, rng, timer)
 
     def fit_pairs(self, X: Matrix, similar: ArrayLike, dissimilar: ArrayLike) -> Self:
         """Learn from listed pairs of rows, index arrays (k, 2); either may be empty.
@@ -139,7 +158,8 @@ class PairwiseHasher(BaseHasher):
                 busiest = np.lexsort((rng.permutation(len(degree)), -degree))
                 anchors = np.sort(busiest[: min(self.n_anchors, int(np.count_nonzero(degree)))])
                 similarity = MatrixSimilarity(S[:, anchors], anchors, self.r_max)
-            return self._learn(X, self._fit_features(X, rng, timer), similarity, anchors, rng, timer)
+            features = self._fit_features(X, rng, timer)
+            return self._fit_array(X, features, similarity, anchors, rng, timer)
 
     def fit_similarity(self, X: Matrix, S: Any, anchors: ArrayLike) -> Self:
         """Learn from S (n, p): how similar each row is to each anchor row, 0 where unknown.
@@ -152,7 +172,7 @@ class PairwiseHasher(BaseHasher):
         with verbose_listening(self.verbose):
             similarity = MatrixSimilarity(S, places, self.r_max)
             features = self._fit_features(X, rng, timer)
-            return self._learn(X, features, similarity, similarity.anchors, rng, timer)
+            return self._fit_array(X, features, similarity, similarity.anchors, rng, timer)
 
     def fit_neighbors(self, X: Matrix, n_neighbors: int = 50, far_quantile: float = 0.5) -> Self:
         """Learn without labels, from feature space: the nearest anchors of a row are similar to it, those
@@ -165,7 +185,7 @@ class PairwiseHasher(BaseHasher):
                 anchors = np.sort(rng.permutation(X.shape[0])[: self.n_anchors]).astype(np.intp)
                 S = neighbour_similarity(dense_rows(X), anchors, n_neighbors, far_quantile)
             similarity = MatrixSimilarity(S, anchors, self.r_max)
-            return self._learn(X, features, similarity, anchors, rng, timer)
+            return self._fit_array(X, features, similarity, anchors, rng, timer)
 
     @abstractmethod
     def _solve(self, problem: AnchorProblem, start: FloatArray, batches: Batches, graded: bool) -> Trace:
@@ -175,7 +195,7 @@ class PairwiseHasher(BaseHasher):
     def _coder(self, similarity: Similarity, anchors: IntArray, anchor_codes: FloatArray) -> RowCoder:
         """How to code any other row."""
 
-    def _learn(
+    def _fit_array(
         self,
         X: Matrix,
         features: FeatureMap,
@@ -184,42 +204,15 @@ class PairwiseHasher(BaseHasher):
         rng: np.random.RandomState,
         timer: PhaseTimer,
     ) -> Self:
-        """From rows in memory: the source of the pass is an array."""
-        source, job = memory_source(X, similarity.group), Job(n_jobs=self.n_jobs)
-        view = View.of(source, features, GivenGroups())
-        with view.head_start(source, job, self.ridge if self._is_linear() else None):
-            with one_blas_thread():
-                with timer("start"):
-                    problem = AnchorProblem.of_anchors(similarity, anchors, self.n_bits_)
-                    sample, directions = self._first(view, X[anchors], problem, rng)
-                with timer("learn"):
-                    rows = anchors
-                    if self.order == "interleaved":
-                        rows = np.flatnonzero(similarity.group >= 0)
-                        sample = features.map_block(X[rows]) - view.center.result()
-                        problem = AnchorProblem.of_rows(similarity, rows, anchors, self.n_bits_)
-                    trace, directions = self._best_start(problem, sample, directions, similarity.graded, rng)
-                    coder = self._coder(similarity, anchors, trace.codes[problem.is_anchor])
-            with timer("rows"):
-                begin = row_pass.Start.of(directions, rows, trace.codes)
-                result = self._code_rows(source, job, row_pass.PassPlan(view, begin, coder))
-            self._keep(trace, anchors)
-            with timer("function"):
-                if self._is_linear():
-                    with one_blas_thread():
-                        self._solve_linear(view, result, coder, similarity.graded)
-                else:
-                    assert job.room is not None
-                    self._fit_estimator(X, np.flatnonzero(similarity.group >= 0), job.room, rng)
-                if np.any(similarity.group < 0):
-                    row_pass.hash_rest(source, self.features_, self.function_, GivenGroups(), job)
-        assert job.room is not None
-        self.codes_ = job.room
-        self.seconds_ = timer.seconds
+        """Fit to rows in memory, whose supervision is known."""
+        n_unlabeled = int(np.count_nonzero(similarity.group < 0))
+        supervision = Supervision(similarity, anchors, anchors, X[anchors], GivenGroups(), n_unlabeled)
+        with Job(n_jobs=self.n_jobs) as job:
+            self._learn(memory_source(X, similarity.group), features, supervision, job, rng, timer)
         return self
 
     def _fit_source(self, source: AnySource, job: Job, rng: np.random.RandomState) -> None:
-        """From rows in chunks: a first pass draws anchors and landmarks, a second does the rest."""
+        """Fit to rows in chunks: a first pass over them finds the label sets and draws anchors and landmarks."""
         timer = PhaseTimer()
         features = self._new_features(rng)
         with timer("features"):
@@ -237,27 +230,59 @@ class PairwiseHasher(BaseHasher):
             features.set_landmarks(seen.landmark_rows, seen.total, seen.squares, seen.n_rows)
         assert seen.known is not None
         assert seen.groups is not None
-        anchors = np.arange(len(seen.anchors))
+        # Only the anchors' groups are held in memory, not those of all rows.
         similarity = LabelSimilarity(
             seen.anchor_groups, seen.known.table(), self.relevance, self.dissimilar, self.r_max
         )
-        view = View.of(source, features, seen.groups)
-        with view.head_start(source, job, self.ridge), one_blas_thread():
-            with timer("start"):
-                problem = AnchorProblem.of_anchors(similarity, anchors, self.n_bits_)
-                sample, directions = self._first(view, seen.anchor_rows, problem, rng)
-            with timer("learn"):
-                trace, directions = self._best_start(problem, sample, directions, similarity.graded, rng)
-                coder = self._coder(similarity, anchors, trace.codes)
-            with timer("rows"):
-                begin = row_pass.Start.of(directions, seen.anchors, trace.codes)
-                result = self._code_rows(source, job, row_pass.PassPlan(view, begin, coder))
-            self._keep(trace, seen.anchors)
-            with timer("function"):
-                self._solve_linear(view, result, coder, similarity.graded)
-        if seen.n_unlabelled:
-            with timer("unlabelled"):
-                row_pass.hash_rest(source, self.features_, self.function_, seen.groups, job)
+        places = np.arange(len(seen.anchors))
+        supervision = Supervision(similarity, places, seen.anchors, seen.anchor_rows, seen.groups, seen.n_unlabelled)
+        self._learn(source, features, supervision, job, rng, timer)
+
+    def _learn(
+        self,
+        source: AnySource,
+        features: FeatureMap,
+        supervision: Supervision,
+        job: Job,
+        rng: np.random.RandomState,
+        timer: PhaseTimer,
+    ) -> None:
+        """Learn from rows of any source: codes of the anchors, codes of all other rows in one pass, hash function."""
+        similarity, graded = supervision.similarity, supervision.similarity.graded
+        with one_blas_thread(), timer("start"):
+            problem = AnchorProblem.of_anchors(similarity, supervision.places, self.n_bits_)
+            mapped = features.map_block(supervision.anchor_rows)
+            center = mapped.mean(axis=0)
+            mapped -= center
+            sample = mapped.astype(np.float64)
+            directions = leading_directions(sample, problem, self.n_bits_, self.fill, rng)
+        with one_blas_thread(), timer("learn"):
+            learned_rows = supervision.anchors
+            if self.order == "interleaved":
+                learned_rows = np.flatnonzero(similarity.group >= 0)
+                sample = features.map_block(_taken(source, learned_rows)) - center
+                problem = AnchorProblem.of_rows(similarity, learned_rows, supervision.places, self.n_bits_)
+            trace, directions = self._best_start(problem, sample, directions, graded, rng)
+            coder = self._coder(similarity, supervision.places, trace.codes[problem.is_anchor])
+        self.anchor_indices_ = supervision.anchors
+        self.objective_, self.changes_ = np.asarray(trace.objective), np.asarray(trace.changes)
+        self.n_iter_ = len(trace.changes)
+        with timer("rows"):
+            assert source.n_rows is not None
+            job.open_codes(source.n_rows, self.n_bits_)
+            view = row_pass.RowView(features, supervision.groups, center, source.n_rows)
+            start = row_pass.Start.of(directions, learned_rows, trace.codes)
+            sums = row_pass.run(source, row_pass.PassPlan(view, start, coder), job)
+        with timer("function"):
+            if self._is_linear():
+                self._solve_linear(view, sums, coder, graded)
+            else:
+                assert job.room is not None
+                labeled = np.flatnonzero(similarity.group >= 0)
+                self._fit_estimator(_taken(source, labeled), job.room[labeled], rng)
+        if supervision.n_unlabeled:
+            with timer("unlabeled"):
+                row_pass.hash_rest(source, self.features_, self.function_, supervision.groups, job)
         self._store_codes(job, source="learned")
         self.seconds_ = timer.seconds
 
@@ -273,27 +298,6 @@ class PairwiseHasher(BaseHasher):
             wrong = "kernel without set_landmarks"
         if wrong:
             raise ValueError(f"{type(self).__name__} with a {wrong} needs all rows in memory: use fit, or change it.")
-
-    def _first(
-        self, view: View, anchor_rows: Matrix, problem: AnchorProblem, rng: np.random.RandomState
-    ) -> tuple[FloatArray, FloatArray]:
-        """Where learning starts, from the anchors alone: their centred features, and directions for those."""
-        features = view.features.map_block(anchor_rows)
-        view.set_center(features.mean(axis=0))
-        features -= view.center.result()
-        sample = features.astype(np.float64)
-        return sample, leading_directions(sample, problem, self.n_bits_, self.fill, rng)
-
-    def _code_rows(self, source: AnySource, job: Job, plan: row_pass.PassPlan) -> row_pass.RowSums:
-        assert source.n_rows is not None
-        job.open_codes(source.n_rows, self.n_bits_)
-        return row_pass.run(source, plan, job)
-
-    def _keep(self, trace: Trace, anchors: IntArray) -> None:
-        self.anchor_indices_ = anchors
-        self.objective_ = np.asarray(trace.objective)
-        self.changes_ = np.asarray(trace.changes)
-        self.n_iter_ = len(trace.changes)
 
     def _best_start(
         self,
@@ -318,29 +322,21 @@ class PairwiseHasher(BaseHasher):
         assert best is not None
         return best
 
-    def _solve_linear(
-        self,
-        view: View,
-        result: row_pass.RowSums,
-        coder: RowCoder,
-        graded: bool,
-    ) -> None:
+    def _solve_linear(self, view: row_pass.RowView, sums: row_pass.RowSums, coder: RowCoder, graded: bool) -> None:
         weight = coder.own_weight
         if self._projection(graded) == "rows":
-            top = float(np.linalg.eigvalsh(result.code_gram)[-1])
+            with one_blas_thread():
+                top = float(np.linalg.eigvalsh(sums.code_gram)[-1])
             weight = top + 1e-9 - len(self.anchor_indices_)
         self.features_ = view.features
-        self.features_.center_ = (view.center.result() + result.mean).astype(np.float32)
-        factor = None if view.factor is None else view.factor.result()
-        self.function_ = LinearFunction.solve(result.projection_sums(weight, result.mean), self.ridge, factor)
+        self.features_.center_ = (view.center + sums.mean).astype(np.float32)
+        self.function_ = LinearFunction.solve(sums.projection_sums(weight, sums.mean), self.ridge)
 
-    def _fit_estimator(
-        self, X: Matrix, supervised: IntArray, packed: NDArray[np.uint8], rng: np.random.RandomState
-    ) -> None:
+    def _fit_estimator(self, rows: Matrix, packed: PackedCodes, rng: np.random.RandomState) -> None:
         """Trees and other learners bring their own nonlinearity, so they see the rows themselves."""
-        rows, bits = dense_rows(X[supervised]), codes.unpack(packed[supervised], self.n_bits_)
+        rows, bits = dense_rows(rows), codes.unpack(packed, self.n_bits_)
         self.features_ = PlainFeatures()
-        self.features_.center_ = np.zeros(X.shape[1], dtype=np.float32)
+        self.features_.center_ = np.zeros(rows.shape[1], dtype=np.float32)
         if isinstance(self.function, BoostedTrees) or self.function == "trees":
             trees = BoostedTrees() if isinstance(self.function, str) else self.function.copy()
             self.function_ = trees.fit(rows, bits, seed=int(rng.randint(2**31)), n_jobs=self.n_jobs)
@@ -385,3 +381,9 @@ def _reported(batches: Batches, total: int) -> Batches:
         return batches(iteration)
 
     return reporting
+
+
+def _taken(source: AnySource, rows: IntArray) -> Matrix:
+    """Rows of an array by number. Chunks never get here: ``_check_chunked`` refuses what needs this."""
+    assert isinstance(source, Source)
+    return source.take(rows)

@@ -11,7 +11,6 @@ from typing import Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import linalg
 
 import hashlearn.rowkeys as rowkeys
 from hashlearn import codes
@@ -19,6 +18,7 @@ from hashlearn.fitting.frames.gram import Sums, Training
 from hashlearn.fitting.job import Job
 from hashlearn.fitting.sources import Cut
 from hashlearn.fitting.sums import GroupSums, add_up, block_rows, blocks, under
+from hashlearn.functions.linear import RidgeFactor
 from hashlearn.primitives import column_sweep, keep_sign
 from hashlearn.typing import Arrays, FloatArray, IntArray
 
@@ -114,7 +114,7 @@ class Rounds:
         self.training, self.ridge, self.count, self.gram = training, ridge, sums.count, sums.xx
         if intercept:
             self.gram = np.block([[sums.xx, sums.x[:, None]], [sums.x[None, :], np.array([[float(sums.count)]])]])
-        self._factor = linalg.cho_factor(self.gram + ridge * np.eye(len(self.gram)), lower=True)
+        self._factor = RidgeFactor(self.gram, ridge)
         self._plan = RoundPlan(training, center, n_bits, intercept)
         self._job, self._checkpoint, self._name = Job(job.executor, job.n_jobs), job.checkpoint, name
         self._reversible, self._made, self._kept = reversible, 0, 0
@@ -161,7 +161,7 @@ class Rounds:
 
     def solve(self, cross: FloatArray) -> FloatArray:
         """Weights from features times targets."""
-        return linalg.cho_solve(self._factor, cross)
+        return self._factor.solve(cross)
 
     def hash_loss(self, sums: CodeSums, P: FloatArray) -> float:
         """|B - X P|^2 + ridge |P|^2."""

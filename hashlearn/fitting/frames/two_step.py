@@ -22,7 +22,7 @@ from hashlearn.fitting.grouping import Groups
 from hashlearn.fitting.job import Job
 from hashlearn.fitting.sources import Cut, PartList
 from hashlearn.fitting.sums import Additive, FeatureSums, add_up, block_rows, blocks, under, unit_rows
-from hashlearn.functions.linear import RidgeSums, regularised_solve
+from hashlearn.functions.linear import RidgeFactor, RidgeSums
 from hashlearn.progress import report
 from hashlearn.typing import Arrays, FloatArray, PackedCodes
 
@@ -114,7 +114,7 @@ def squares(x: NDArray[np.floating]) -> FloatArray:
 
 def scaled_ridge(xx: FloatArray, xt: FloatArray, spread: FloatArray, ridge: float) -> FloatArray:
     """Weights for features as they are, from ridge regression on features divided by ``spread``."""
-    return regularised_solve(xx / np.outer(spread, spread), xt / spread[:, None], ridge) / spread[:, None]
+    return RidgeFactor(xx / np.outer(spread, spread), ridge).solve(xt / spread[:, None]) / spread[:, None]
 
 
 class CodedRows:
@@ -136,7 +136,7 @@ class CodedRows:
 
     def centred(self) -> RidgeSums:
         """Sums of centred features and codes over the labelled rows."""
-        return self.sums.sums.recentred(self.shift)
+        return self.sums.sums.recentered(self.shift)
 
     def spread(self) -> FloatArray:
         """Standard deviations of the features of all rows."""
