@@ -147,8 +147,8 @@ def _checked_blocks(rows: Any, features: str) -> Iterator[tuple[int, Any]]:
     if not isinstance(rows, Source):
         yield from ((chunk.stop, block) for chunk, block in files.checked_chunks(rows, features))
         return
-    for cut in rows.cuts(8 * BLOCK_ROWS):
-        yield cut.stop, cut.checked(cut.start, cut.stop, rows.n_features)
+    for part in rows.ranges(8 * BLOCK_ROWS):
+        yield part.stop, part.read_checked(part.start, part.stop, rows.n_features)
 
 
 def open_for(hasher: Any, model: str, features: str) -> Any:

@@ -18,11 +18,10 @@ from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
 from hashlearn import codes, metrics
-from hashlearn.fitting.checkpoint import Checkpoint
 from hashlearn.fitting.encode import encode_source
 from hashlearn.fitting.identity import content
-from hashlearn.fitting.job import Job
-from hashlearn.fitting.naming import as_source
+from hashlearn.fitting.inputs import as_source
+from hashlearn.fitting.job import Checkpoint, Job
 from hashlearn.fitting.sources import AnySource
 from hashlearn.kernel import FeatureMap
 from hashlearn.labels import as_labels
@@ -154,14 +153,14 @@ class BaseHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
                 f"{type(self).__name__} requires y to be passed, but the chunks have no labels: give y, or chunks of "
                 "(X, y)."
             )
-        notes = Checkpoint(checkpoint, {} if checkpoint is None else self._identity(source))
-        fixed = isinstance(self.random_state, numbers.Integral) or notes.seed is None
-        rng = self._rng() if fixed else check_random_state(notes.seed)
+        saved = Checkpoint(checkpoint, None if checkpoint is None else self._identity(source))
+        fixed = isinstance(self.random_state, numbers.Integral) or saved.seed is None
+        rng = self._rng() if fixed else check_random_state(saved.seed)
         self.n_bits_, self.n_features_in_ = int(self.n_bits), source.n_features
         self.__dict__.pop("feature_names_in_", None)
-        with verbose_listening(getattr(self, "verbose", 0)), Job(executor, self.n_jobs, notes, codes) as job:
+        with verbose_listening(getattr(self, "verbose", 0)), Job(executor, self.n_jobs, saved, codes) as job:
             self._fit_source(source, job, rng)
-        notes.done()
+        saved.remove()
         return self
 
     def _check_chunked(self) -> None:

@@ -1,4 +1,4 @@
-"""Encoding rows in chunks: a folder of code files, each written whole by one task, so that a stopped run goes on."""
+"""Encode rows in chunks into a folder of code files. A task writes each file whole: a stopped run can be resumed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hashlearn.files.arrays import FileError
 from hashlearn.files.codes import CodeInfo, CodeWriter, read_codes, sidecar
 from hashlearn.files.output import written_whole
 from hashlearn.fitting.executors import run
-from hashlearn.fitting.sources import AnySource, Cut, Stream
+from hashlearn.fitting.sources import AnySource, RowRange, Stream
 from hashlearn.parallel import BLOCK_ROWS
 from hashlearn.progress import report
 
@@ -33,7 +33,7 @@ class EncodePlan:
     project: Callable[[Any], NDArray[Any]]
     folder: str
     n_bits: int
-    width: int
+    n_features: int
     shard_rows: int
     facts: dict[str, str]
 
@@ -52,15 +52,32 @@ def encode_source(
     shard_rows: int | None,
     facts: dict[str, str],
 ) -> list[Path]:
-    """Packed codes of all rows, as files of ``shard_rows`` rows in a folder; those that are there stay as they are."""
+    """Write packed codes of all rows to files of ``shard_rows`` rows in a folder; finished files are kept.
+
+    Parameters
+    ----------
+    source : Source or Stream
+    project : callable
+        Maps a block of rows to projections; it must be possible to pickle it.
+    folder : str or Path
+    executor, n_jobs : who does the work; see ``executors.run``.
+    shard_rows : int or None
+        A multiple of 2048. None for 262,144, or fewer for a stream of wide rows.
+    facts : dict
+        Noted beside the codes.
+
+    Returns
+    -------
+    paths of the files, in order of the rows
+    """
     if shard_rows is None:
         shard_rows = SHARD_ROWS
         if isinstance(source, Stream):
-            # A few shards' rows wait in this process at a time.
+            # The rows of a few shards wait in this process at a time.
             row_bytes = 4 * source.n_features
             shard_rows = int(np.clip(STREAM_BYTES // 8 // (row_bytes * BLOCK_ROWS), 1, 128)) * BLOCK_ROWS
     if shard_rows < 1 or shard_rows % BLOCK_ROWS:
-        # So that codes are those of encode on all rows at once, which works in such blocks.
+        # ``encode`` works in such blocks, and codes must be the same.
         raise ValueError(f"shard_rows must be a multiple of {BLOCK_ROWS}. Got {shard_rows} instead.")
     folder = Path(folder).resolve()
     about = {
@@ -82,31 +99,32 @@ def encode_source(
     return [folder / shard_name(k) for k in range(-(-source.n_rows // shard_rows))]
 
 
-def encode_shard(plan: EncodePlan, cut: Cut) -> int:
-    """One task: the code file of a cut."""
-    path = Path(plan.folder) / shard_name(cut.start // plan.shard_rows)
-    info = CodeInfo.of(plan.n_bits, "packed", "big", cut.stop - cut.start, source="hashed", **plan.facts)
+def encode_shard(plan: EncodePlan, rows: RowRange) -> int:
+    """One task: write the code file of a range of rows."""
+    path = Path(plan.folder) / shard_name(rows.start // plan.shard_rows)
+    info = CodeInfo.of(plan.n_bits, "packed", "big", rows.stop - rows.start, source="hashed", **plan.facts)
     with CodeWriter.to(path, info) as writer:
-        for start in range(cut.start, cut.stop, BLOCK_ROWS):
-            rows = cut.checked(start, min(start + BLOCK_ROWS, cut.stop), plan.width)
-            writer.append(codes.pack(plan.project(rows) >= 0))
-    return cut.stop
+        for start in range(rows.start, rows.stop, BLOCK_ROWS):
+            block = rows.read_checked(start, min(start + BLOCK_ROWS, rows.stop), plan.n_features)
+            writer.append(codes.pack(plan.project(block) >= 0))
+    return rows.stop
 
 
-def _missing(source: AnySource, folder: Path, size: int, n_bits: int) -> Iterator[Cut]:
+def _missing(source: AnySource, folder: Path, size: int, n_bits: int) -> Iterator[RowRange]:
+    """Yield the ranges whose files are missing."""
     if isinstance(source, Stream):
-        for cut in source.cuts(size):
-            if not _is_done(folder / shard_name(cut.start // size), cut.stop - cut.start, n_bits):
-                yield cut
+        for rows in source.ranges(size):
+            if not _is_done(folder / shard_name(rows.start // size), rows.stop - rows.start, n_bits):
+                yield rows
         return
     for start in range(0, source.n_rows, size):
         stop = min(start + size, source.n_rows)
         if not _is_done(folder / shard_name(start // size), stop - start, n_bits):
-            yield from source.cuts(size, start, stop)
+            yield from source.ranges(size, start, stop)
 
 
 def _is_done(path: Path, n_rows: int, n_bits: int) -> bool:
-    """Whether a file is there with all its rows. It came by renaming, so it is whole, but it may be of another run."""
+    """Whether a file is there with all its rows. It is whole, because it was renamed, but may be of another run."""
     if not path.exists() or not sidecar(path).exists():
         return False
     try:
@@ -139,6 +157,6 @@ def _check_folder(folder: Path, about: dict[str, Any]) -> None:
 
 
 def _fingerprint(project: Callable[[Any], NDArray[Any]], width: int) -> str:
-    """What a function makes of a few fixed rows: equal for the same model, different for any other."""
+    """Hash the projections of a few fixed rows: equal for the same model, different for any other."""
     probe = np.random.default_rng(0).standard_normal((8, width))
     return hashlib.sha256(np.asarray(project(probe), dtype=np.float32).tobytes()).hexdigest()

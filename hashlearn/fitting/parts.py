@@ -1,330 +1,193 @@
-"""Parts of a data source: readers of rows that can be sent to another process, as paths and row numbers where possible.
+"""Parts of a data source that are in memory or made by functions, and lists of parts.
 
-A part has ``n_rows``, a ``name`` for messages, ``read(start, stop)`` and ``cut(start, stop)``, the part of those rows
-alone. A cut is read from its beginning to its end by one task, so it may keep what it has opened or decoded last.
+A part can be sent to another process. It travels as a path and row numbers where that is possible (``file_parts``).
 """
 
 from __future__ import annotations
 
-import os
 import threading
+from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Callable
-from functools import lru_cache
-from pathlib import Path
-from typing import Any, Protocol, Self
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from hashlearn.files.arrays import FileError, check_there, one_line, open_part, split_part
-from hashlearn.files.read import read_labels
-from hashlearn.files.tables import TABLES, ParquetRows, table_features
+from hashlearn.files.arrays import FileError, one_line
 from hashlearn.labels import label_array
 
 
-class Part(Protocol):
-    """Rows that can be read, here or in another process."""
+class SourcePart(Protocol):
+    """Rows, or labels of rows, that can be read here or in another process."""
 
-    name: str
-    n_rows: int
-    cheap: bool
-    """Whether single rows can be read without reading much else."""
+    @property
+    def name(self) -> str:
+        """What error messages call the part."""
+        ...
 
-    def read(self, start: int, stop: int) -> Any: ...
+    @property
+    def n_rows(self) -> int: ...
 
-    def cut(self, start: int, stop: int) -> Part: ...
+    @property
+    def cheap(self) -> bool:
+        """Whether single rows can be read without reading much else."""
+        ...
+
+    def read(self, start: int, stop: int) -> Any:
+        """Read rows start..stop-1 of this part."""
+        ...
+
+    def slice(self, start: int, stop: int) -> SourcePart:
+        """Return the part of these rows alone. One task reads it from its start to its end."""
+        ...
 
 
 class ArrayPart:
-    """Anything in memory, or lazy, that can be sliced by rows; only the slice that a cut needs travels."""
+    """An array or sparse matrix in memory, or any object that can be sliced by rows.
 
-    def __init__(self, array: Any, name: str = "the array", cheap: bool = True) -> None:
-        self.array, self.name, self.cheap = array, name, cheap
+    Only the slice that a task needs is sent to its process.
+    """
+
+    def __init__(self, array: Any, name: str = "the array") -> None:
+        self.array, self.name, self.cheap = array, name, True
         self.n_rows = int(array.shape[0])
 
     def read(self, start: int, stop: int) -> Any:
         return self.array[start:stop]
 
-    def take(self, places: NDArray[np.integer]) -> list[Any]:
+    def take(self, rows: NDArray[np.integer]) -> Any:
+        """Read single rows by number."""
         if isinstance(self.array, np.ndarray) or sparse.issparse(self.array):
-            return [self.array[places]]
+            return self.array[rows]
         # Other objects that can be sliced by rows need not accept row numbers.
-        return [np.array(self.read(int(place), int(place) + 1)) for place in places]
+        return stack([np.array(self.read(int(row), int(row) + 1)) for row in rows])
 
-    def cut(self, start: int, stop: int) -> ArrayPart:
-        return ArrayPart(self.array[start:stop], self.name, self.cheap)
+    def slice(self, start: int, stop: int) -> ArrayPart:
+        return ArrayPart(self.array[start:stop], self.name)
 
 
-class LazyPart:
-    """Base of parts that open something when they are first read; what is open stays behind when they are sent."""
+class PartList:
+    """Parts one after the other, as one part."""
 
+    name = "the chunks"
+
+    def __init__(self, parts: Sequence[SourcePart]) -> None:
+        self.parts = list(parts)
+        self.starts = [0]
+        for part in self.parts:
+            self.starts.append(self.starts[-1] + part.n_rows)
+
+    @property
+    def n_rows(self) -> int:
+        return self.starts[-1]
+
+    @property
+    def cheap(self) -> bool:
+        return all(part.cheap for part in self.parts)
+
+    def pieces(self, start: int, stop: int) -> Iterator[tuple[SourcePart, int, int]]:
+        """Yield the parts that hold rows start..stop-1, each with the row numbers inside it."""
+        place = bisect_right(self.starts, start) - 1
+        while start < stop:
+            first, end = self.starts[place], min(self.starts[place + 1], stop)
+            if end > start:
+                yield self.parts[place], start - first, end - first
+            start, place = max(start, end), place + 1
+
+    def read(self, start: int, stop: int) -> Any:
+        pieces = list(self.pieces(start, stop))
+        blocks = [part.read(a, b) for part, a, b in pieces]
+        if len({block.shape[1:] for block in blocks}) > 1:
+            names = ", ".join(
+                f"{part.name} {block.shape[1:]}" for (part, *_), block in zip(pieces, blocks, strict=True)
+            )
+            raise FileError(f"Chunks must have rows of one width. Got {names}.")
+        return stack(blocks)
+
+    def take(self, rows: NDArray[np.integer]) -> Any:
+        """Read single rows by number, in ascending order, from parts that are cheap."""
+        found: list[Any] = []
+        for part, first in zip(self.parts, self.starts, strict=False):
+            inside = rows[(rows >= first) & (rows < first + part.n_rows)] - first
+            if len(inside):
+                found.append(part.take(inside))  # type: ignore[attr-defined]  # all cheap parts can
+        return stack(found)
+
+    def slice(self, start: int, stop: int) -> PartList:
+        return PartList([part.slice(a, b) for part, a, b in self.pieces(start, stop)])
+
+
+def joined_parts(parts: Sequence[SourcePart]) -> SourcePart:
+    """Return one part that holds the rows of all of them."""
+    return parts[0] if len(parts) == 1 else PartList(parts)
+
+
+def stack(blocks: Sequence[Any]) -> Any:
+    """Join blocks of rows or labels, dense or sparse, into one."""
+    if len(blocks) == 1:
+        return blocks[0]
+    if any(sparse.issparse(block) for block in blocks):
+        return sparse.vstack(blocks, format="csr")
+    arrays = [np.asarray(block) for block in blocks]
+    kinds = {array.dtype.kind for array in arrays}
+    if "U" in kinds and kinds & set("biuf"):
+        # NumPy would turn the numbers into names.
+        raise ValueError("Labels must be of one kind in all chunks. Got numbers in one and names in another.")
+    return np.concatenate(arrays)
+
+
+@dataclass
+class FunctionPart:
+    """Rows (column 0) or labels (column 1) of what a function returns."""
+
+    function: Callable[[], Any]
+    column: int
     name: str
-    cheap = False
     first: int
     n_rows: int
-
-    def __init__(self) -> None:
-        self._opened: Any = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_opened": None}
-
-    def cut(self, start: int, stop: int) -> Self:
-        part = self.__class__.__new__(self.__class__)
-        part.__dict__.update(self.__getstate__(), first=self.first + start, n_rows=stop - start)
-        return part
-
-    def open(self) -> Any:
-        raise NotImplementedError
-
-    def read(self, start: int, stop: int) -> Any:
-        start, stop = self.first + start, self.first + stop
-        try:
-            if self._opened is None:
-                self._opened = self.open()
-            rows = self._opened[start:stop]
-        except Exception as error:  # every reader has its own kinds, and each must name the file and the rows
-            raise FileError(f"{self.name}: rows {start} to {stop - 1} cannot be read: {one_line(error)}") from error
-        if rows.shape[0] != stop - start:
-            raise FileError(
-                f"{self.name}: rows {start} to {stop - 1} cannot be read: it has only {start + rows.shape[0]} rows now."
-            )
-        return rows
-
-    def take(self, places: NDArray[np.integer]) -> list[Any]:
-        """Of cheap ones: what they open gives views, so the rows between are not touched."""
-        return [np.array(self.read(0, self.n_rows)[places])]
-
-
-class FilePart(LazyPart):
-    """A file of the usual kinds (.npy, .h5, .fvecs, .npz, .csv …), or one part of it: ``data.h5:images``."""
-
-    def __init__(self, name: str, labels: bool) -> None:
-        super().__init__()
-        path, part = split_part(name)
-        # Workers need not have the same working directory.
-        self.name = str(path.resolve()) + (f":{part}" if part else "")
-        self.labels, self.first = labels, 0
-        self._mapped: MappedPart | None = None
-        rows = self.open()
-        self.n_rows = int(rows.shape[0])
-        self.cheap = isinstance(rows, np.memmap)
-        if self.cheap:
-            # Every block opens its file anew, and finding out what is in it takes much longer than mapping it.
-            self._mapped, self._stamp = MappedPart(rows), _stamp(rows.filename)
-
-    def open(self) -> Any:
-        if self._mapped is not None and self._stamp == _stamp(self._mapped.name):
-            return self._mapped.open()
-        path, _ = split_part(self.name)
-        suffix = path.suffix.lower()
-        if suffix in TABLES or suffix == ".npz":
-            check_there(path)
-            return _whole_file(self.name, self.labels, path.stat().st_mtime_ns)
-        return open_part(self.name, "y" if self.labels else "X")
-
-
-def _stamp(path: str) -> tuple[int, int] | None:
-    """What changes with a file; None when it is gone."""
-    try:
-        found = os.stat(path)
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_size
-
-
-@lru_cache(maxsize=4)
-def _whole_file(name: str, labels: bool, changed: int) -> Any:
-    """Files that can only be read whole are kept for the next cuts of them."""
-    if labels:
-        return read_labels(name, missing=True)
-    path, part = split_part(name)
-    return table_features(path, part) if path.suffix.lower() in TABLES else open_part(name, "X")
-
-
-class ParquetPart(LazyPart):
-    """A Parquet file: some of its columns, a batch of rows at a time."""
-
-    def __init__(self, name: str, labels: bool) -> None:
-        super().__init__()
-        path, part = split_part(name)
-        self.name = str(path.resolve()) + (f":{part}" if part else "")
-        self.labels, self.first = labels, 0
-        check_there(path)
-        self.n_rows = self.open().n_rows
-
-    def open(self) -> Any:
-        path, part = split_part(self.name)
-        return ParquetRows(path, part, self.labels)
-
-
-class ZarrPart(LazyPart):
-    """A zarr array: a folder, and the array's place in it if the folder is a group."""
-
-    def __init__(self, path: Path, key: str | None, default_key: str) -> None:
-        super().__init__()
-        try:
-            import zarr
-        except ImportError as error:
-            raise FileError(f"Reading {path} needs zarr: pip install 'hashlearn[files]'.") from error
-        self.path, self.key, self.first = str(path.resolve()), key, 0
-        self.name = f"{path}:{key}" if key else str(path)
-        try:
-            found = zarr.open(self.path, mode="r")
-        except Exception as error:  # zarr has its own kinds
-            raise FileError(f"{path} is not a zarr array or group: {one_line(error)}") from error
-        if key is None and not hasattr(found, "shape"):
-            keys = sorted(name for name, node in found.members(max_depth=None) if hasattr(node, "shape"))
-            self.key = keys[0] if len(keys) == 1 else default_key
-        self.n_rows = int(self.open().shape[0])
-
-    def open(self) -> Any:
-        import zarr
-
-        found: Any = zarr.open(self.path, mode="r")
-        if self.key is None:
-            return found
-        if self.key not in found:
-            raise FileError(f"{self.path} has no array '{self.key}'.")
-        return found[self.key]
-
-
-class ObjectPart(LazyPart):
-    """Something that reads its own slices and can be sent without its rows, as a zarr array can."""
-
-    def __init__(self, array: Any, name: str) -> None:
-        super().__init__()
-        self.array, self.name, self.first, self.n_rows = array, name, 0, int(array.shape[0])
-
-    def open(self) -> Any:
-        return self.array
-
-
-class MappedPart(LazyPart):
-    """Rows of a memory map, sent as its file and the place in it."""
-
-    cheap = True
-
-    def __init__(self, array: np.memmap) -> None:
-        super().__init__()
-        root: Any = array
-        while isinstance(root.base, np.memmap):
-            root = root.base
-        self.name = str(root.filename)
-        self.offset = int(root.offset) + array.__array_interface__["data"][0] - root.__array_interface__["data"][0]
-        self.shape, self.strides, self.dtype = array.shape, array.strides, array.dtype
-        self.n_rows, self.first = int(array.shape[0]), 0
-
-    def open(self) -> Any:
-        raw = np.memmap(self.name, dtype=np.uint8, mode="r")
-        return np.ndarray(self.shape, self.dtype, buffer=raw, offset=self.offset, strides=self.strides)
-
-
-class DaskPart:
-    """A Dask array. A cut carries only the graph of its own rows and computes them where it is read."""
-
     cheap = False
 
-    def __init__(self, array: Any, name: str = "the Dask array") -> None:
-        self.array, self.name = array, name
-        self.n_rows = int(array.shape[0])
-        self._rows: Any = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_rows": None}
-
-    def cut(self, start: int, stop: int) -> Part:
-        import dask
-
-        rows = self.array[start:stop]
-        if held := _futures(self.array):
-            # The cluster holds these rows: it makes the cut, and whoever reads it asks for that.
-            return HeldPart(held[0].client.compute(rows), self.name, 0, stop - start)
-        return DaskPart(dask.optimize(rows)[0], self.name)
+    def slice(self, start: int, stop: int) -> FunctionPart:
+        return FunctionPart(self.function, self.column, self.name, self.first + start, stop - start)
 
     def read(self, start: int, stop: int) -> Any:
-        if self._rows is None:
-            try:
-                held = bool(_futures(self.array))
-                self._rows = self.array.compute() if held else self.array.compute(scheduler="synchronous")
-            except Exception as error:
-                raise FileError(f"{self.name}: {self.n_rows} rows cannot be computed: {one_line(error)}") from error
-        return self._rows[start:stop]
-
-
-def _futures(array: Any) -> list[Any]:
-    try:
-        from distributed.client import futures_of
-    except ImportError:
-        return []
-    return futures_of(array)
-
-
-class HeldPart:
-    """Rows that a Dask cluster computes or holds already; a task gets them as an argument, from the cluster itself."""
-
-    cheap = False
-
-    def __init__(self, future: Any, name: str, first: int, n_rows: int) -> None:
-        self.future, self.name, self.first, self.n_rows = future, name, first, n_rows
-        self.rows: Any = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "future": None, "rows": None}
-
-    def cut(self, start: int, stop: int) -> HeldPart:
-        return HeldPart(self.future, self.name, self.first + start, stop - start)
-
-    def read(self, start: int, stop: int) -> Any:
-        if self.rows is None and self.future is None:
-            raise FileError(f"{self.name} is held by a Dask cluster, so give its client as the executor.")
-        rows = self.future.result() if self.rows is None else self.rows
-        return rows[self.first + start : self.first + stop]
-
-
-class CalledPart:
-    """One column (rows or labels) of what a function returns; the last few results are kept for the other column."""
-
-    cheap = False
-
-    def __init__(self, function: Callable[[], Any], column: int, token: str, first: int, n_rows: int) -> None:
-        self.function, self.column, self.token = function, column, token
-        self.first, self.n_rows = first, n_rows
-        self.name = token
-
-    def cut(self, start: int, stop: int) -> CalledPart:
-        return CalledPart(self.function, self.column, self.token, self.first + start, stop - start)
-
-    def read(self, start: int, stop: int) -> Any:
-        pair = called(self.function, self.token)
+        pair = call_for_rows(self.function, self.name)
         return pair[self.column][self.first + start : self.first + stop]
 
 
+# The last results of functions, by name: a task that has read the rows of a chunk asks for its labels next.
 _RECENT: OrderedDict[str, tuple[Any, Any]] = OrderedDict()
 _RECENT_LOCK = threading.Lock()
+_RECENT_SIZE = 4
 
 
-def called(function: Callable[[], Any], token: str) -> tuple[Any, Any]:
-    """(rows, labels or None) that a function returns."""
+def call_for_rows(function: Callable[[], Any], name: str) -> tuple[Any, Any]:
+    """Call a function that returns rows, or rows and labels, unless its result is among the last ones.
+
+    Returns
+    -------
+    rows, labels or None
+    """
     with _RECENT_LOCK:
-        if token in _RECENT:
-            _RECENT.move_to_end(token)
-            return _RECENT[token]
+        if name in _RECENT:
+            _RECENT.move_to_end(name)
+            return _RECENT[name]
     try:
         pair = as_pair(function())
     except Exception as error:
-        raise FileError(f"{token} cannot be read: {one_line(error)}") from error
+        raise FileError(f"{name} cannot be read: {one_line(error)}") from error
     with _RECENT_LOCK:
-        _RECENT[token] = pair
-        while len(_RECENT) > 4:
+        _RECENT[name] = pair
+        while len(_RECENT) > _RECENT_SIZE:
             _RECENT.popitem(last=False)
     return pair
 
 
 def as_pair(chunk: Any) -> tuple[Any, Any]:
-    """A chunk as (rows, labels or None)."""
+    """Check a chunk and return it as (rows, labels or None)."""
     rows, labels = chunk if isinstance(chunk, (tuple, list)) and len(chunk) == 2 else (chunk, None)
     if not hasattr(rows, "shape"):
         rows = np.asarray(rows)

@@ -1,15 +1,16 @@
-"""The first pass over rows in chunks: how many there are, their moments, label sets, and the rows that a fit draws.
+"""The first pass over rows in chunks: it counts them, adds up moments, finds label sets, and draws rows.
 
-Drawn rows have the lowest random keys (see ``rowkeys``), for anchors the lowest of their group. Which ones those are is
-known only at the end, so every task keeps candidates: of n rows seen so far a draw of p can hold hardly more than
-p / n of any part. What is discarded is remembered by its lowest key; should that ever matter, the pass is made again
-with more candidates, and the draw is always the one that a sort of all rows would have made.
+Drawn rows are those with the lowest random keys (see ``rowkeys``); anchors have the lowest keys of their group. Which
+rows these are is known only at the end. So every task keeps candidates: a draw of p rows out of the n seen so far takes
+about p / n of the rows of any range. The survey remembers the lowest key that was discarded. If a discarded row could
+have been drawn, the pass is repeated with more candidates. The draw is therefore always the one that sorting the keys
+of all rows would give.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -17,338 +18,374 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 import hashlearn.rowkeys as rowkeys
-from hashlearn.fitting.grouping import Collision, FoundSets, KnownGroups, KnownSets, LabelReader
+from hashlearn.fitting.grouping import GroupLookup, IdentityCollision, LabelReader, LabelSetIndex, RangeLabelSets
 from hashlearn.fitting.job import Job
-from hashlearn.fitting.sources import AnySource, Cut, Stream, stack
+from hashlearn.fitting.parts import stack
+from hashlearn.fitting.sources import AnySource, RowRange, Stream
+from hashlearn.fitting.state import from_arrays, to_arrays
+from hashlearn.kernel import FeatureMap
 from hashlearn.labels import check_variety
 from hashlearn.parallel import BLOCK_ROWS
 from hashlearn.progress import report
-from hashlearn.typing import IntArray
+from hashlearn.rowkeys import Keys
+from hashlearn.typing import FloatArray, Int64Array, IntArray, Matrix
 
-Keys = NDArray[np.uint64]
-CUT_BLOCKS = 16
-CUT_BYTES = 32 * 2**20
+RANGE_BLOCKS = 16
+"""Blocks of BLOCK_ROWS rows per task, unless rows are few or wait in this process."""
+STREAM_BYTES = 32 * 2**20
+"""Rows of a stream that one task gets, because they are in memory here while they wait."""
 SLACK = 24
-_TOP = np.uint64(2**64 - 1)
+ATTEMPTS = 8
+_HIGHEST_KEY = np.uint64(2**64 - 1)
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What a survey looks for; ``features`` sums up blocks with ``moments``."""
+class SurveyPlan:
+    """What a survey looks for.
 
-    features: Any
-    width: int
+    Attributes
+    ----------
+    features : its ``moments`` are added up.
+    labels : how to read labels; None without labels.
+    n_anchors, n_landmarks : rows to draw, by keys of these seeds.
+    carry_rows : whether tasks return the rows that may be drawn; otherwise they are read afterwards.
+    slack : the larger, the more candidates are kept.
+    """
+
+    features: FeatureMap
+    n_features: int
     labels: LabelReader | None = None
-    anchors: int = 0
+    n_anchors: int = 0
     anchor_seed: int = 0
-    landmarks: int = 0
+    n_landmarks: int = 0
     landmark_seed: int = 0
-    carry: bool = True
+    carry_rows: bool = True
     slack: int = SLACK
 
-
-@dataclass
-class Drawn:
-    """Candidates of a draw: their keys and rows, and the rows' features where they are carried along."""
-
-    key: Keys
-    row: NDArray[np.int64]
-    features: list[Any]
-    below: Keys
-    """Candidates are complete below this key; for anchors, one a label set."""
-    identity: NDArray[Any] | None = None
-
-    def kept(self, places: IntArray) -> Drawn:
-        features = [stack(self.features)[places]] if self.features else []
-        identity = None if self.identity is None else self.identity[places]
-        return Drawn(self.key[places], self.row[places], features, self.below, identity)
-
-    def joined(self, other: Drawn, below: Keys) -> Drawn:
-        identity = None
-        if self.identity is not None and other.identity is not None:
-            parts = [part for part in (self.identity, other.identity) if len(part)]
-            # Nothing has no type: beside it, numbers would become floats.
-            identity = np.concatenate(parts) if parts else self.identity
-        return Drawn(
-            np.concatenate([self.key, other.key]),
-            np.concatenate([self.row, other.row]),
-            [block for block in (*self.features, *other.features) if block.shape[0]],
-            below,
-            identity,
+    @classmethod
+    def of(
+        cls,
+        source: AnySource,
+        features: FeatureMap,
+        labels: LabelReader | None = None,
+        n_anchors: int = 0,
+        anchor_seed: int = 0,
+    ) -> SurveyPlan:
+        """Plan a survey that draws the landmarks of ``features``, and anchors."""
+        # Single rows are read afterwards only where that is cheap, and worth it because rows are many.
+        carry = not source.cheap or (source.n_rows or 0) <= RANGE_BLOCKS * BLOCK_ROWS
+        return cls(
+            features,
+            source.n_features,
+            labels,
+            n_anchors,
+            anchor_seed,
+            features.n_landmarks,
+            features.draw_seed(),
+            carry,
         )
 
 
 @dataclass
-class Seen:
-    """What one task hands back; ``sums`` has a line a block, so that they add up in one order whoever adds them."""
+class Candidates:
+    """Rows that a draw may take.
 
-    start: int
+    Attributes
+    ----------
+    key, row : key and number of each.
+    below : all rows with keys below this one are among the candidates; for anchors, one key per label set.
+    features : the rows themselves in blocks, if they are carried along.
+    identity : the identities of the rows' label sets, for anchors.
+    """
+
+    key: Keys
+    row: Int64Array
+    below: Keys
+    features: list[Matrix] = field(default_factory=list)
+    identity: NDArray[Any] | None = None
+
+    @classmethod
+    def none(cls, by_label_set: bool) -> Candidates:
+        """No candidates yet."""
+        key, row = np.empty(0, dtype=np.uint64), np.empty(0, dtype=np.int64)
+        return cls(key, row, key) if by_label_set else cls(key, row, np.array([_HIGHEST_KEY]))
+
+    def select(self, places: IntArray) -> Candidates:
+        """Return those at ``places``."""
+        features = [stack(self.features)[places]] if self.features else []
+        identity = None if self.identity is None else self.identity[places]
+        return Candidates(self.key[places], self.row[places], self.below, features, identity)
+
+    def joined(self, other: Candidates, below: Keys) -> Candidates:
+        """Return both together."""
+        if not len(self.key):
+            return replace(other, below=below)
+        if not len(other.key):
+            return replace(self, below=below)
+        identity = None
+        if self.identity is not None and other.identity is not None:
+            identity = np.concatenate([self.identity, other.identity])
+        key, row = np.concatenate([self.key, other.key]), np.concatenate([self.row, other.row])
+        return Candidates(key, row, below, self.features + other.features, identity)
+
+
+@dataclass
+class SurveyPart:
+    """What one task found. Moments are given per block, so that all blocks are added up in one order."""
+
     stop: int
-    sums: NDArray[np.float64]
-    squares: NDArray[np.float64]
-    landmarks: Drawn
-    found: FoundSets | None = None
-    anchors: Drawn | None = None
+    totals: FloatArray
+    squares: FloatArray
+    landmarks: Candidates
+    label_sets: RangeLabelSets | None = None
+    anchors: Candidates | None = None
 
 
 @dataclass
 class Survey:
-    """What the first pass leaves."""
+    """What the first pass found.
+
+    Attributes
+    ----------
+    total, squares : moments of all rows, as ``features.moments`` defines them.
+    landmark_rows : the drawn landmarks, None if none were asked for.
+    table : the label set of every group; ``counts`` are the numbers of their rows.
+    groups : the group of any row.
+    anchors, anchor_groups, anchor_rows : numbers, groups and rows of the drawn anchors.
+    """
 
     n_rows: int
-    total: NDArray[np.float64]
+    total: FloatArray
     squares: float
-    landmark_rows: Any
-    known: KnownSets | None = None
-    groups: KnownGroups | None = None
+    landmark_rows: Matrix | None
+    table: sparse.csr_matrix | None = None
+    counts: Int64Array | None = None
+    groups: GroupLookup | None = None
     anchors: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.intp))
     anchor_groups: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.intp))
-    anchor_rows: Any = None
-    n_unlabelled: int = 0
+    anchor_rows: Matrix | None = None
+    n_unlabeled: int = 0
 
 
-def carries(source: AnySource) -> bool:
-    """Whether tasks hand back the rows they may draw: where reading single rows is dear, or rows are few."""
-    return not source.cheap or (source.n_rows or 0) <= CUT_BLOCKS * BLOCK_ROWS
-
-
-def survey(source: AnySource, plan: Plan, job: Job) -> Survey:
-    """The pass; again with other settings in the rare cases where its shortcuts were too short."""
-    for attempt in range(8):
-        progress = job.checkpoint.load(f"survey-{attempt}")
-        running = Running.of_state(plan, progress) if progress else Running(plan)
+def survey(source: AnySource, plan: SurveyPlan, job: Job) -> Survey:
+    """Make the pass, and repeat it with another plan in the rare cases where its shortcuts did not suffice."""
+    for attempt in range(ATTEMPTS):
         try:
-            with job.checkpoint.saving(f"survey-{attempt}", running.state) as save:
-                for seen in job.run(look, plan, _tasks(source, running)):
-                    running.add(seen)
-                    save()
-                    report("look at rows", running.stop, source.n_rows or running.stop)
-            return running.finish(source)
-        except Collision:
+            return _survey_once(source, plan, job, f"survey-{attempt}")
+        except IdentityCollision:
             assert plan.labels is not None
-            reader = LabelReader(plan.labels.unlabeled, plan.labels.seed + 1)
-            plan = Plan(**{**plan.__dict__, "labels": reader})
+            plan = replace(plan, labels=replace(plan.labels, seed=plan.labels.seed + 1))
         except rowkeys.Incomplete:
-            plan = Plan(**{**plan.__dict__, "slack": 8 * plan.slack})
-    raise RuntimeError("The first pass over the rows failed eight times; this should not happen, please report it.")
+            plan = replace(plan, slack=8 * plan.slack)
+    raise RuntimeError(
+        f"The first pass over the rows failed {ATTEMPTS} times. This should not happen: please report it."
+    )
 
 
-def _tasks(source: AnySource, running: Running) -> Iterator[tuple[Cut, int]]:
-    """Cuts of the rows not seen yet, each with the labelled rows that are counted already when it is handed out."""
-    blocks = CUT_BLOCKS
+def _survey_once(source: AnySource, plan: SurveyPlan, job: Job, name: str) -> Survey:
+    saved = job.checkpoint.load(name)
+    state = from_arrays(SurveyState, saved) if saved else SurveyState.begin(plan)
+    with job.checkpoint.saving(name, lambda: to_arrays(state)) as save:
+        for part in job.run(survey_range, plan, _tasks(source, plan, state)):
+            state.add(part, plan)
+            save()
+            report("survey rows", state.stop, source.n_rows or state.stop)
+    return state.finish(source, plan)
+
+
+def _tasks(source: AnySource, plan: SurveyPlan, state: SurveyState) -> Iterator[tuple[RowRange, int]]:
+    """Yield the ranges that remain, each with the number of labeled rows that are known to come before it."""
+    blocks = RANGE_BLOCKS
     if isinstance(source, Stream):
-        # These rows are in memory here while they wait.
-        blocks = int(np.clip(CUT_BYTES // (4 * running.plan.width * BLOCK_ROWS), 1, CUT_BLOCKS))
+        blocks = int(np.clip(STREAM_BYTES // (4 * plan.n_features * BLOCK_ROWS), 1, RANGE_BLOCKS))
     elif source.n_rows < 2 * blocks * BLOCK_ROWS:
-        # Two tasks at least: with one, all other cores would wait for it.
+        # At least two tasks: with one, all other cores would be idle.
         blocks = -(-source.n_rows // (2 * BLOCK_ROWS))
-    for cut in source.cuts(blocks * BLOCK_ROWS, running.stop):
-        yield cut, running.labelled
+    for rows in source.ranges(blocks * BLOCK_ROWS, state.stop):
+        yield rows, state.n_labeled
 
 
-def look(plan: Plan, task: tuple[Cut, int]) -> Seen:
-    """One task: moments of each block, label sets, and candidates for the draws."""
-    cut, labelled_before = task
-    count = cut.stop - cut.start
-    keep = np.zeros(count, dtype=bool)
-    landmark_keys = rowkeys.row_keys(plan.landmark_seed, rowkeys.LANDMARKS, cut.start, cut.stop)
-    limit = rowkeys.limit(plan.landmarks, cut.stop, plan.slack)
-    landmark_places = np.flatnonzero(landmark_keys <= limit) if plan.landmarks else np.empty(0, dtype=np.intp)
+def survey_range(plan: SurveyPlan, task: tuple[RowRange, int]) -> SurveyPart:
+    """One task: moments of every block, label sets, and candidates of the draws."""
+    rows, labeled_before = task
+    keep = np.zeros(rows.stop - rows.start, dtype=bool)
+    landmark_keys = rowkeys.row_keys(plan.landmark_seed, rowkeys.LANDMARKS, rows.start, rows.stop)
+    limit = rowkeys.limit(plan.n_landmarks, rows.stop, plan.slack)
+    landmark_places = np.flatnonzero(landmark_keys <= limit) if plan.n_landmarks else np.empty(0, dtype=np.intp)
+    landmarks = Candidates(landmark_keys[landmark_places], landmark_places + rows.start, np.array([limit]))
     keep[landmark_places] = True
-    found = anchors = None
+    label_sets = anchors = None
     if plan.labels is not None:
-        labels = cut.read_labels(cut.start, cut.stop)
-        found = plan.labels.found(labels, cut.start)
-        anchors, places = _anchor_candidates(plan, cut, found, labelled_before)
-        keep[places] = True
-    blocks, sums, squares = [], [], []
-    for start in range(cut.start, cut.stop, BLOCK_ROWS):
-        stop = min(start + BLOCK_ROWS, cut.stop)
-        rows = cut.checked(start, stop, plan.width)
-        total, square = plan.features.moments(rows)
-        sums.append(total)
+        label_sets = plan.labels.label_sets(rows.read_labels(rows.start, rows.stop), rows.start)
+        if plan.n_anchors:
+            anchors = _anchor_candidates(plan, rows, label_sets, labeled_before)
+            keep[anchors.row - rows.start] = True
+        label_sets.place = np.empty(0, dtype=np.intp)  # one number per row, which is not needed any more
+    kept, totals, squares = [], [], []
+    for start in range(rows.start, rows.stop, BLOCK_ROWS):
+        stop = min(start + BLOCK_ROWS, rows.stop)
+        block = rows.read_checked(start, stop, plan.n_features)
+        total, square = plan.features.moments(block)
+        totals.append(total)
         squares.append(square)
-        wanted = np.flatnonzero(keep[start - cut.start : stop - cut.start])
-        if plan.carry and len(wanted):
-            blocks.append(rows[wanted])
-    landmarks = Drawn(landmark_keys[landmark_places], landmark_places + cut.start, [], np.array([limit]))
-    if plan.carry and blocks:
-        carried, place = stack(blocks), np.cumsum(keep) - 1
-        landmarks.features = [carried[place[landmark_places]]]
+        wanted = np.flatnonzero(keep[start - rows.start : stop - rows.start])
+        if plan.carry_rows and len(wanted):
+            kept.append(block[wanted])
+    if kept:
+        features, place = stack(kept), np.cumsum(keep) - 1
+        landmarks.features = [features[place[landmark_places]]]
         if anchors is not None:
-            anchors.features = [carried[place[places]]]
-    if found is not None:
-        found.place = np.empty(0, dtype=np.intp)  # a number a row that nobody needs any more
-    return Seen(cut.start, cut.stop, np.array(sums), np.array(squares), landmarks, found, anchors)
+            anchors.features = [features[place[anchors.row - rows.start]]]
+    return SurveyPart(rows.stop, np.array(totals), np.array(squares), landmarks, label_sets, anchors)
 
 
-def _anchor_candidates(plan: Plan, cut: Cut, found: FoundSets, before: int) -> tuple[Drawn, IntArray]:
-    keys = rowkeys.row_keys(plan.anchor_seed, rowkeys.ANCHORS, cut.start, cut.stop)
-    labelled = np.flatnonzero(found.place >= 0)
-    order = labelled[np.lexsort((keys[labelled], found.place[labelled]))]
-    # Labelled rows up to here: those counted for sure, or what this cut's own share of labels makes likely.
-    likely = cut.stop * len(labelled) / (cut.stop - cut.start) / 8
-    seen = max(before + len(labelled), int(likely), 1)
-    kept, below = _lowest_of_groups(found.place[order], keys[order], found.count, plan.anchors, seen, plan.slack)
-    places = order[kept]
+def _anchor_candidates(plan: SurveyPlan, rows: RowRange, found: RangeLabelSets, labeled_before: int) -> Candidates:
+    keys = rowkeys.row_keys(plan.anchor_seed, rowkeys.ANCHORS, rows.start, rows.stop)
+    labeled = np.flatnonzero(found.place >= 0)
+    order = labeled[np.lexsort((keys[labeled], found.place[labeled]))]
+    # Labeled rows up to here: those that are counted already, or an eighth of what this range's own share suggests.
+    likely = rows.stop * len(labeled) / (rows.stop - rows.start) / 8
+    n_seen = max(labeled_before + len(labeled), int(likely), 1)
+    chosen, below = _lowest_of_groups(found.place[order], keys[order], found.count, plan.n_anchors, n_seen, plan.slack)
+    places = order[chosen]
     identity = found.identity[found.place[places]]
-    return Drawn(keys[places], places + cut.start, [], below, identity), places
+    return Candidates(keys[places], places + rows.start, below, identity=identity)
 
 
 def _lowest_of_groups(
-    group: IntArray, keys: Keys, counts: NDArray[np.int64], draw: int, seen: int, slack: int
+    group: IntArray, keys: Keys, counts: Int64Array, n_drawn: int, n_seen: int, slack: int
 ) -> tuple[IntArray, Keys]:
-    """Of candidates sorted by group and key: places of those worth keeping, and the lowest key discarded a group."""
-    expected = counts * (draw / seen) * (slack / SLACK)
+    """Choose the candidates of a draw of ``n_drawn`` rows that is even over groups.
+
+    Parameters
+    ----------
+    group, keys : of rows, sorted by group and key.
+    counts : rows of each group.
+    n_seen : labeled rows seen so far.
+
+    Returns
+    -------
+    places of the candidates, and for every group the lowest key that was discarded.
+    """
+    expected = counts * (n_drawn / n_seen) * (slack / SLACK)
     most = expected + 8 * np.sqrt(expected) + slack
     first = np.searchsorted(group, np.arange(len(counts)))
     rank = np.arange(len(group)) - first[group]
-    share = min(1.0, slack * draw / seen)
-    limit = _TOP if share >= 1 else np.uint64(share * 2.0**64)
-    # A common set gives its lowest keys by its share; a rare one gives a row only if its key is low among all rows'.
+    share = min(1.0, slack * n_drawn / n_seen)
+    limit = _HIGHEST_KEY if share >= 1 else np.uint64(share * 2.0**64)
+    # A common label set has as many candidates as its share needs. A rare one has at most ``slack`` of them, and only
+    # rows whose keys are low among those of all rows.
     keep = (rank < most[group]) & (keys <= limit)
-    below = np.full(len(counts), _TOP)
+    below = np.full(len(counts), _HIGHEST_KEY)
     np.minimum.at(below, group[~keep], keys[~keep])
     return np.flatnonzero(keep), below
 
 
-class Running:
-    """A survey under way, over all rows before ``stop``."""
+@dataclass
+class SurveyState:
+    """A survey of all rows before ``stop``."""
 
-    def __init__(self, plan: Plan) -> None:
-        self.plan, self.stop = plan, 0
-        self.total, self.squares = np.zeros(plan.width), 0.0
-        self.landmarks = _nobody(None)
-        self.known = self.anchors = None
-        if plan.labels is not None:
-            self.known, self.anchors = KnownSets(), _nobody(np.empty(0, dtype=np.uint64))
-        self.labelled = 0
-        self._room = 0
-
-    def add(self, seen: Seen) -> None:
-        self.stop = seen.stop
-        for total, square in zip(seen.sums, seen.squares, strict=True):
-            self.total += total
-            self.squares += float(square)
-        self.landmarks = self.landmarks.joined(seen.landmarks, np.minimum(self.landmarks.below, seen.landmarks.below))
-        if self.known is not None and self.anchors is not None and seen.found is not None and seen.anchors is not None:
-            before = self.known.identity
-            below = self.anchors.below
-            self.known.add(seen.found)
-            self.labelled += int(seen.found.count.sum())
-            merged = np.full(len(self.known.identity), _TOP)
-            if len(before):
-                merged[self.known.places(before)] = below
-            if len(seen.found.identity):
-                np.minimum.at(merged, self.known.places(seen.found.identity), seen.anchors.below)
-            self.anchors = self.anchors.joined(seen.anchors, merged)
-        if len(self.landmarks.key) + (0 if self.anchors is None else len(self.anchors.key)) > self._room:
-            self._prune()
-
-    def _prune(self) -> None:
-        plan = self.plan
-        self.landmarks = self.landmarks.kept(rowkeys.lowest(self.landmarks.key, plan.landmarks))
-        held = len(self.landmarks.key)
-        if self.anchors is not None and self.known is not None and len(self.known.identity):
-            assert self.anchors.identity is not None
-            group = self.known.places(self.anchors.identity)
-            order = np.lexsort((self.anchors.key, group))
-            kept, below = _lowest_of_groups(
-                group[order], self.anchors.key[order], self.known.count, plan.anchors, self.labelled, plan.slack
-            )
-            self.anchors = self.anchors.kept(order[kept])
-            self.anchors.below = np.minimum(self.anchors.below, below)
-            held += len(self.anchors.key)
-        self._room = 2 * held + 4096
-
-    def finish(self, source: AnySource) -> Survey:
-        plan = self.plan
-        if self.stop < 2:
-            raise ValueError(f"At least 2 rows are needed. Got {self.stop}.")
-        places = rowkeys.lowest(self.landmarks.key, plan.landmarks)
-        chosen = self.landmarks.kept(places)
-        if len(places) < min(plan.landmarks, self.stop) or np.any(chosen.key > self.landmarks.below):
-            raise rowkeys.Incomplete
-        result = Survey(self.stop, self.total, self.squares, self._rows(chosen, source))
-        if self.known is None or self.anchors is None or plan.labels is None:
-            return result
-        check_variety(len(self.known.identity))
-        result.known, result.groups = self.known, KnownGroups(plan.labels, self.known)
-        result.n_unlabelled = self.stop - self.labelled
-        # In group numbers rather than places, because ties between groups are decided by their order.
-        assert self.anchors.identity is not None
-        numbers = self.known.numbers()
-        by_number = np.argsort(numbers)
-        group = numbers[self.known.places(self.anchors.identity)]
-        order = np.lexsort((self.anchors.key, group))
-        picked = order[
-            rowkeys.choose_evenly(
-                group[order],
-                self.anchors.key[order],
-                self.known.count[by_number],
-                plan.anchors,
-                self.anchors.below[by_number],
-            )
-        ]
-        picked = picked[np.argsort(self.anchors.row[picked])]
-        drawn = self.anchors.kept(picked)
-        result.anchors, result.anchor_groups = drawn.row.astype(np.intp), group[picked].astype(np.intp)
-        result.anchor_rows = self._rows(drawn, source)
-        return result
-
-    def _rows(self, drawn: Drawn, source: AnySource) -> Any:
-        if not len(drawn.row):
-            return None
-        return stack(drawn.features) if self.plan.carry else source.take(drawn.row)  # type: ignore[union-attr]
-
-    def state(self) -> dict[str, NDArray[Any]]:
-        """Everything as plain arrays, for a checkpoint."""
-        arrays = {"stop": np.array(self.stop), "total": self.total, "squares": np.array(self.squares)}
-        arrays |= {f"landmarks.{name}": value for name, value in _drawn_state(self.landmarks).items()}
-        if self.known is not None and self.anchors is not None:
-            arrays |= {f"known.{name}": value for name, value in self.known.state().items()}
-            arrays |= {f"anchors.{name}": value for name, value in _drawn_state(self.anchors).items()}
-            arrays["labelled"] = np.array(self.labelled)
-        return arrays
+    total: FloatArray
+    landmarks: Candidates
+    stop: int = 0
+    squares: float = 0.0
+    n_labeled: int = 0
+    label_sets: LabelSetIndex | None = None
+    anchors: Candidates | None = None
+    room: int = 0
+    """With more candidates than this, those that are no longer needed are dropped."""
 
     @classmethod
-    def of_state(cls, plan: Plan, state: dict[str, NDArray[Any]]) -> Running:
-        running = cls(plan)
-        running.stop, running.total, running.squares = int(state["stop"]), state["total"], float(state["squares"])
-        running.landmarks = _drawn_of(_under(state, "landmarks."))
+    def begin(cls, plan: SurveyPlan) -> SurveyState:
+        state = cls(np.zeros(plan.n_features), Candidates.none(by_label_set=False))
         if plan.labels is not None:
-            running.known = KnownSets.of_state(_under(state, "known."))
-            running.anchors = _drawn_of(_under(state, "anchors."))
-            running.labelled = int(state["labelled"])
-        return running
+            state.label_sets = LabelSetIndex()
+            state.anchors = Candidates.none(by_label_set=True) if plan.n_anchors else None
+        return state
+
+    def add(self, part: SurveyPart, plan: SurveyPlan) -> None:
+        """Add the next range of rows."""
+        self.stop = part.stop
+        for total, square in zip(part.totals, part.squares, strict=True):
+            self.total += total
+            self.squares += float(square)
+        self.landmarks = self.landmarks.joined(part.landmarks, np.minimum(self.landmarks.below, part.landmarks.below))
+        n_candidates = len(self.landmarks.key)
+        if self.label_sets is not None and part.label_sets is not None:
+            old, new = self.label_sets.identity, part.label_sets.identity
+            self.label_sets.add(part.label_sets)
+            self.n_labeled += int(part.label_sets.count.sum())
+            if self.anchors is not None and part.anchors is not None:
+                below = np.full(len(self.label_sets), _HIGHEST_KEY)
+                if len(old):
+                    below[self.label_sets.places(old)] = self.anchors.below
+                if len(new):
+                    np.minimum.at(below, self.label_sets.places(new), part.anchors.below)
+                self.anchors = self.anchors.joined(part.anchors, below)
+                n_candidates += len(self.anchors.key)
+        if n_candidates > self.room:
+            self._drop_candidates(plan)
+
+    def _drop_candidates(self, plan: SurveyPlan) -> None:
+        """Drop the candidates that the rows seen since have made superfluous."""
+        self.landmarks = self.landmarks.select(rowkeys.lowest(self.landmarks.key, plan.n_landmarks))
+        n_candidates = len(self.landmarks.key)
+        if self.anchors is not None and self.label_sets is not None and len(self.anchors.key):
+            group = self.label_sets.places(self.anchors.identity)  # type: ignore[arg-type]
+            order = np.lexsort((self.anchors.key, group))
+            chosen, below = _lowest_of_groups(
+                group[order], self.anchors.key[order], self.label_sets.count, plan.n_anchors, self.n_labeled, plan.slack
+            )
+            self.anchors = self.anchors.select(order[chosen])
+            self.anchors.below = np.minimum(self.anchors.below, below)
+            n_candidates += len(self.anchors.key)
+        self.room = 2 * n_candidates + 4096
+
+    def finish(self, source: AnySource, plan: SurveyPlan) -> Survey:
+        """Make the draws.
+
+        Raises
+        ------
+        rowkeys.Incomplete
+            If a row that is no candidate might belong to a draw.
+        """
+        if self.stop < 2:
+            raise ValueError(f"At least 2 rows are needed. Got {self.stop}.")
+        landmarks = self.landmarks.select(rowkeys.lowest(self.landmarks.key, plan.n_landmarks))
+        if len(landmarks.key) < min(plan.n_landmarks, self.stop) or np.any(landmarks.key > landmarks.below):
+            raise rowkeys.Incomplete
+        result = Survey(self.stop, self.total, self.squares, _rows_of(landmarks, source))
+        if self.label_sets is not None and plan.labels is not None:
+            check_variety(len(self.label_sets))
+            result.table, result.groups = self.label_sets.table(), GroupLookup(plan.labels, self.label_sets)
+            result.counts = self.label_sets.count[np.argsort(self.label_sets.numbers())]
+            result.n_unlabeled = self.stop - self.n_labeled
+            if plan.n_anchors:
+                self._draw_anchors(result, source, plan)
+        return result
+
+    def _draw_anchors(self, result: Survey, source: AnySource, plan: SurveyPlan) -> None:
+        assert self.label_sets is not None
+        assert self.anchors is not None
+        assert result.counts is not None
+        # By group numbers rather than by places, because the order of the groups decides ties between them.
+        numbers = self.label_sets.numbers()
+        group = numbers[self.label_sets.places(self.anchors.identity)]  # type: ignore[arg-type]
+        below = self.anchors.below[np.argsort(numbers)]
+        order = np.lexsort((self.anchors.key, group))
+        drawn = order[
+            rowkeys.choose_evenly(group[order], self.anchors.key[order], result.counts, plan.n_anchors, below)
+        ]
+        drawn = drawn[np.argsort(self.anchors.row[drawn])]
+        anchors = self.anchors.select(drawn)
+        result.anchors, result.anchor_groups = anchors.row.astype(np.intp), group[drawn].astype(np.intp)
+        result.anchor_rows = _rows_of(anchors, source)
 
 
-def _under(state: dict[str, NDArray[Any]], prefix: str) -> dict[str, NDArray[Any]]:
-    return {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
-
-
-def _nobody(identity: NDArray[Any] | None) -> Drawn:
-    below = np.array([_TOP]) if identity is None else np.empty(0, dtype=np.uint64)
-    return Drawn(np.empty(0, dtype=np.uint64), np.empty(0, dtype=np.int64), [], below, identity)
-
-
-def _drawn_state(drawn: Drawn) -> dict[str, NDArray[Any]]:
-    arrays = {"key": drawn.key, "row": drawn.row, "below": drawn.below}
-    if drawn.identity is not None:
-        arrays["identity"] = drawn.identity
+def _rows_of(drawn: Candidates, source: AnySource) -> Matrix | None:
+    """Return the rows of a draw: those that were carried along, or read now."""
+    if not len(drawn.row):
+        return None
     if drawn.features:
-        rows = stack(drawn.features)
-        if sparse.issparse(rows):
-            arrays |= {"data": rows.data, "indices": rows.indices, "indptr": rows.indptr, "shape": np.array(rows.shape)}
-        else:
-            arrays["rows"] = np.asarray(rows)
-    return arrays
-
-
-def _drawn_of(state: dict[str, NDArray[Any]]) -> Drawn:
-    features: list[Any] = []
-    if "rows" in state:
-        features = [state["rows"]]
-    elif "data" in state:
-        features = [sparse.csr_matrix((state["data"], state["indices"], state["indptr"]), shape=tuple(state["shape"]))]
-    return Drawn(state["key"], state["row"], features, state["below"], state.get("identity"))
+        return stack(drawn.features)
+    return source.take(drawn.row)  # type: ignore[union-attr]  # without carried rows the source is cheap

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.utils._param_validation import Interval
 
-from hashlearn.fitting.frames.gram import LearnedFunction, SummedHasher, Sums, Training
+from hashlearn.fitting.frames.gram import GramHasher, GramSums, LearnedFunction, Training
 from hashlearn.fitting.frames.in_memory import linear
 from hashlearn.fitting.frames.rounds import Rounds, SignStep, keep_codes
 from hashlearn.fitting.job import Job
@@ -18,7 +18,7 @@ from hashlearn.primitives.procrustes import inverse_root
 METRIC_RIDGE = 1e-6  # share of the mean diagonal of K'K, which is singular when landmarks repeat
 
 
-class ADGH(SummedHasher):
+class ADGH(GramHasher):
     """Asymmetric discrete graph hashing: max tr(B' A P) + w tr(B' K W) subject to W'K'KW = n I.
 
     B are the codes of n rows, P those of anchors, both in {-1, +1}; A joins rows and anchors of one class, normalised
@@ -78,7 +78,7 @@ class ADGH(SummedHasher):
     multilabel: ClassVar[bool] = False
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **SummedHasher._parameter_constraints,
+        **GramHasher._parameter_constraints,
         "n_anchors": [Interval(numbers.Integral, 1, None, closed="left")],
         "weight": [Interval(numbers.Real, 0, None, closed="left")],
         "refit": ["boolean"],
@@ -115,11 +115,11 @@ class ADGH(SummedHasher):
 
     def _check_training(self, training: Training) -> None:
         class_numbers(training.labels, "ADGH")
-        width, bits = len(training.center), self.n_bits_
+        width, bits = training.n_features, self.n_bits_
         if bits > width:
             raise ValueError(f"ADGH needs as many features (landmarks) as bits. Got {width} features for {bits} bits.")
 
-    def _learn_sums(self, training: Training, sums: Sums, job: Job, rng: np.random.RandomState) -> LearnedFunction:
+    def _learn_sums(self, training: Training, sums: GramSums, job: Job, rng: np.random.RandomState) -> LearnedFunction:
         classes = class_numbers(training.labels, "ADGH")
         count, width, bits, own = sums.count, len(sums.xx), self.n_bits_, sums.groups
         assert training.counts is not None

@@ -12,7 +12,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from hashlearn import codes
-from hashlearn.fitting.frames.gram import LearnedFunction, SummedHasher, Sums, Training
+from hashlearn.fitting.frames.gram import GramHasher, GramSums, LearnedFunction, Training
 from hashlearn.fitting.frames.in_memory import linear
 from hashlearn.fitting.frames.rounds import CodeSums, Rounds, SignStep, SweepStep, keep_codes
 from hashlearn.fitting.job import Job
@@ -22,7 +22,7 @@ from hashlearn.primitives import LabelProduct, steps
 from hashlearn.typing import FloatArray, Matrix
 
 
-class AIBC(SummedHasher):
+class AIBC(GramHasher):
     """Asymmetric inner-product binary coding: min |B Z' - m S|^2 + nu (|B - XW|^2 + |Z - XR|^2 + ridge terms).
 
     B and Z in {-1, +1} are two different codes of the same rows: B as queries, Z as database, each with a linear
@@ -81,7 +81,7 @@ class AIBC(SummedHasher):
     passes: ClassVar[str | None] = "4 + 2 n_iter"
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **SummedHasher._parameter_constraints,
+        **GramHasher._parameter_constraints,
         "similarity": [StrOptions({"labels", "features"})],
         "nu": [Interval(numbers.Real, 0, None, closed="neither")],
         "ridge": [Interval(numbers.Real, 0, None, closed="neither")],
@@ -142,7 +142,7 @@ class AIBC(SummedHasher):
         """Nothing is drawn by row numbers, so nothing is taken from ``rng``."""
         return 0
 
-    def _learn_sums(self, training: Training, sums: Sums, job: Job, rng: np.random.RandomState) -> LearnedFunction:
+    def _learn_sums(self, training: Training, sums: GramSums, job: Job, rng: np.random.RandomState) -> LearnedFunction:
         n_bits = self.n_bits_
         S: CentredLabels | InnerProducts = InnerProducts(float(np.trace(sums.xx)) / sums.count)
         if self._uses_labels:

@@ -9,14 +9,14 @@ import numpy as np
 from scipy import linalg
 from sklearn.utils._param_validation import Interval
 
-from hashlearn.fitting.frames.gram import LearnedFunction, SummedHasher, Sums, Training
+from hashlearn.fitting.frames.gram import GramHasher, GramSums, LearnedFunction, Training
 from hashlearn.fitting.frames.in_memory import linear
 from hashlearn.fitting.job import Job
 from hashlearn.primitives import itq_rotation, top_generalised
 from hashlearn.typing import FloatArray
 
 
-class CCAITQ(SummedHasher):
+class CCAITQ(GramHasher):
     """Canonical correlations of features and labels, scaled by correlation, then ITQ's rotation.
 
     c labels give at most c - 1 useful directions (c for label sets); further bits are rotations of those. Bits are the
@@ -64,7 +64,7 @@ class CCAITQ(SummedHasher):
     passes: ClassVar[str | None] = "3"
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **SummedHasher._parameter_constraints,
+        **GramHasher._parameter_constraints,
         "ridge": [Interval(numbers.Real, 0, None, closed="neither")],
         "n_iter": [Interval(numbers.Integral, 1, None, closed="left")],
     }
@@ -90,7 +90,7 @@ class CCAITQ(SummedHasher):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _learn_sums(self, training: Training, sums: Sums, job: Job, rng: np.random.RandomState) -> LearnedFunction:
+    def _learn_sums(self, training: Training, sums: GramSums, job: Job, rng: np.random.RandomState) -> LearnedFunction:
         mean = sums.x / sums.count
         directions, correlations = canonical_directions(sums, self.ridge, self.n_bits_)
         # Spread over all bits: ITQ rotates the zero columns among the others.
@@ -103,7 +103,7 @@ class CCAITQ(SummedHasher):
         )
 
 
-def canonical_directions(sums: Sums, ridge: float, count: int) -> tuple[FloatArray, FloatArray]:
+def canonical_directions(sums: GramSums, ridge: float, count: int) -> tuple[FloatArray, FloatArray]:
     """Directions w with C_xy C_yy^-1 C_yx w = rho^2 C_xx w, and rho, the ``count`` largest ones or all there are."""
     n, width = sums.count, len(sums.x)
     share = 1 / max(n - 1, 1)

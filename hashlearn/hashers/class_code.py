@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils._param_validation import Interval
 
-from hashlearn.fitting.frames.gram import LearnedFunction, SummedHasher, Sums, Training
+from hashlearn.fitting.frames.gram import GramHasher, GramSums, LearnedFunction, Training
 from hashlearn.fitting.frames.in_memory import linear
 from hashlearn.fitting.job import Job
 from hashlearn.functions.linear import LinearFunction, RidgeFactor
@@ -29,7 +29,7 @@ class ClassCodeFunction:
         return self.codes_[self.scores_.project(features).argmax(axis=1)]
 
 
-class ClassCode(SummedHasher):
+class ClassCode(GramHasher):
     """Kernel ridge regression predicts the class, and the class's code is the code.
 
     Not a method to use but one to compare with. When the database is the labelled training set and its codes derive
@@ -78,7 +78,7 @@ class ClassCode(SummedHasher):
     multilabel: ClassVar[bool] = False
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **SummedHasher._parameter_constraints,
+        **GramHasher._parameter_constraints,
         "ridge": [Interval(numbers.Real, 0, None, closed="neither")],
     }
 
@@ -101,7 +101,7 @@ class ClassCode(SummedHasher):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _learn_sums(self, training: Training, sums: Sums, job: Job, rng: np.random.RandomState) -> LearnedFunction:
+    def _learn_sums(self, training: Training, sums: GramSums, job: Job, rng: np.random.RandomState) -> LearnedFunction:
         classes = class_numbers(training.labels, "ClassCode")
         codes = class_codes(training.labels.shape[1], self.n_bits_, rng)
         mean, shares = sums.x / sums.count, sums.y / sums.count

@@ -11,8 +11,8 @@ from scipy import sparse
 from sklearn.utils._param_validation import Interval
 
 from hashlearn import codes
-from hashlearn.fitting.frames.two_step import CodedRows, FromLabelsHasher, GroupNumbers, scaled_ridge
-from hashlearn.fitting.sums import GroupSums
+from hashlearn.fitting.frames.two_step import CodedRows, GroupNumbers, TwoStepHasher, scaled_ridge
+from hashlearn.fitting.group_sums import GroupSums
 from hashlearn.parallel import ordered_map, row_blocks
 from hashlearn.primitives import keep_sign, steps
 from hashlearn.typing import Arrays, FloatArray, PackedCodes
@@ -22,7 +22,7 @@ BLOCK = 16_384
 """Rows whose codes are unpacked at a time."""
 
 
-class COSDISH(FromLabelsHasher):
+class COSDISH(TwoStepHasher):
     """Column sampling based discrete supervised hashing: min |m S - B B_s'|^2 for m sampled rows s at a time.
 
     Rows are similar (1) if they share a label, else -r, where r balances both kinds among the sampled entries. The
@@ -70,7 +70,7 @@ class COSDISH(FromLabelsHasher):
     passes: ClassVar[str | None] = "2"
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **FromLabelsHasher._parameter_constraints,
+        **TwoStepHasher._parameter_constraints,
         "n_samplings": [Interval(numbers.Integral, 1, None, closed="left")],
         "n_alternations": [Interval(numbers.Integral, 1, None, closed="left")],
         "ridge": [Interval(numbers.Real, 0, None, closed="neither")],
@@ -135,7 +135,7 @@ class COSDISH(FromLabelsHasher):
         return totals.values, overlap - products
 
     def _learn_weights(self, rows: CodedRows) -> FloatArray:
-        sums = rows.centred()
+        sums = rows.centered()
         return scaled_ridge(sums.xx, sums.xt, rows.spread(), self.ridge)
 
 

@@ -11,17 +11,25 @@ from scipy import linalg, sparse
 from sklearn.utils._param_validation import Interval
 
 from hashlearn import codes
-from hashlearn.fitting import row_sample
-from hashlearn.fitting.frames.gram import LearnedFunction, SummedHasher, SumPlan, Sums, Training, centred_sums, sum_rows
+from hashlearn.fitting.frames.gram import (
+    GramHasher,
+    GramSums,
+    LearnedFunction,
+    SumPlan,
+    Training,
+    centered_sums,
+    sum_rows,
+)
 from hashlearn.fitting.frames.in_memory import linear
 from hashlearn.fitting.frames.rounds import Rounds, SignStep, keep_codes
 from hashlearn.fitting.job import Job
-from hashlearn.fitting.sums import add_up
+from hashlearn.fitting.passes import add_up
+from hashlearn.fitting.row_sample import find_candidates
 from hashlearn.primitives import rank_weights, steps, top_eigenvectors
 from hashlearn.typing import FloatArray
 
 
-class DSeRH(SummedHasher):
+class DSeRH(GramHasher):
     """Discrete semantic ranking hashing: min -tr(H' Theta H) / m + mu (|H - X W|^2 + ridge |W|^2), H in {-1, +1}.
 
     Theta_qi = 2 (#rows less - #rows more relevant to q than i is), made symmetric and scaled to spectral norm 1;
@@ -84,7 +92,7 @@ class DSeRH(SummedHasher):
     by_group: ClassVar[bool] = True
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **SummedHasher._parameter_constraints,
+        **GramHasher._parameter_constraints,
         "class_relevance": ["array-like", None],
         "mu": [Interval(numbers.Real, 0, None, closed="neither")],
         "ridge": [Interval(numbers.Real, 0, None, closed="neither")],
@@ -125,19 +133,20 @@ class DSeRH(SummedHasher):
     def _learn_rows(self, training: Training, job: Job, rng: np.random.RandomState) -> LearnedFunction:
         if self.n_samples is None:
             return super()._learn_rows(training, job, rng)
-        found = row_sample.draw(training, self.n_samples, job)
+        n_labeled = training.n_rows - training.n_unlabeled
+        found = find_candidates(training.source, training.view, self.n_samples, n_labeled, training.seed, job)
         self._set_center(training, found.mean)
-        rows, group, features = found.drawn(self.n_samples)
-        sample = row_sample.small_training(training, group, features, self.features_.center_)
+        rows, group, features = found.draw(self.n_samples)
+        sample = training.of_sample(group, features, self.features_.center_)
         # In this process: its rows are here already.
         inner = Job(n_jobs=job.n_jobs, checkpoint=job.checkpoint)
-        inner.room = np.zeros((len(rows), codes.n_bytes(self.n_bits_)), dtype=np.uint8)
+        inner.codes_out = np.zeros((len(rows), codes.n_bytes(self.n_bits_)), dtype=np.uint8)
         sums = add_up(sample.source, sum_rows, SumPlan(sample, by_group=True), inner, "add up sample")
-        learned = self._learn_sums(sample, centred_sums(sums, sample, np.zeros(features.shape[1])), inner, rng)
-        learned.coded, learned.row_codes = False, (rows, inner.room)
+        learned = self._learn_sums(sample, centered_sums(sums, sample, np.zeros(features.shape[1])), inner, rng)
+        learned.coded, learned.row_codes = False, (rows, inner.codes_out)
         return learned
 
-    def _learn_sums(self, training: Training, sums: Sums, job: Job, rng: np.random.RandomState) -> LearnedFunction:
+    def _learn_sums(self, training: Training, sums: GramSums, job: Job, rng: np.random.RandomState) -> LearnedFunction:
         n_bits, mu = self.n_bits_, self.mu
         order = RankOrder(training.labels, self._relevance(training.labels.shape[1]), training.counts)
         rounds = Rounds(training, sums, self.features_.center_, n_bits, self.ridge, job, reversible=True)

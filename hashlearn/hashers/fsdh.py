@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy import linalg
 from sklearn.utils._param_validation import Interval
 
-from hashlearn.fitting.frames.gram import LearnedFunction, SummedHasher, Sums, Training
+from hashlearn.fitting.frames.gram import GramHasher, GramSums, LearnedFunction, Training
 from hashlearn.fitting.frames.in_memory import linear
 from hashlearn.fitting.job import Job
 from hashlearn.functions.linear import RidgeFactor
@@ -20,7 +20,7 @@ from hashlearn.primitives import class_numbers
 DRAWS = 100
 
 
-class FSDH(SummedHasher):
+class FSDH(GramHasher):
     """Fast supervised discrete hashing: codes of the classes by rule, P = (X'X + ridge I)^-1 X'B, no iterations.
 
     Without a weight on the features, SDH's objective is least when the codes of balanced classes are orthogonal, as
@@ -69,7 +69,7 @@ class FSDH(SummedHasher):
     multilabel: ClassVar[bool] = False
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **SummedHasher._parameter_constraints,
+        **GramHasher._parameter_constraints,
         "ridge": [Interval(numbers.Real, 0, None, closed="neither")],
     }
 
@@ -92,7 +92,7 @@ class FSDH(SummedHasher):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _learn_sums(self, training: Training, sums: Sums, job: Job, rng: np.random.RandomState) -> LearnedFunction:
+    def _learn_sums(self, training: Training, sums: GramSums, job: Job, rng: np.random.RandomState) -> LearnedFunction:
         classes = class_numbers(training.labels, "FSDH")
         codes = class_codes(training.labels.shape[1], self.n_bits_, rng)
         weights = RidgeFactor(sums.xx, self.ridge).solve(sums.xy @ codes)

@@ -9,14 +9,14 @@ import numpy as np
 from scipy import linalg
 from sklearn.utils._param_validation import Interval
 
-from hashlearn.fitting.frames.gram import LearnedFunction, SummedHasher, Sums, Training
+from hashlearn.fitting.frames.gram import GramHasher, GramSums, LearnedFunction, Training
 from hashlearn.fitting.frames.in_memory import linear
 from hashlearn.fitting.frames.rounds import Rounds, SignStep, keep_codes
 from hashlearn.fitting.job import Job
 from hashlearn.primitives import steps
 
 
-class FSDHGui(SummedHasher):
+class FSDHGui(GramHasher):
     """Fast supervised discrete hashing: min |B - Y G|^2 + reg |G|^2 + nu (|B - X P|^2 + ridge |P|^2), B in {-1, +1}.
 
     SDH with the regression turned round: B <- sgn(Y G + nu X P), then G and P by ridge regression. With the authors'
@@ -67,7 +67,7 @@ class FSDHGui(SummedHasher):
     passes: ClassVar[str | None] = "3 + n_iter"
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **SummedHasher._parameter_constraints,
+        **GramHasher._parameter_constraints,
         "reg": [Interval(numbers.Real, 0, None, closed="neither")],
         "nu": [Interval(numbers.Real, 0, None, closed="left")],
         "ridge": [Interval(numbers.Real, 0, None, closed="neither")],
@@ -99,7 +99,7 @@ class FSDHGui(SummedHasher):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _learn_sums(self, training: Training, sums: Sums, job: Job, rng: np.random.RandomState) -> LearnedFunction:
+    def _learn_sums(self, training: Training, sums: GramSums, job: Job, rng: np.random.RandomState) -> LearnedFunction:
         rounds = Rounds(training, sums, self.features_.center_, self.n_bits_, self.ridge, job, intercept=True)
         label_gram = linalg.cho_factor(sums.yy + self.reg * np.eye(len(sums.yy)))
         B = rounds.run(None, "start codes")

@@ -8,13 +8,13 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.utils._param_validation import Interval
 
-from hashlearn.fitting.frames.gram import LearnedFunction, SummedHasher, Training
+from hashlearn.fitting.frames.gram import GramHasher, LearnedFunction, Training
 from hashlearn.fitting.frames.in_memory import linear
 from hashlearn.fitting.job import Job
 from hashlearn.primitives import itq_rotation
 
 
-class ITQ(SummedHasher):
+class ITQ(GramHasher):
     """Iterative quantisation: min |B - V R|^2 over B in {-1, +1} and rotations R, V the principal components.
 
     With more bits than features, or than directions in which the rows extend, the components are spread over all bits
@@ -53,7 +53,7 @@ class ITQ(SummedHasher):
     passes: ClassVar[str | None] = "3"
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **SummedHasher._parameter_constraints,
+        **GramHasher._parameter_constraints,
         "n_iter": [Interval(numbers.Integral, 1, None, closed="left")],
     }
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from hashlearn.fitting.frames.gram import LearnedFunction, SummedHasher, Sums, Training
+from hashlearn.fitting.frames.gram import GramHasher, GramSums, LearnedFunction, Training
 from hashlearn.fitting.frames.in_memory import linear
 from hashlearn.fitting.frames.rounds import Rounds, SignStep, keep_codes
 from hashlearn.fitting.job import Job
@@ -19,7 +19,7 @@ from hashlearn.similarity import LabelSimilarity
 METRIC_RIDGE = 1e-6  # share of the mean diagonal of K'K, which is singular when landmarks repeat
 
 
-class KSDH(SummedHasher):
+class KSDH(GramHasher):
     """Kernel-based supervised discrete hashing: min |B (KA)' - m S|^2 + w |B - KA|^2 subject to A'K'KA = n I.
 
     The constraint makes all quadratic terms constant, so with G = m S + w I each half-step maximises tr(B' G K A)
@@ -79,7 +79,7 @@ class KSDH(SummedHasher):
     by_group: ClassVar[bool] = True
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **SummedHasher._parameter_constraints,
+        **GramHasher._parameter_constraints,
         "variant": [StrOptions({"B", "H"})],
         "refit": ["boolean"],
         "weight": [Interval(numbers.Real, 0, None, closed="left")],
@@ -115,11 +115,11 @@ class KSDH(SummedHasher):
         self.verbose = verbose
 
     def _check_training(self, training: Training) -> None:
-        width, bits = len(training.center), self.n_bits_
+        width, bits = training.n_features, self.n_bits_
         if bits > width:
             raise ValueError(f"KSDH needs as many features (landmarks) as bits. Got {width} features for {bits} bits.")
 
-    def _learn_sums(self, training: Training, sums: Sums, job: Job, rng: np.random.RandomState) -> LearnedFunction:
+    def _learn_sums(self, training: Training, sums: GramSums, job: Job, rng: np.random.RandomState) -> LearnedFunction:
         count, width, bits, own = sums.count, len(sums.xx), self.n_bits_, sums.groups
         rounds = Rounds(training, sums, self.features_.center_, bits, self.ridge, job)
         # S between label sets: rows with equal labels enter by their sums alone.

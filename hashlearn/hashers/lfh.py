@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import numbers
-from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import iadd
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,19 +15,19 @@ from scipy.special import expit
 from sklearn.utils._param_validation import Interval
 
 from hashlearn import codes
-from hashlearn.fitting.frames.gram import LearnedFunction, SummedHasher, Training
+from hashlearn.fitting.frames.gram import GramHasher, LearnedFunction, Training
 from hashlearn.fitting.frames.in_memory import linear
 from hashlearn.fitting.frames.two_step import SpreadSums, read_groups, scaled_ridge, squares
 from hashlearn.fitting.job import Job
-from hashlearn.fitting.sources import Cut
-from hashlearn.fitting.sums import add_up, block_rows, blocks
+from hashlearn.fitting.passes import AdditiveSums, RowBlock, RowView, add_up
+from hashlearn.fitting.sources import RowRange
 from hashlearn.functions.linear import RidgeSums
 from hashlearn.primitives import top_eigenvectors
 from hashlearn.progress import report
-from hashlearn.typing import Arrays, FloatArray
+from hashlearn.typing import Float32Array, FloatArray, IntArray, PackedCodes
 
 
-class LFH(SummedHasher):
+class LFH(GramHasher):
     """Latent factor hashing: max sum over pairs of s t - log(1 + e^t), t = u.u' / 2, minus |U|^2 / (2 beta').
 
     s is 1 if two rows share a label, else 0. A round samples m rows and moves all others by one Newton-like step with
@@ -78,7 +80,7 @@ class LFH(SummedHasher):
     passes: ClassVar[str | None] = "3"
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **SummedHasher._parameter_constraints,
+        **GramHasher._parameter_constraints,
         "beta": [Interval(numbers.Real, 0, None, closed="neither")],
         "ridge": [Interval(numbers.Real, 0, None, closed="neither")],
         "n_iter": [Interval(numbers.Integral, 1, None, closed="left")],
@@ -113,20 +115,20 @@ class LFH(SummedHasher):
 
     def _learn_rows(self, training: Training, job: Job, rng: np.random.RandomState) -> LearnedFunction:
         group = read_groups(training, job)
-        n, width = training.n_rows - training.n_unlabelled, len(training.center)
+        n, width = training.n_rows - training.n_unlabeled, training.n_features
         extra = rng.standard_normal((width, max(0, self.n_bits_ - width))) / np.sqrt(width)
         samples = np.array([rng.choice(n, min(self.n_bits_, n), replace=False) for _ in range(self.n_iter)])
-        if training.n_unlabelled:
+        if training.n_unlabeled:
             samples = np.flatnonzero(group >= 0)[samples]
         sampled = np.unique(samples)
-        found = add_up(training.source, sum_and_take, TakePlan(training, sampled), job, "add up rows", TakenSums)
+        found = add_up(training.source, sum_and_take, TakePlan(training.view, sampled), job, "add up rows", TakenSums)
         shift, spread = self._set_center(training, found.mean), found.spread(training.center + found.mean)
         gram = found.sums.recentered(shift).xx
         _, components = top_eigenvectors(gram / np.outer(spread, spread), min(self.n_bits_, width))
         start = (np.hstack([components, extra]) / spread[:, None]).astype(np.float32)
         rounds = SampledRounds(training.labels, self.n_bits_ / self.beta)
-        rounds.run((found.taken - self.features_.center_) @ start, sampled, samples, group[sampled])
-        plan = MovePlan(training, self.features_.center_, start, rounds)
+        rounds.run((np.concatenate(found.taken) - self.features_.center_) @ start, sampled, samples, group[sampled])
+        plan = MovePlan(training.centered_at(self.features_.center_), start, rounds)
         moved = add_up(training.source, move_rows, plan, job, "move rows", MovedSums)
         weights = scaled_ridge(gram, moved.xu, spread, self.ridge * n / width)
         return LearnedFunction(linear(weights), attributes={"objective_": moved.objective}, coded=True)
@@ -175,87 +177,66 @@ class SampledRounds:
 
 @dataclass
 class TakePlan:
-    """Whose features are wanted, in the order of their numbers."""
+    """The rows whose features are wanted, in the order of their numbers."""
 
-    training: Training
-    rows: NDArray[np.intp]
+    view: RowView
+    rows: IntArray
 
 
 @dataclass
 class TakenSums(SpreadSums):
-    """The same, and the features of the rows that were wanted."""
+    """Sums over rows, and the features of the rows that are wanted, in blocks; they are not centered."""
 
-    taken: NDArray[np.float32]
-
-    def __iadd__(self, other: Self) -> Self:
-        super().__iadd__(other)
-        if len(other.taken):
-            self.taken = np.concatenate([self.taken, other.taken])
-        return self
+    taken: list[Float32Array]
 
 
-def sum_and_take(plan: TakePlan, cut: Cut) -> tuple[TakenSums, slice, None]:
+def sum_and_take(plan: TakePlan, rows: RowRange) -> tuple[TakenSums, slice, None]:
     """One task: sums over its rows and the features of some."""
-    training, result = plan.training, None
-    for rows in blocks(cut, block_rows(training.n_rows)):
-        x = training.view.map_block(cut.read(rows.start, rows.stop))
-        first, last = np.searchsorted(plan.rows, (rows.start, rows.stop))
-        taken = x[plan.rows[first:last] - rows.start]
-        x -= training.center
-        own = x[training.group(cut, rows) >= 0].astype(np.float64)
-        sums = RidgeSums.of(own, np.empty((len(own), 0)))
-        part = TakenSums(len(x), x.sum(axis=0, dtype=np.float64), sums, squares(x), taken)
-        result = part if result is None else result.__iadd__(part)
-    assert result is not None
-    return result, slice(cut.start, cut.stop), None
+    assert plan.view.center is not None
+    view, center = replace(plan.view, center=None), plan.view.center
+
+    def sums(block: RowBlock) -> TakenSums:
+        first, last = np.searchsorted(plan.rows, (block.rows.start, block.rows.stop))
+        x, taken = block.x, block.x[plan.rows[first:last] - block.rows.start]
+        x -= center
+        own = x[block.group >= 0].astype(np.float64)
+        own_sums = RidgeSums.of(own, np.empty((len(own), 0)))
+        return TakenSums(len(x), x.sum(axis=0, dtype=np.float64), own_sums, squares(x), [taken])
+
+    return reduce(iadd, map(sums, view.blocks(rows))), slice(rows.start, rows.stop), None
 
 
 @dataclass
 class MovePlan:
     """What every row needs for its way through the rounds: where factors start, and the sampled rows."""
 
-    training: Training
-    center: NDArray[np.float32]
-    start: NDArray[np.float32]
+    view: RowView
+    start: Float32Array
     rounds: SampledRounds
 
 
 @dataclass
-class MovedSums:
+class MovedSums(AdditiveSums):
     """Sums of products of features and factors, and of the score before and after each round."""
 
     xu: FloatArray
     objective: FloatArray
 
-    def __iadd__(self, other: Self) -> Self:
-        self.xu += other.xu
-        self.objective += other.objective
-        return self
 
-    def state(self) -> Arrays:
-        return dict(vars(self))
-
-    @classmethod
-    def of_state(cls, state: Arrays) -> Self:
-        return cls(state["xu"], state["objective"])
-
-
-def move_rows(plan: MovePlan, cut: Cut) -> tuple[MovedSums, slice, NDArray[np.uint8]]:
+def move_rows(plan: MovePlan, rows: RowRange) -> tuple[MovedSums, slice, PackedCodes]:
     """One task: factors and codes of its rows with labels."""
-    training, rounds, result = plan.training, plan.rounds, None
-    packed = np.zeros((cut.stop - cut.start, codes.n_bytes(plan.start.shape[1])), dtype=np.uint8)
-    for rows in blocks(cut, block_rows(training.n_rows)):
-        x = training.view.map_block(cut.read(rows.start, rows.stop))
-        x -= plan.center
-        group = training.group(cut, rows)
-        known = np.flatnonzero(group >= 0)
-        U = (x[known] @ plan.start).astype(np.float64)
-        objective = [rounds.move(U, known + rows.start, group[known], k) for k in range(len(rounds.factors))]
-        packed[known + rows.start - cut.start] = codes.pack(U >= 0)
-        part = MovedSums(x[known].astype(np.float64).T @ U, np.array(objective))
-        result = part if result is None else result.__iadd__(part)
-    assert result is not None
-    return result, slice(cut.start, cut.stop), packed
+    packed = np.zeros((rows.stop - rows.start, codes.n_bytes(plan.start.shape[1])), dtype=np.uint8)
+
+    def move(block: RowBlock) -> MovedSums:
+        labeled, first = block.labeled, block.rows.start
+        x, group = block.x[labeled], block.group[labeled]
+        U = (x @ plan.start).astype(np.float64)
+        rounds = range(len(plan.rounds.factors))
+        objective = [plan.rounds.move(U, labeled + first, group, k) for k in rounds]
+        packed[labeled + first - rows.start] = codes.pack(U >= 0)
+        return MovedSums(x.astype(np.float64).T @ U, np.array(objective))
+
+    return reduce(iadd, map(move, plan.view.blocks(rows))), slice(rows.start, rows.stop), packed
 
 
 def score(U: FloatArray, V: FloatArray, similar: NDArray[np.bool_], prior: float) -> float:

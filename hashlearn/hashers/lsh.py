@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hashlearn import codes
-from hashlearn.fitting import row_pass
 from hashlearn.fitting.base import BaseHasher
 from hashlearn.fitting.job import Job
+from hashlearn.fitting.passes import hash_rows
 from hashlearn.fitting.sources import AnySource
-from hashlearn.fitting.survey import Plan, carries, survey
+from hashlearn.fitting.survey import SurveyPlan, survey
 from hashlearn.functions.linear import LinearFunction
 from hashlearn.kernel import PlainFeatures, row_sums
 from hashlearn.parallel import ordered_map, row_blocks
@@ -69,10 +69,10 @@ class LSH(BaseHasher):
         return self
 
     def _fit_source(self, source: AnySource, job: Job, rng: np.random.RandomState) -> None:
-        seen = survey(source, Plan(PlainFeatures(), source.n_features, carry=carries(source)), job)
-        self._draw(seen.total / seen.n_rows, rng)
-        job.open_codes(seen.n_rows, self.n_bits_)
-        row_pass.hash_rest(source, self.features_, self.function_, None, job)
+        found = survey(source, SurveyPlan.of(source, PlainFeatures()), job)
+        self._draw(found.total / found.n_rows, rng)
+        job.open_codes(found.n_rows, self.n_bits_)
+        hash_rows(source, self.features_, self.function_, None, job)
         self._store_codes(job, source="hashed")
 
     def _draw(self, mean: NDArray[np.float64], rng: np.random.RandomState) -> None:

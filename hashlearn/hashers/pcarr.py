@@ -6,13 +6,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from hashlearn.fitting.frames.gram import LearnedFunction, SummedHasher, Training
+from hashlearn.fitting.frames.gram import GramHasher, LearnedFunction, Training
 from hashlearn.fitting.frames.in_memory import linear
 from hashlearn.fitting.job import Job
 from hashlearn.primitives import random_rotation
 
 
-class PCARR(SummedHasher):
+class PCARR(GramHasher):
     """Signs of the leading principal components after a random rotation, which spreads their variance over all bits.
 
     ITQ before its first round. With more bits than features, zero-padded components are rotated. Our notes describe

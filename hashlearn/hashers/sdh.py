@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 from scipy import linalg
 from sklearn.utils._param_validation import Interval
 
-from hashlearn.fitting.frames.gram import LearnedFunction, SummedHasher, Sums, Training
+from hashlearn.fitting.frames.gram import GramHasher, GramSums, LearnedFunction, Training
 from hashlearn.fitting.frames.in_memory import linear
 from hashlearn.fitting.frames.rounds import Rounds, SweepStep, keep_codes
 from hashlearn.fitting.job import Job
 from hashlearn.primitives import steps
 
 
-class SDH(SummedHasher):
+class SDH(GramHasher):
     """Supervised discrete hashing: min |Y - B G|^2 + reg |G|^2 + nu (|B - X P|^2 + ridge |P|^2), B in {-1, +1}.
 
     B is found bit by bit, G and P by ridge regression, in turn. With the authors' tiny ``nu`` the rows of a class
@@ -71,7 +71,7 @@ class SDH(SummedHasher):
     passes: ClassVar[str | None] = "3 + n_iter"
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **SummedHasher._parameter_constraints,
+        **GramHasher._parameter_constraints,
         "reg": [Interval(numbers.Real, 0, None, closed="neither")],
         "nu": [Interval(numbers.Real, 0, None, closed="left")],
         "ridge": [Interval(numbers.Real, 0, None, closed="neither")],
@@ -106,7 +106,7 @@ class SDH(SummedHasher):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _learn_sums(self, training: Training, sums: Sums, job: Job, rng: np.random.RandomState) -> LearnedFunction:
+    def _learn_sums(self, training: Training, sums: GramSums, job: Job, rng: np.random.RandomState) -> LearnedFunction:
         rounds = Rounds(training, sums, self.features_.center_, self.n_bits_, self.ridge, job, intercept=True)
         B = rounds.run(None, "start codes")
         label_squares = float(np.trace(sums.yy))

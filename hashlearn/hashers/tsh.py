@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import numbers
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from functools import reduce
+from operator import iadd
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,20 +15,21 @@ from scipy.sparse.linalg import ArpackNoConvergence, eigsh
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from hashlearn import codes
-from hashlearn.fitting.frames.two_step import CodedRows, CodePlan, FromLabelsHasher, GroupNumbers
-from hashlearn.fitting.sources import Cut
+from hashlearn.fitting.frames.two_step import CodedRows, CodedRowsPlan, GroupNumbers, TwoStepHasher
+from hashlearn.fitting.passes import AdditiveSums
+from hashlearn.fitting.sources import RowRange
 from hashlearn.parallel import row_blocks
 from hashlearn.primitives import keep_sign, steps
 from hashlearn.primitives.partners import PAIR_LOSSES, Pairs, draw_partners, pair_matrix
 from hashlearn.progress import report
-from hashlearn.typing import Arrays, FloatArray, PackedCodes
+from hashlearn.typing import Arrays, Float32Array, FloatArray, PackedCodes
 
 PAIRED_ROWS = 20_000
 """Rows whose bits are inferred from pairs, at most: pairs take some 25 kB a row."""
 GROUP_BLOCK = 64
 
 
-class TSH(FromLabelsHasher):
+class TSH(TwoStepHasher):
     """Two-step hashing: bits that minimise a pairwise loss of Hamming distances, then one classifier a bit.
 
     With the bits so far fixed, a bit z costs sum a_ij z_i z_j over the pairs (see FastH for the losses). It starts from
@@ -80,7 +83,7 @@ class TSH(FromLabelsHasher):
     passes: ClassVar[str | None] = "2 + rounds"
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **FromLabelsHasher._parameter_constraints,
+        **TwoStepHasher._parameter_constraints,
         "loss": [StrOptions(set(PAIR_LOSSES))],
         "n_partners": [Interval(numbers.Integral, 1, None, closed="left")],
         "box_iter": [Interval(numbers.Integral, 1, None, closed="left")],
@@ -211,7 +214,7 @@ def squared_hinge(rows: CodedRows, ridge: float, max_iter: int = 100, tol: float
 
     Ridge regression on targets that are moved to f where the margin is met lowers this sum in every round, a pass each.
     """
-    sums = rows.centred()
+    sums = rows.centered()
     factor = linalg.cho_factor(sums.xx + ridge * np.eye(len(sums.xx)), lower=True)
     cross, last = sums.xt, np.inf
     for k in range(max_iter):
@@ -225,36 +228,23 @@ def squared_hinge(rows: CodedRows, ridge: float, max_iter: int = 100, tol: float
 
 
 @dataclass
-class MarginSums:
+class MarginSums(AdditiveSums):
     """Sums of the squared hinge loss of each bit, and of products of features and moved targets."""
 
     loss: FloatArray
     xt: FloatArray
 
-    def __iadd__(self, other: Self) -> Self:
-        self.loss += other.loss
-        self.xt += other.xt
-        return self
-
-    def state(self) -> Arrays:
-        return dict(vars(self))
-
-    @classmethod
-    def of_state(cls, state: Arrays) -> Self:
-        return cls(state["loss"], state["xt"])
-
 
 def sum_margins(
-    plan: tuple[CodePlan, NDArray[np.float32]], task: tuple[Cut, PackedCodes]
+    plan: tuple[CodedRowsPlan, Float32Array], task: tuple[RowRange, PackedCodes]
 ) -> tuple[MarginSums, slice, None]:
     """One task of a round of ``squared_hinge``."""
     coded, weights = plan
-    result: MarginSums | None = None
-    for x, known, B in coded.blocks(task):
-        own = x[known]
+
+    def sums(x: Float32Array, labeled: NDArray[np.bool_], B: FloatArray) -> MarginSums:
+        own = x[labeled]
         margins = B * (own @ weights)
         loss = np.square(np.maximum(1 - margins, 0)).sum(axis=0)
-        part = MarginSums(loss, own.astype(np.float64).T @ (B * np.maximum(margins, 1)))
-        result = part if result is None else result.__iadd__(part)
-    assert result is not None
-    return result, slice(task[0].start, task[0].stop), None
+        return MarginSums(loss, own.astype(np.float64).T @ (B * np.maximum(margins, 1)))
+
+    return reduce(iadd, (sums(*block) for block in coded.blocks(task))), slice(task[0].start, task[0].stop), None

@@ -17,6 +17,6 @@ def in_memory(data):
 
 
 @pytest.fixture
-def small_cuts(monkeypatch):
+def small_ranges(monkeypatch):
     """Several tasks in the first pass too."""
-    monkeypatch.setattr(survey, "CUT_BLOCKS", 1)
+    monkeypatch.setattr(survey, "RANGE_BLOCKS", 1)

@@ -16,13 +16,14 @@ from distributed.scheduler import KilledWorker
 from small_methods import SETTINGS
 
 import hashlearn as hl
-from hashlearn.fitting import WorkersLost, row_pass
-from hashlearn.fitting.executors import _on_cluster
+from hashlearn.fitting import WorkersLost
+from hashlearn.fitting.executors import _run_on_cluster
+from hashlearn.fitting.frames import pairwise
 
 CHUNKED = [name for name, method in hl.hashers.METHODS.items() if method.passes]
 FEW_ROWS = 2300
 
-pytestmark = pytest.mark.usefixtures("small_cuts")
+pytestmark = pytest.mark.usefixtures("small_ranges")
 
 
 @pytest.fixture(scope="module")
@@ -109,15 +110,15 @@ def test_a_killed_worker_changes_nothing(client, data, in_memory, tmp_path, monk
     client.wait_for_workers(2, timeout=120)
     gate = tmp_path / "gate"
 
-    def gated(plan, cut):
+    def gated(plan, rows):
         from hashlearn.fitting.row_pass import code_rows
 
         (tmp_path / f"started-{os.getpid()}").touch()
         while not gate.exists():
             time.sleep(0.02)
-        return code_rows(plan, cut)
+        return code_rows(plan, rows)
 
-    monkeypatch.setattr(row_pass, "code_rows", gated)
+    monkeypatch.setattr(pairwise, "code_rows", gated)
     victims: list[int] = []
 
     def kill() -> None:
@@ -165,13 +166,13 @@ def add(shared, task):
 
 def test_what_was_sent_and_lost_is_sent_again():
     client = LosingClient(2, CancelledError())
-    assert list(_on_cluster(client, add, 10, range(8))) == [10 + k for k in range(8)]
+    assert list(_run_on_cluster(client, add, 10, range(8))) == [10 + k for k in range(8)]
     assert client.scattered > 1
 
 
 def test_workers_that_keep_dying_are_given_up():
     with pytest.raises(WorkersLost, match="again and again"):
-        list(_on_cluster(LosingClient(10**6, CancelledError()), add, 10, range(8)))
+        list(_run_on_cluster(LosingClient(10**6, CancelledError()), add, 10, range(8)))
     killed = KilledWorker("task", None, 4)
     with pytest.raises(WorkersLost, match="took several workers down"):
-        list(_on_cluster(LosingClient(1, killed), add, 10, range(8)))
+        list(_run_on_cluster(LosingClient(1, killed), add, 10, range(8)))

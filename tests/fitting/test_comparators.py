@@ -8,8 +8,8 @@ from threadpoolctl import threadpool_limits
 
 import hashlearn as hl
 from hashlearn.fitting import survey
-from hashlearn.fitting.frames import gram as summed
-from hashlearn.fitting.sums import block_rows, task_rows
+from hashlearn.fitting.frames import gram
+from hashlearn.fitting.passes import block_rows, task_rows
 from hashlearn.hashers import tsh
 
 METHODS = {
@@ -38,8 +38,8 @@ METHODS = {
 
 
 @pytest.fixture(autouse=True)
-def small_cuts(monkeypatch):
-    monkeypatch.setattr(survey, "CUT_BLOCKS", 1)
+def small_ranges(monkeypatch):
+    monkeypatch.setattr(survey, "RANGE_BLOCKS", 1)
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -110,11 +110,11 @@ def test_aibc_of_features_needs_no_labels():
 
 def test_a_rotation_from_a_sample(monkeypatch):
     """With fewer rows in the sample than there are, chunks and memory still draw the same ones."""
-    monkeypatch.setattr(summed, "SAMPLE_ROWS", 700)
+    monkeypatch.setattr(gram, "SAMPLE_ROWS", 700)
     X, _ = rows_and_classes(5000)
     few = hl.ITQ(12, random_state=0).fit(X)
     assert_same(few, hl.ITQ(12, random_state=0).fit_chunks(Chunks(X, None, 1313)))
-    monkeypatch.setattr(summed, "SAMPLE_ROWS", 5000)
+    monkeypatch.setattr(gram, "SAMPLE_ROWS", 5000)
     assert not np.array_equal(few.function_.weights_, hl.ITQ(12, random_state=0).fit(X).function_.weights_)
 
 

@@ -9,13 +9,12 @@ from chunk_data import Chunks, assert_same, hasher, shards
 
 import hashlearn as hl
 from hashlearn.files import FileError
-from hashlearn.fitting import Source, WorkersLost, as_source, checkpoint
+from hashlearn.fitting import Source, WorkersLost, as_source, job
 from hashlearn.fitting.executors import run
 from hashlearn.fitting.parts import ArrayPart
-from hashlearn.fitting.sources import PartList
 from hashlearn.progress import listening
 
-pytestmark = pytest.mark.usefixtures("small_cuts")
+pytestmark = pytest.mark.usefixtures("small_ranges")
 
 
 class LoggedPart(ArrayPart):
@@ -35,14 +34,14 @@ class LoggedPart(ArrayPart):
             raise FileError("a disk failed")
         return super().read(start, stop)
 
-    def cut(self, start, stop):
+    def slice(self, start, stop):
         return LoggedPart(self.array[start:stop], self.first + start, self.shared)
 
 
 def logged(X, y, bad=None):
     part = LoggedPart(X)
     part.log, part.bad = [], bad
-    return part, Source(PartList([part]), PartList([ArrayPart(y)]))
+    return part, Source(part, ArrayPart(y))
 
 
 def test_a_row_that_is_no_number_is_named(data, tmp_path):
@@ -116,7 +115,7 @@ def test_a_checkpoint_goes_on_where_it_stopped(data, in_memory, tmp_path, bad):
 
 def test_a_first_pass_that_crashed_goes_on(data, tmp_path, monkeypatch):
     """As after a kill: what counts is what was saved before, here after every task."""
-    monkeypatch.setattr(checkpoint, "SECONDS", 0.0)
+    monkeypatch.setattr(job, "SAVE_SECONDS", 0.0)
     X, y = data
     names = np.array([f"class {k}" for k in y])
     part, source = logged(X, names, bad=6500)

@@ -211,7 +211,7 @@ def test_a_killed_fit_goes_on_in_another_process(name, tmp_path):
     assert "belongs to another fit (parameters differ)" in refused.stderr
     (tmp_path / "mine.py").write_text(MINE[name])
     # The first pass is not made again: it would end this process too.
-    second = child(tmp_path, KILLED.replace("KILLED_IN", "'look at rows'"))
+    second = child(tmp_path, KILLED.replace("KILLED_IN", "'survey rows'"))
     assert second.stdout == "done\n", second.stderr
     namespace = {}
     exec(MINE[name], namespace)

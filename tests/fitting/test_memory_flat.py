@@ -19,7 +19,7 @@ import hashlearn as hl
 from hashlearn.fitting import survey
 
 # Small tasks, so that those under way are few rows beside all.
-survey.CUT_BLOCKS = 1
+survey.RANGE_BLOCKS = 1
 n_rows, width, n_bits = map(int, sys.argv[1:4])
 
 def chunks():

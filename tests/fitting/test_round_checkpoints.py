@@ -16,7 +16,6 @@ from hashlearn.files import FileError
 from hashlearn.fitting import Source, survey
 from hashlearn.fitting.frames.rounds import Rounds
 from hashlearn.fitting.parts import ArrayPart
-from hashlearn.fitting.sources import PartList
 from hashlearn.progress import listening
 
 N_ROWS = 5000
@@ -38,8 +37,8 @@ FITS = {
 
 
 @pytest.fixture(autouse=True)
-def small_cuts(monkeypatch):
-    monkeypatch.setattr(survey, "CUT_BLOCKS", 1)
+def small_ranges(monkeypatch):
+    monkeypatch.setattr(survey, "RANGE_BLOCKS", 1)
 
 
 @pytest.fixture(scope="module")
@@ -62,13 +61,13 @@ class Counted(ArrayPart):
         self.shared["read"] += stop - start if stop - start > 1 else 0
         return super().read(start, stop)
 
-    def cut(self, start, stop):
+    def slice(self, start, stop):
         return Counted(self.array[start:stop], self.shared)
 
 
 def counted(X, y):
     part = Counted(X)
-    return part.shared, Source(PartList([part]), PartList([ArrayPart(y)]))
+    return part.shared, Source(part, ArrayPart(y))
 
 
 @pytest.mark.parametrize("name", FITS)
@@ -138,7 +137,7 @@ def test_dserh_stopped_after_any_pass(after, data, tmp_path, monkeypatch):
     model = clone(FITS["dserh"][0])
     undone = []
     undo = Rounds.undo
-    monkeypatch.setattr(Rounds, "undo", lambda self: (undone.append(self._made), undo(self)))
+    monkeypatch.setattr(Rounds, "undo", lambda self: (undone.append(self._n_passes), undo(self)))
     expected = clone(model).fit(*data)
     assert set(undone) & {6, 7, 8, 9}
     run, made = Rounds.run, []
@@ -213,7 +212,7 @@ def test_a_killed_process(data, tmp_path):
     finally:
         os.chdir(before)
     assert "round 3" in phases
-    assert not phases & {"look at rows", "add up rows", "round 1", "round 2"}
+    assert not phases & {"survey rows", "add up rows", "round 1", "round 2"}
     assert_same(clone(model).fit(X, y), fitted)
 
 

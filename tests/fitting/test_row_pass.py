@@ -8,7 +8,7 @@ from chunk_data import assert_same, hasher, rows_and_classes
 
 from hashlearn.files.arrays import FileError
 from hashlearn.fitting import row_pass
-from hashlearn.fitting.sources import Cut
+from hashlearn.fitting.sources import RowRange
 
 N_ROWS = 5000
 
@@ -21,13 +21,13 @@ def data(n_unlabeled=0):
 @pytest.mark.parametrize("ridge", [0.01, "auto"])
 @pytest.mark.parametrize("n_unlabeled", [0, 900])
 def test_every_block_is_coded_once_and_threads_change_nothing(monkeypatch, ridge, n_unlabeled):
-    starts, code_block = [], row_pass._code_block
+    starts, code_block = [], row_pass.code_block
 
-    def counted(plan, cut, rows):
-        starts.append(rows.start)
-        return code_block(plan, cut, rows)
+    def counted(plan, block, packed):
+        starts.append(block.rows.start)
+        return code_block(plan, block, packed)
 
-    monkeypatch.setattr(row_pass, "_code_block", counted)
+    monkeypatch.setattr(row_pass, "code_block", counted)
     fits = []
     for n_jobs in (1, 3):
         starts.clear()
@@ -37,14 +37,14 @@ def test_every_block_is_coded_once_and_threads_change_nothing(monkeypatch, ridge
 
 
 def test_when_a_block_fails_no_thread_is_left(monkeypatch):
-    code_block = row_pass._code_block
+    code_block = row_pass.code_block
 
-    def fail(plan, cut, rows):
-        if rows.start == 625:
+    def fail(plan, block, packed):
+        if block.rows.start == 625:
             raise MemoryError("no room")
-        return code_block(plan, cut, rows)
+        return code_block(plan, block, packed)
 
-    monkeypatch.setattr(row_pass, "_code_block", fail)
+    monkeypatch.setattr(row_pass, "code_block", fail)
     before = set(threading.enumerate())
     with pytest.raises(MemoryError, match="no room"):
         hasher(n_jobs=2).fit(*data())
@@ -55,13 +55,13 @@ def test_a_block_that_cannot_be_read_in_the_second_pass_is_named(monkeypatch, tm
     X, y = data()
     np.save(tmp_path / "x.npy", X)
     np.save(tmp_path / "y.npy", y)
-    read = Cut.read
+    read = RowRange.read
 
-    def gone(cut, start, stop):
+    def gone(rows, start, stop):
         if start == 0 and stop < 2048:  # blocks of the first pass have 2048 rows
             raise FileError("x.npy: rows 0 to 624 cannot be read: it is gone.")
-        return read(cut, start, stop)
+        return read(rows, start, stop)
 
-    monkeypatch.setattr(Cut, "read", gone)
+    monkeypatch.setattr(RowRange, "read", gone)
     with pytest.raises(FileError, match="rows 0 to 624"):
         hasher(n_jobs=2).fit_chunks(tmp_path / "x.npy", tmp_path / "y.npy")

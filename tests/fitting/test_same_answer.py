@@ -13,7 +13,7 @@ from scipy import sparse
 
 import hashlearn as hl
 
-pytestmark = pytest.mark.usefixtures("small_cuts")
+pytestmark = pytest.mark.usefixtures("small_ranges")
 
 
 @pytest.fixture(scope="module")

@@ -14,6 +14,8 @@ from scipy import sparse
 
 from hashlearn.files import FileError
 from hashlearn.fitting import as_source, sources, survey
+from hashlearn.fitting.survey import SurveyPlan
+from hashlearn.kernel import PlainFeatures
 
 N = 1500
 
@@ -97,19 +99,23 @@ KINDS += [as_parquet_columns, as_csv, as_dask]
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-def test_rows_and_labels_come_back_in_any_cut(kind, data, tmp_path):
+def test_rows_and_labels_come_back_in_any_range(kind, data, tmp_path):
     X, y = data
     source = as_source(*kind(tmp_path, X, y))
     assert (source.n_rows, source.n_features) == (N, X.shape[1])
     for size in (N, 700, 64):
         # What is sent to a worker must be small: names and row numbers, not rows.
-        cuts = [pickle.dumps(cut) for cut in source.cuts(size)]
-        assert kind is as_dask or max(map(len, cuts)) < 6000
-        back = [pickle.loads(cut) for cut in cuts]
+        sent = [pickle.dumps(rows) for rows in source.ranges(size)]
+        assert kind is as_dask or max(map(len, sent)) < 6000
+        back = [pickle.loads(rows) for rows in sent]
         rows = [
-            cut.checked(a, min(a + 50, cut.stop), X.shape[1]) for cut in back for a in range(cut.start, cut.stop, 50)
+            rows.read_checked(a, min(a + 50, rows.stop), X.shape[1])
+            for rows in back
+            for a in range(rows.start, rows.stop, 50)
         ]
-        labels = [cut.read_labels(a, min(a + 50, cut.stop)) for cut in back for a in range(cut.start, cut.stop, 50)]
+        labels = [
+            rows.read_labels(a, min(a + 50, rows.stop)) for rows in back for a in range(rows.start, rows.stop, 50)
+        ]
         np.testing.assert_allclose(np.concatenate(rows), X, rtol=1e-6)
         np.testing.assert_array_equal(np.concatenate(labels), y)
 
@@ -155,12 +161,12 @@ def test_single_rows_of_what_is_in_memory(data, kind):
     np.testing.assert_array_equal(found.toarray() if sparse.issparse(found) else found, data[0][rows])
 
 
-@pytest.mark.parametrize("cut_blocks", [16, 1], ids=["carried along", "read again"])
-def test_drawn_rows_are_the_same_wherever_they_come_from(tmp_path, monkeypatch, cut_blocks):
-    monkeypatch.setattr(survey, "CUT_BLOCKS", cut_blocks)
+@pytest.mark.parametrize("range_blocks", [16, 1], ids=["carried along", "read again"])
+def test_drawn_rows_are_the_same_wherever_they_come_from(tmp_path, monkeypatch, range_blocks):
+    monkeypatch.setattr(survey, "RANGE_BLOCKS", range_blocks)
     X, y = rows_and_classes(5000)
     source = as_source(*as_npy(tmp_path, X, y))
-    assert survey.carries(source) == (cut_blocks == 16)
+    assert SurveyPlan.of(source, PlainFeatures()).carry_rows == (range_blocks == 16)
     assert_same(hasher().fit(X, y), hasher().fit_chunks(*as_npy(tmp_path, X, y)))
 
 
@@ -181,12 +187,12 @@ def test_a_dask_data_frame(data):
     size=st.integers(1, 60),
     start=st.integers(0, 50),
 )
-def test_streams_are_cut_like_arrays(sizes, size, start):
+def test_streams_give_the_ranges_of_arrays(sizes, size, start):
     total = sum(sizes)
     X = np.arange(2 * total, dtype=np.float32).reshape(total, 2)
     chunks = [(part, part[:, 0]) for part in np.split(X, np.cumsum(sizes)[:-1])]
     listed, stream = as_source(chunks), as_source(lambda: iter(chunks))
-    for one, other in zip(listed.cuts(size, start), stream.cuts(size, start), strict=True):
+    for one, other in zip(listed.ranges(size, start), stream.ranges(size, start), strict=True):
         assert (one.start, one.stop) == (other.start, other.stop)
         np.testing.assert_array_equal(one.read(one.start, one.stop), other.read(one.start, one.stop))
         np.testing.assert_array_equal(one.read(one.start, one.stop), X[one.start : one.stop])
@@ -220,13 +226,13 @@ def test_a_file_that_is_written_anew_is_looked_at_again(tmp_path, data):
     X, y = data
     rows, labels = as_npy(tmp_path, X, y)
     source = as_source(rows, labels)
-    np.testing.assert_array_equal(next(source.cuts(N)).read(3, 7), X[3:7])
+    np.testing.assert_array_equal(next(source.ranges(N)).read(3, 7), X[3:7])
     np.save(rows, -X.astype(np.float64))
-    cut = pickle.loads(pickle.dumps(next(source.cuts(N))))
-    np.testing.assert_array_equal(cut.read(3, 7), -X[3:7].astype(np.float64))
+    sent = pickle.loads(pickle.dumps(next(source.ranges(N))))
+    np.testing.assert_array_equal(sent.read(3, 7), -X[3:7].astype(np.float64))
     np.save(rows, X[:5])
     with pytest.raises(FileError, match="rows 3 to 6 cannot be read: it has only 5 rows now"):
-        next(source.cuts(N)).read(3, 7)
+        next(source.ranges(N)).read(3, 7)
     rows.unlink()
     with pytest.raises(FileError, match=r"rows 3 to 6 cannot be read: .*does not exist"):
-        next(source.cuts(N)).read(3, 7)
+        next(source.ranges(N)).read(3, 7)

@@ -5,7 +5,7 @@ import pytest
 
 from hashlearn import AIBC, codes, metrics
 from hashlearn.fitting.frames.rounds import CodeSums
-from hashlearn.fitting.sums import GroupSums
+from hashlearn.fitting.group_sums import GroupSums
 from hashlearn.hashers.aibc import CentredLabels, InnerProducts
 from hashlearn.labels import label_matrix
 

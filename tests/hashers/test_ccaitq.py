@@ -7,7 +7,7 @@ from sklearn.datasets import load_digits
 
 from hashlearn import CCAITQ
 from hashlearn.codes import unpack
-from hashlearn.fitting.frames.gram import Sums
+from hashlearn.fitting.frames.gram import GramSums
 from hashlearn.hashers.ccaitq import canonical_directions
 
 X, Y = (part[:500] for part in load_digits(return_X_y=True))
@@ -35,7 +35,7 @@ def test_labels_linear_in_the_features_correlate_fully():
 
 
 def sums_of(rows, sets):
-    return Sums(len(rows), rows.sum(axis=0), rows.T @ rows, rows.T @ sets, sets.sum(axis=0), sets.T @ sets)
+    return GramSums(len(rows), rows.sum(axis=0), rows.T @ rows, rows.T @ sets, sets.sum(axis=0), sets.T @ sets)
 
 
 def test_correlations_agree_with_scikit_learn():

@@ -11,7 +11,9 @@ from hashlearn import TSH, codes
 from hashlearn.fitting.frames.gram import Training
 from hashlearn.fitting.frames.two_step import CodedRows
 from hashlearn.fitting.grouping import GivenGroups
-from hashlearn.fitting.job import Job, memory_source
+from hashlearn.fitting.job import Job
+from hashlearn.fitting.passes import RowView
+from hashlearn.fitting.sources import memory_source
 from hashlearn.hashers import tsh
 from hashlearn.hashers.tsh import draw_followers, infer, smallest_eigenvector, squared_hinge
 from hashlearn.kernel import PlainFeatures
@@ -35,7 +37,7 @@ def random_matrix(n, seed, density=0.5):
 def coded_rows(X, B):
     """Rows in memory with codes, features counted from zero."""
     center, group = np.zeros(X.shape[1], dtype=np.float32), np.zeros(len(X), dtype=np.intp)
-    training = Training(memory_source(X, group), PlainFeatures(), center, GivenGroups())
+    training = Training(memory_source(X, group), RowView(PlainFeatures(), center, GivenGroups(), len(X)))
     rows = CodedRows(training, codes.pack(B > 0), B.shape[1], Job())
     rows.center, rows.shift = center, np.zeros(X.shape[1])
     return rows

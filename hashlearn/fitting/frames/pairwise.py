@@ -13,13 +13,14 @@ from sklearn.base import clone
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 
 from hashlearn import codes
-from hashlearn.fitting import row_pass
 from hashlearn.fitting.base import BaseHasher
 from hashlearn.fitting.drawing import draw_evenly, feature_clusters
 from hashlearn.fitting.grouping import GivenGroups, Groups, LabelReader
-from hashlearn.fitting.job import Job, memory_source
-from hashlearn.fitting.sources import AnySource, Source
-from hashlearn.fitting.survey import Plan, carries, survey
+from hashlearn.fitting.job import Job
+from hashlearn.fitting.passes import RowView, add_up, hash_rows
+from hashlearn.fitting.row_pass import RowPassPlan, RowPassSums, StartingCodes, code_rows
+from hashlearn.fitting.sources import AnySource, Source, memory_source
+from hashlearn.fitting.survey import SurveyPlan, survey
 from hashlearn.functions.linear import LinearFunction
 from hashlearn.functions.network import Network
 from hashlearn.functions.trees import BoostedTrees, EstimatorFunction
@@ -42,7 +43,7 @@ from hashlearn.solvers.problem import AnchorProblem, Batches, Trace, random_batc
 from hashlearn.solvers.rows import RowCoder
 from hashlearn.solvers.start import FILLS, leading_directions
 from hashlearn.timing import PhaseTimer
-from hashlearn.typing import FloatArray, IntArray, Matrix, PackedCodes
+from hashlearn.typing import Float32Array, FloatArray, IntArray, Matrix, PackedCodes
 
 ORDERS = ("anchors-first", "interleaved")
 # n_starts="auto": short codes are cheap to learn and depend most on their start, so they get more of them.
@@ -66,6 +67,22 @@ class Supervision:
     anchor_rows: Matrix
     groups: Groups
     n_unlabeled: int
+
+
+@dataclass
+class LearnedAnchors:
+    """What the pass over the rows needs of the anchors.
+
+    Attributes
+    ----------
+    center : the mean of the anchors' features, which is about that of all rows.
+    start : where other rows start, and the codes that are learned.
+    coder : how to code any other row.
+    """
+
+    center: Float32Array
+    start: StartingCodes
+    coder: RowCoder
 
 
 class PairwiseHasher(BaseHasher):
@@ -216,26 +233,16 @@ class PairwiseHasher(BaseHasher):
         timer = PhaseTimer()
         features = self._new_features(rng)
         with timer("features"):
-            plan = Plan(
-                features,
-                source.n_features,
-                LabelReader(self.unlabeled),
-                self.n_anchors,
-                int(rng.randint(2**31)),
-                features.n_landmarks,
-                features.draw_seed(),
-                carry=carries(source),
-            )
-            seen = survey(source, plan, job)
-            features.set_landmarks(seen.landmark_rows, seen.total, seen.squares, seen.n_rows)
-        assert seen.known is not None
-        assert seen.groups is not None
+            anchor_seed = int(rng.randint(2**31))
+            plan = SurveyPlan.of(source, features, LabelReader(self.unlabeled), self.n_anchors, anchor_seed)
+            found = survey(source, plan, job)
+            features.set_landmarks(found.landmark_rows, found.total, found.squares, found.n_rows)
+        assert found.table is not None
+        assert found.groups is not None
         # Only the anchors' groups are held in memory, not those of all rows.
-        similarity = LabelSimilarity(
-            seen.anchor_groups, seen.known.table(), self.relevance, self.dissimilar, self.r_max
-        )
-        places = np.arange(len(seen.anchors))
-        supervision = Supervision(similarity, places, seen.anchors, seen.anchor_rows, seen.groups, seen.n_unlabelled)
+        similarity = LabelSimilarity(found.anchor_groups, found.table, self.relevance, self.dissimilar, self.r_max)
+        places = np.arange(len(found.anchors))
+        supervision = Supervision(similarity, places, found.anchors, found.anchor_rows, found.groups, found.n_unlabeled)
         self._learn(source, features, supervision, job, rng, timer)
 
     def _learn(
@@ -248,43 +255,60 @@ class PairwiseHasher(BaseHasher):
         timer: PhaseTimer,
     ) -> None:
         """Learn from rows of any source: codes of the anchors, codes of all other rows in one pass, hash function."""
-        similarity, graded = supervision.similarity, supervision.similarity.graded
+        similarity = supervision.similarity
+        anchors = self._learn_anchors(source, features, supervision, rng, timer)
+        with timer("rows"):
+            assert source.n_rows is not None
+            job.open_codes(source.n_rows, self.n_bits_)
+            view = RowView(features, anchors.center, supervision.groups, source.n_rows)
+            plan = RowPassPlan(view, anchors.start, anchors.coder)
+            sums = add_up(source, code_rows, plan, job, "code rows", RowPassSums)
+        with timer("function"):
+            if self._is_linear():
+                self.features_ = features
+                self.features_.center_ = (anchors.center + sums.mean).astype(np.float32)
+                own_weight = self._own_weight(anchors.coder, sums, similarity.graded)
+                self.function_ = LinearFunction.solve(sums.projection_sums(own_weight), self.ridge)
+            else:
+                assert job.codes_out is not None
+                labeled = np.flatnonzero(similarity.group >= 0)
+                self._fit_estimator(_rows_of_array(source, labeled), job.codes_out[labeled], rng)
+        if supervision.n_unlabeled:
+            with timer("unlabeled"):
+                hash_rows(source, self.features_, self.function_, supervision.groups, job)
+        self._store_codes(job, source="learned")
+        self.seconds_ = timer.seconds
+
+    def _learn_anchors(
+        self,
+        source: AnySource,
+        features: FeatureMap,
+        supervision: Supervision,
+        rng: np.random.RandomState,
+        timer: PhaseTimer,
+    ) -> LearnedAnchors:
+        """Learn the codes of the anchors jointly; sets what the fit keeps of that."""
+        similarity, places = supervision.similarity, supervision.places
         with one_blas_thread(), timer("start"):
-            problem = AnchorProblem.of_anchors(similarity, supervision.places, self.n_bits_)
+            problem = AnchorProblem.of_anchors(similarity, places, self.n_bits_)
             mapped = features.map_block(supervision.anchor_rows)
             center = mapped.mean(axis=0)
             mapped -= center
             sample = mapped.astype(np.float64)
             directions = leading_directions(sample, problem, self.n_bits_, self.fill, rng)
         with one_blas_thread(), timer("learn"):
-            learned_rows = supervision.anchors
+            rows = supervision.anchors
             if self.order == "interleaved":
-                learned_rows = np.flatnonzero(similarity.group >= 0)
-                sample = features.map_block(_taken(source, learned_rows)) - center
-                problem = AnchorProblem.of_rows(similarity, learned_rows, supervision.places, self.n_bits_)
-            trace, directions = self._best_start(problem, sample, directions, graded, rng)
-            coder = self._coder(similarity, supervision.places, trace.codes[problem.is_anchor])
+                # All labeled rows are learned jointly, the anchors among them.
+                rows = np.flatnonzero(similarity.group >= 0)
+                sample = features.map_block(_rows_of_array(source, rows)) - center
+                problem = AnchorProblem.of_rows(similarity, rows, places, self.n_bits_)
+            trace, directions = self._best_start(problem, sample, directions, similarity.graded, rng)
+            coder = self._coder(similarity, places, trace.codes[problem.is_anchor])
         self.anchor_indices_ = supervision.anchors
         self.objective_, self.changes_ = np.asarray(trace.objective), np.asarray(trace.changes)
         self.n_iter_ = len(trace.changes)
-        with timer("rows"):
-            assert source.n_rows is not None
-            job.open_codes(source.n_rows, self.n_bits_)
-            view = row_pass.RowView(features, supervision.groups, center, source.n_rows)
-            start = row_pass.Start.of(directions, learned_rows, trace.codes)
-            sums = row_pass.run(source, row_pass.PassPlan(view, start, coder), job)
-        with timer("function"):
-            if self._is_linear():
-                self._solve_linear(view, sums, coder, graded)
-            else:
-                assert job.room is not None
-                labeled = np.flatnonzero(similarity.group >= 0)
-                self._fit_estimator(_taken(source, labeled), job.room[labeled], rng)
-        if supervision.n_unlabeled:
-            with timer("unlabeled"):
-                row_pass.hash_rest(source, self.features_, self.function_, supervision.groups, job)
-        self._store_codes(job, source="learned")
-        self.seconds_ = timer.seconds
+        return LearnedAnchors(center, StartingCodes.of(directions, rows, trace.codes), coder)
 
     def _check_chunked(self) -> None:
         wrong = None
@@ -322,15 +346,13 @@ class PairwiseHasher(BaseHasher):
         assert best is not None
         return best
 
-    def _solve_linear(self, view: row_pass.RowView, sums: row_pass.RowSums, coder: RowCoder, graded: bool) -> None:
-        weight = coder.own_weight
-        if self._projection(graded) == "rows":
-            with one_blas_thread():
-                top = float(np.linalg.eigvalsh(sums.code_gram)[-1])
-            weight = top + 1e-9 - len(self.anchor_indices_)
-        self.features_ = view.features
-        self.features_.center_ = (view.center + sums.mean).astype(np.float32)
-        self.function_ = LinearFunction.solve(sums.projection_sums(weight, sums.mean), self.ridge)
+    def _own_weight(self, coder: RowCoder, sums: RowPassSums, graded: bool) -> float:
+        """Return the weight of a row's own code in the target of the linear function."""
+        if self._projection(graded) != "rows":
+            return coder.own_weight
+        with one_blas_thread():
+            top = float(np.linalg.eigvalsh(sums.code_gram)[-1])
+        return top + 1e-9 - len(self.anchor_indices_)
 
     def _fit_estimator(self, rows: Matrix, packed: PackedCodes, rng: np.random.RandomState) -> None:
         """Trees and other learners bring their own nonlinearity, so they see the rows themselves."""
@@ -383,7 +405,7 @@ def _reported(batches: Batches, total: int) -> Batches:
     return reporting
 
 
-def _taken(source: AnySource, rows: IntArray) -> Matrix:
-    """Rows of an array by number. Chunks never get here: ``_check_chunked`` refuses what needs this."""
+def _rows_of_array(source: AnySource, rows: IntArray) -> Matrix:
+    """Return rows of an array by number. ``_check_chunked`` refuses chunks for options that need this."""
     assert isinstance(source, Source)
     return source.take(rows)

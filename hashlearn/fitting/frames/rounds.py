@@ -1,53 +1,57 @@
-"""Rounds of discrete methods over rows in chunks: a pass updates every row's code alone and adds up what codes sum to.
+"""Rounds of discrete methods over rows in chunks: a pass updates the code of every row alone and adds up the codes.
 
-Codes travel packed beside their rows, so this process holds n_bits / 8 bytes a row, and nothing else that grows with n.
+Codes travel packed with their rows. So this process holds n_bits / 8 bytes per row, and nothing else that grows with n.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Protocol, Self
+from functools import reduce
+from operator import iadd
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 import hashlearn.rowkeys as rowkeys
 from hashlearn import codes
-from hashlearn.fitting.frames.gram import Sums, Training
+from hashlearn.fitting.frames.gram import GramSums, Training
+from hashlearn.fitting.group_sums import GroupSums
 from hashlearn.fitting.job import Job
-from hashlearn.fitting.sources import Cut
-from hashlearn.fitting.sums import GroupSums, add_up, block_rows, blocks, under
+from hashlearn.fitting.passes import AdditiveSums, RowBlock, RowView, add_up
+from hashlearn.fitting.sources import RowRange
+from hashlearn.fitting.state import from_arrays, to_arrays
 from hashlearn.functions.linear import RidgeFactor
 from hashlearn.primitives import column_sweep, keep_sign
-from hashlearn.typing import Arrays, FloatArray, IntArray
+from hashlearn.typing import Float32Array, FloatArray, IntArray, PackedCodes
 
 
-class Step(Protocol):
-    """How a round changes codes (n, m) in {-1, +1} of rows with projections ``hashed`` and label sets ``group``."""
+class RoundStep(Protocol):
+    """How a round changes codes (n, m) in {-1, +1} of rows with projections ``projected`` and groups ``group``."""
 
     weights: NDArray[np.floating]
-    """Of the features; projections have their precision."""
+    """Of the features; projections are computed in their precision."""
 
-    def update(self, B: FloatArray, hashed: NDArray[np.floating], group: IntArray) -> FloatArray: ...
+    def update(self, B: FloatArray, projected: NDArray[np.floating], group: IntArray) -> FloatArray: ...
 
 
 @dataclass
 class SignStep:
-    """b <- sgn(pull of its label set + nu x weights + inertia b); a tie keeps its bit."""
+    """b <- sgn(pull of its label set + nu x weights + inertia b); a bit whose update is a tie keeps its value."""
 
     weights: NDArray[np.floating]
     pull: FloatArray
     nu: float = 1.0
     inertia: float = 0.0
 
-    def update(self, B: FloatArray, hashed: NDArray[np.floating], group: IntArray) -> FloatArray:
-        return keep_sign(self.pull[group] + self.nu * hashed + self.inertia * B, B)
+    def update(self, B: FloatArray, projected: NDArray[np.floating], group: IntArray) -> FloatArray:
+        return keep_sign(self.pull[group] + self.nu * projected + self.inertia * B, B)
 
 
 @dataclass
 class SweepStep:
-    """b <- argmin b C b' - 2 b (pull of its label set + nu x weights)', bit by bit, C being ``coupling``."""
+    """b <- argmin b C b' - 2 b (pull of its label set + nu x weights)', bit by bit; C is ``coupling``."""
 
     weights: NDArray[np.floating]
     pull: FloatArray
@@ -55,16 +59,16 @@ class SweepStep:
     max_sweeps: int
     nu: float = 1.0
 
-    def update(self, B: FloatArray, hashed: NDArray[np.floating], group: IntArray) -> FloatArray:
-        column_sweep(B, self.nu * hashed + self.pull[group], self.coupling, self.max_sweeps)
+    def update(self, B: FloatArray, projected: NDArray[np.floating], group: IntArray) -> FloatArray:
+        column_sweep(B, self.nu * projected + self.pull[group], self.coupling, self.max_sweeps)
         return B
 
 
 @dataclass
-class CodeSums:
-    """Sums over labelled rows of codes b: with codes, with features x (and a last 1, if asked for), by group.
+class CodeSums(AdditiveSums):
+    """Sums over labeled rows of codes b: b'b, x'b, and b by group. x may have a last feature that is always 1.
 
-    ``changed`` is the number of rows whose code is another than before the pass.
+    ``changed`` is the number of rows whose code the pass has changed.
     """
 
     bb: FloatArray
@@ -72,37 +76,30 @@ class CodeSums:
     groups: GroupSums
     changed: int
 
-    def __iadd__(self, other: Self) -> Self:
-        self.bb += other.bb
-        self.xb += other.xb
-        self.groups += other.groups
-        self.changed += other.changed
-        return self
-
-    def state(self) -> Arrays:
-        plain = {"bb": self.bb, "xb": self.xb, "changed": np.array(self.changed)}
-        return plain | {f"groups.{name}": value for name, value in self.groups.state().items()}
-
-    @classmethod
-    def of_state(cls, state: Arrays) -> Self:
-        return cls(state["bb"], state["xb"], GroupSums.of_state(under(state, "groups.")), int(state["changed"]))
-
 
 class Rounds:
-    """Codes of all rows between rounds, and ridge regressions of them from sums.
+    """The codes of all rows between rounds, and ridge regressions of them from sums.
 
-    All bits are +1 at first. ``intercept`` adds a feature that is always 1, ``reversible`` allows ``undo``.
+    All bits are +1 at first. A checkpoint keeps the sums of every finished pass and the codes after the last one. What
+    a method does between passes depends on sums alone. So a resumed fit repeats that, and reads no rows in passes that
+    are finished.
 
-    A checkpoint keeps the sums of every finished pass and the codes after the last one. What a method does between
-    passes depends on sums alone, so it goes on by doing that again: passes that are kept read no rows. ``name`` tells
-    the passes of one method's several codes apart.
+    Parameters
+    ----------
+    center : of the features.
+    intercept : bool
+        Add a feature that is always 1.
+    reversible : bool
+        Allow ``undo``.
+    name : str
+        Tells the passes of a method's several codes apart.
     """
 
     def __init__(
         self,
         training: Training,
-        sums: Sums,
-        center: NDArray[np.float32],
+        sums: GramSums,
+        center: Float32Array,
         n_bits: int,
         ridge: float,
         job: Job,
@@ -115,61 +112,61 @@ class Rounds:
         if intercept:
             self.gram = np.block([[sums.xx, sums.x[:, None]], [sums.x[None, :], np.array([[float(sums.count)]])]])
         self._factor = RidgeFactor(self.gram, ridge)
-        self._plan = RoundPlan(training, center, n_bits, intercept)
+        self._plan = RoundPlan(training.centered_at(center), training.n_groups, training.seed, n_bits, intercept)
         self._job, self._checkpoint, self._name = Job(job.executor, job.n_jobs), job.checkpoint, name
-        self._reversible, self._made, self._kept = reversible, 0, 0
-        self._before: NDArray[np.uint8] | None = None
+        self._reversible, self._n_passes, self._n_saved = reversible, 0, 0
+        self._before: PackedCodes | None = None
         self.packed = np.tile(codes.pack(np.ones((1, n_bits), dtype=bool)), (training.n_rows, 1))
         saved = self._checkpoint.load(f"{name}-codes")
-        # All or nothing: who deletes a damaged pass has them all made again.
+        # All passes or none: whoever deletes the file of a damaged pass has all of them made again.
         if saved is not None and all(self._checkpoint.has(f"{name}-{k + 1}") for k in range(int(saved["passes"]))):
-            self.packed, self._before, self._kept = saved["packed"], saved.get("before"), int(saved["passes"])
+            self.packed, self._before, self._n_saved = saved["packed"], saved.get("before"), int(saved["passes"])
 
-    def run(self, step: Step | None, phase: str) -> CodeSums:
-        """A pass: codes after ``step``, or random ones to start with."""
-        self._made += 1
-        name = f"{self._name}-{self._made}"
-        kept = self._checkpoint.load(name) if self._made <= self._kept else None
-        if kept is not None:
-            return CodeSums.of_state(kept)
+    def run(self, step: RoundStep | None, phase: str) -> CodeSums:
+        """Make a pass: codes after ``step``, or random ones to start with."""
+        self._n_passes += 1
+        name = f"{self._name}-{self._n_passes}"
+        saved = self._checkpoint.load(name) if self._n_passes <= self._n_saved else None
+        if saved is not None:
+            return from_arrays(CodeSums, saved)
         if self._reversible:
             self._before = self.packed.copy()
-        self._job.room = self.packed
+        self._job.codes_out = self.packed
 
-        def with_codes(cuts: Iterator[Cut]) -> Iterator[tuple[Cut, NDArray[np.uint8]]]:
-            return ((cut, self.packed[cut.start : cut.stop]) for cut in cuts)
+        def with_codes(ranges: Iterator[RowRange]) -> Iterator[tuple[RowRange, PackedCodes]]:
+            return ((rows, self.packed[rows.start : rows.stop]) for rows in ranges)
 
         plan = replace(self._plan, step=step)
         sums = add_up(self.training.source, code_round, plan, self._job, phase, tasks=with_codes)
-        self._checkpoint.save(name, sums.state())
-        state = {"packed": self.packed, "passes": np.array(self._made)}
+        self._checkpoint.save(name, to_arrays(sums))
+        state = {"packed": self.packed, "passes": np.array(self._n_passes)}
         if self._before is not None:
             state["before"] = self._before
-        # Last of all: it is what says that the pass is finished.
+        # After the sums, because this file says that the pass is finished.
         self._checkpoint.save(f"{self._name}-codes", state)
         return sums
 
     def undo(self) -> None:
-        """Codes as they were before the last pass."""
-        if self._made >= self._kept:
+        """Restore the codes before the last pass."""
+        if self._n_passes >= self._n_saved:
             assert self._before is not None
             self.packed[:] = self._before
 
     def regression(self, sums: CodeSums) -> FloatArray:
-        """Weights (features and intercept, bits) of codes on features."""
+        """Compute weights (features and intercept, bits) of codes on features."""
         return self.solve(sums.xb)
 
-    def solve(self, cross: FloatArray) -> FloatArray:
-        """Weights from features times targets."""
-        return self._factor.solve(cross)
+    def solve(self, xt: FloatArray) -> FloatArray:
+        """Compute weights from features times targets."""
+        return self._factor.solve(xt)
 
     def hash_loss(self, sums: CodeSums, P: FloatArray) -> float:
-        """|B - X P|^2 + ridge |P|^2."""
+        """Compute |B - X P|^2 + ridge |P|^2."""
         squares = self.count * P.shape[1] - 2 * np.sum(P * sums.xb) + np.sum((self.gram @ P) * P)
         return float(squares + self.ridge * np.sum(P**2))
 
     def by_label(self, sums: CodeSums) -> FloatArray:
-        """Sums of codes over the rows that have a label (n_labels, bits)."""
+        """Sum codes over the rows that have a label (n_labels, bits)."""
         return np.asarray(self.training.labels.T @ sums.groups.all())
 
 
@@ -177,52 +174,53 @@ class Rounds:
 class RoundPlan:
     """What every task of a round needs."""
 
-    training: Training
-    center: NDArray[np.float32]
+    view: RowView
+    n_groups: int
+    seed: int
     n_bits: int
     intercept: bool
-    step: Step | None = None
+    step: RoundStep | None = None
 
 
-def code_round(plan: RoundPlan, task: tuple[Cut, NDArray[np.uint8]]) -> tuple[CodeSums, slice, NDArray[np.uint8]]:
-    """One task of a round: sums over its rows and their new codes."""
-    cut, packed = task
-    training, step = plan.training, plan.step
-    result: CodeSums | None = None
-    coded = np.zeros_like(packed)
-    for rows in blocks(cut, block_rows(training.n_rows)):
-        local = slice(rows.start - cut.start, rows.stop - cut.start)
-        group = training.group(cut, rows)
-        known = np.flatnonzero(group >= 0)
-        X = training.view.map_block(cut.read(rows.start, rows.stop))
-        X -= plan.center
-        if len(known) < len(X):
-            X, group = X[known], group[known]
-        if plan.intercept:
-            X = np.column_stack([X, np.ones(len(X), dtype=np.float32)])
-        wide, before = X.astype(np.float64), packed[local][known]
-        if step is None:
-            B = random_codes(training.seed, rows, plan.n_bits)[known]
-        else:
-            hashed = (X if step.weights.dtype == np.float32 else wide) @ step.weights
-            B = step.update(codes.unpack_signs(before, plan.n_bits).astype(np.float64), hashed, group)
-        after = codes.pack(B > 0)
-        coded[local][known] = after
-        by_group = GroupSums.of(group, B, training.n_groups)
-        part = CodeSums(B.T @ B, wide.T @ B, by_group, int(np.count_nonzero((before != after).any(axis=1))))
-        result = part if result is None else result.__iadd__(part)
-    assert result is not None
-    return result, slice(cut.start, cut.stop), coded
+def code_round(plan: RoundPlan, task: tuple[RowRange, PackedCodes]) -> tuple[CodeSums, slice, PackedCodes]:
+    """One task of a round: sums over its rows, and their new codes."""
+    rows, before = task
+    after = np.zeros_like(before)
+
+    def code(block: RowBlock) -> CodeSums:
+        own = slice(block.rows.start - rows.start, block.rows.stop - rows.start)
+        return _code_block(plan, block, before[own], after[own])
+
+    return reduce(iadd, map(code, plan.view.blocks(rows))), slice(rows.start, rows.stop), after
+
+
+def _code_block(plan: RoundPlan, block: RowBlock, before: PackedCodes, after: PackedCodes) -> CodeSums:
+    """Sums over one block; the new codes of its labeled rows go to ``after``."""
+    x, group, labeled, step = block.x, block.group, block.labeled, plan.step
+    if len(labeled) < len(x):
+        x, group = x[labeled], group[labeled]
+    if plan.intercept:
+        x = np.column_stack([x, np.ones(len(x), dtype=np.float32)])
+    wide, own = x.astype(np.float64), before[labeled]
+    if step is None:
+        B = random_codes(plan.seed, block.rows, plan.n_bits)[labeled]
+    else:
+        projected = (x if step.weights.dtype == np.float32 else wide) @ step.weights
+        B = step.update(codes.unpack_signs(own, plan.n_bits).astype(np.float64), projected, group)
+    packed = codes.pack(B > 0)
+    after[labeled] = packed
+    changed = int(np.count_nonzero((own != packed).any(axis=1)))
+    return CodeSums(B.T @ B, wide.T @ B, GroupSums.of(group, B, plan.n_groups), changed)
 
 
 def random_codes(seed: int, rows: slice, n_bits: int) -> FloatArray:
-    """Random codes of rows by their numbers alone, 64 bits a key."""
+    """Draw random codes that depend on the seed and the rows' numbers alone; every key gives 64 bits."""
     words = [rowkeys.row_keys(seed, rowkeys.CODES + k, rows.start, rows.stop) for k in range(-(-n_bits // 64))]
     bits = np.unpackbits(np.column_stack(words).astype(">u8").view(np.uint8), axis=1)[:, :n_bits]
     return np.where(bits > 0, 1.0, -1.0)
 
 
 def keep_codes(rounds: Rounds, job: Job) -> None:
-    """The codes of the last round as those of the fit."""
-    if job.room is not None:
-        job.room[:] = rounds.packed
+    """Make the codes of the last round those of the fit."""
+    if job.codes_out is not None:
+        job.codes_out[:] = rounds.packed

@@ -1,4 +1,4 @@
-"""What users call their data (arrays, file names, patterns, functions, Dask collections, iterables) as a source."""
+"""Make a source of what users pass: arrays, file names, patterns, functions, Dask collections or iterables."""
 
 from __future__ import annotations
 
@@ -12,36 +12,33 @@ import numpy as np
 from scipy import sparse
 
 from hashlearn.files.arrays import SUFFIXES, FileError, split_part
+from hashlearn.fitting.dask_parts import DaskPart
 from hashlearn.fitting.executors import run
-from hashlearn.fitting.parts import (
-    ArrayPart,
-    CalledPart,
-    DaskPart,
-    FilePart,
-    MappedPart,
-    ObjectPart,
-    ParquetPart,
-    Part,
-    ZarrPart,
-    as_pair,
-    called,
-)
-from hashlearn.fitting.sources import AnySource, PartList, Source, Stream
+from hashlearn.fitting.file_parts import FilePart, MappedPart, ObjectPart, ParquetPart, ZarrPart
+from hashlearn.fitting.parts import ArrayPart, FunctionPart, SourcePart, as_pair, call_for_rows, joined_parts
+from hashlearn.fitting.sources import AnySource, Source, Stream
 from hashlearn.labels import sliceable_labels
 
 
 def as_source(X: Any, y: Any = None, executor: Any = None) -> AnySource:
-    """Whatever a user has as a data source.
+    """Make a data source.
 
     Parameters
     ----------
-    X : rows. An array, memory map or sparse matrix; a file name, a pattern (``shards/*.npy``), a folder of Parquet
-        files or a zarr folder, with ``:part`` behind it where there is a choice; a list of such names or arrays; an
-        h5py data set or zarr array; a Dask array or data frame; a list of functions that return (rows, labels); or
-        anything that can be iterated several times over (rows, labels), rows alone where there are none.
-    y : labels in any of the same forms (of a Dask data frame: the name of the label column), None where X brings them
-        or there are none.
-    executor : who counts the rows of functions; see ``fit_chunks``.
+    X : rows
+        One of: an array, memory map or sparse matrix; a file name, a pattern (``shards/*.npy``), a folder of Parquet
+        files or a zarr folder, followed by ``:part`` if there is a choice; a list of such names or arrays; an h5py data
+        set or zarr array; a Dask array or data frame; a list of functions that return (rows, labels); an object that
+        can be iterated several times and yields (rows, labels), or rows alone.
+    y : labels or None, default=None
+        In any of the same forms; for a Dask data frame the name of the label column. None if X brings the labels or
+        there are none.
+    executor : executor or None, default=None
+        It counts the rows of functions; see ``fit_chunks``.
+
+    Returns
+    -------
+    Source or Stream
 
     Examples
     --------
@@ -50,12 +47,12 @@ def as_source(X: Any, y: Any = None, executor: Any = None) -> AnySource:
     >>> source = as_source([np.zeros((3, 2)), np.ones((4, 2))], [np.arange(3), np.arange(4)])
     >>> source.n_rows, source.n_features
     (7, 2)
-    >>> [cut.read(cut.start, cut.stop).shape for cut in source.cuts(5)]
+    >>> [rows.read(rows.start, rows.stop).shape for rows in source.ranges(5)]
     [(5, 2), (2, 2)]
     """
     if isinstance(X, (Source, Stream)):
         if y is not None:
-            raise TypeError("Labels are part of a source already: give no y beside it.")
+            raise TypeError("A source has its labels already: give no y with it.")
         return X
     if _is_dask_frame(X):
         X, y = _frame_columns(X, y)
@@ -63,12 +60,12 @@ def as_source(X: Any, y: Any = None, executor: Any = None) -> AnySource:
         pairs = _pairs(X, executor)
         if pairs is not None:
             return pairs
-    labels = None if y is None else PartList(_label_parts(y, chunked=isinstance(X, (list, tuple))))
-    return Source(PartList(_parts(X, labels=False)), labels)
+    labels = None if y is None else joined_parts(_label_parts(y, chunked=isinstance(X, (list, tuple))))
+    return Source(joined_parts(_parts(X, labels=False)), labels)
 
 
 def _pairs(X: Any, executor: Any) -> AnySource | None:
-    """A source of chunks that bring their labels, if X is one."""
+    """Return a source of chunks that bring their labels; None if X is something else."""
     if isinstance(X, (str, Path)) or hasattr(X, "shape"):
         return None
     if callable(X):
@@ -83,62 +80,64 @@ def _pairs(X: Any, executor: Any) -> AnySource | None:
     if not isinstance(X, Sequence):
         return Stream(lambda: iter(X))
     if X and all(callable(item) for item in X):
-        return _called_source(list(X), executor)
+        return _function_source(list(X), executor)
     if X and all(isinstance(item, tuple) and len(item) == 2 for item in X):
         pairs = [as_pair(item) for item in X]
-        rows = PartList([_in_memory(rows, "the chunks") for rows, _ in pairs])
-        bare = all(labels is None for _, labels in pairs)
-        return Source(rows, None if bare else PartList([_in_memory(labels, "the chunks") for _, labels in pairs]))
+        rows = joined_parts([_object_part(rows, "the chunks") for rows, _ in pairs])
+        if all(labels is None for _, labels in pairs):
+            return Source(rows, None)
+        return Source(rows, joined_parts([_object_part(labels, "the chunks") for _, labels in pairs]))
     return None
 
 
-def _called_source(functions: list[Callable[[], Any]], executor: Any) -> Source:
-    prefix = uuid.uuid4().hex[:8]
-    tokens = [f"chunk {k} [{prefix}]" for k in range(len(functions))]
-    shapes = list(run(_shape_of, None, list(zip(functions, tokens, strict=True)), executor, None))
-    labelled = {labelled for _, labelled in shapes}
-    if len(labelled) > 1:
+def _function_source(functions: list[Callable[[], Any]], executor: Any) -> Source:
+    """Every function is called once, to count its rows."""
+    prefix = uuid.uuid4().hex[:8]  # workers keep results by name: those of two sources must not be mixed up
+    names = [f"chunk {k} [{prefix}]" for k in range(len(functions))]
+    facts = list(run(_count_rows, None, list(zip(functions, names, strict=True)), executor, None))
+    labeled = {has_labels for _, has_labels in facts}
+    if len(labeled) > 1:
         raise FileError("Some chunks come with labels and others without.")
-    columns = [
-        PartList(
-            [CalledPart(f, k, token, 0, rows) for f, token, (rows, _) in zip(functions, tokens, shapes, strict=True)]
-        )
-        for k in range(2 if labelled == {True} else 1)
-    ]
-    return Source(columns[0], columns[1] if len(columns) > 1 else None)
+
+    def column(k: int) -> SourcePart:
+        counted = zip(functions, names, facts, strict=True)
+        return joined_parts([FunctionPart(function, k, name, 0, n_rows) for function, name, (n_rows, _) in counted])
+
+    return Source(column(0), column(1) if labeled == {True} else None)
 
 
-def _shape_of(shared: None, task: tuple[Callable[[], Any], str]) -> tuple[int, bool]:
-    rows, labels = called(*task)
+def _count_rows(shared: None, task: tuple[Callable[[], Any], str]) -> tuple[int, bool]:
+    """One task: the number of rows that a function returns, and whether it returns labels."""
+    rows, labels = call_for_rows(*task)
     return int(rows.shape[0]), labels is not None
 
 
-def _label_parts(y: Any, chunked: bool) -> list[Part]:
-    """Parts of labels. A list of lists is a list of chunks where the rows are ``chunked`` too, and tags elsewhere."""
+def _label_parts(y: Any, chunked: bool) -> list[SourcePart]:
+    """Return the parts of labels. A list of lists holds chunks if the rows are ``chunked``, too, and tags otherwise."""
     tags = (set, frozenset) if chunked else (set, frozenset, list)
     if isinstance(y, (list, tuple)) and any(isinstance(item, tags) for item in y):
-        return [_in_memory(y, "the labels", labels=True)]
+        return [_object_part(y, "the labels", labels=True)]
     return _parts(y, labels=True)
 
 
-def _parts(data: Any, labels: bool) -> list[Part]:
+def _parts(data: Any, labels: bool) -> list[SourcePart]:
     if isinstance(data, (str, Path)):
         return _files(str(data), labels)
     if isinstance(data, (list, tuple)) and data:
         named = all(isinstance(item, (str, Path)) for item in data)
-        # A list of strings may be class names; file names have an ending that is known, or are folders.
+        # A list of strings may hold class names; file names have a known ending or are folders.
         if named and (not labels or all(_is_file_name(str(item)) for item in data)):
             return [part for item in data for part in _files(str(item), labels)]
         if not named and not np.isscalar(data[0]) and data[0] is not None:
             return [part for item in data for part in _parts(item, labels)]
-    return [_in_memory(data, "the labels" if labels else "the array", labels)]
+    return [_object_part(data, "the labels" if labels else "the array", labels)]
 
 
 def _is_file_name(name: str) -> bool:
     return split_part(name)[0].suffix.lower() in SUFFIXES or Path(name).is_dir()
 
 
-def _in_memory(data: Any, name: str, labels: bool = False) -> Part:
+def _object_part(data: Any, name: str, labels: bool = False) -> SourcePart:
     module = type(data).__module__
     if isinstance(data, np.memmap):
         return MappedPart(data)
@@ -161,7 +160,7 @@ def _is_dask_frame(X: Any) -> bool:
 
 
 def _frame_columns(frame: Any, y: Any) -> tuple[Any, Any]:
-    """Rows and labels of a Dask data frame as Dask arrays: ``y`` names its label column or columns."""
+    """Return rows and labels of a Dask data frame as Dask arrays; ``y`` names the label column or columns."""
     names = [] if y is None else [y] if isinstance(y, str) else list(y)
     for name in names:
         if name not in frame.columns:
@@ -176,8 +175,8 @@ def _frame_columns(frame: Any, y: Any) -> tuple[Any, Any]:
     return rows, frame[names[0] if len(names) == 1 else names].to_dask_array(lengths=lengths)
 
 
-def _files(name: str, labels: bool) -> list[Part]:
-    """The files that a name, pattern or folder means, in order of their names."""
+def _files(name: str, labels: bool) -> list[SourcePart]:
+    """Return the files of a name, pattern or folder, sorted by name."""
     found = [name]
     path, part = split_part(name)
     if not Path(name).exists() and not path.exists() and glob.has_magic(name):
@@ -188,7 +187,7 @@ def _files(name: str, labels: bool) -> list[Part]:
     return [one for file in found for one in _file(file, labels)]
 
 
-def _file(name: str, labels: bool) -> list[Part]:
+def _file(name: str, labels: bool) -> list[SourcePart]:
     head, colon, key = name.rpartition(":")
     folder = Path(head) if colon and Path(head).is_dir() else Path(name)
     key = key if colon and folder == Path(head) else ""

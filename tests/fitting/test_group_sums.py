@@ -4,7 +4,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hashlearn.fitting.sums import GroupSums
+from hashlearn.fitting.group_sums import GroupSums
+from hashlearn.fitting.state import from_arrays, to_arrays
 
 
 @settings(max_examples=60, deadline=None)
@@ -19,6 +20,6 @@ def test_parts_add_up_to_the_loop(n_groups, sizes, seed):
         part = GroupSums.of(group, values, n_groups)
         assert len(part.ids) == len(set(group.tolist()))
         total = part if total is None else total.__iadd__(part)
-    again = GroupSums.of_state(total.state())
+    again = from_arrays(GroupSums, to_arrays(total))
     np.testing.assert_array_equal(total.all(), expected)
     np.testing.assert_array_equal(again.all(), expected)
