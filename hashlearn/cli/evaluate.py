@@ -80,14 +80,17 @@ def evaluate(
         "n_jobs": jobs,
     }
     with progress("reading") as listener:
-        query_y, database_y = _labels(query_labels, database_labels, rules["unlabeled"])
+        names = (queries, database)
+        # Code files are quick to read, and their number of rows tells a header of a label file from a label.
+        known = None if model or floats else _read(names, bits, bit_order)
+        counts = (len(known[0][0]), len(known[0][1])) if known else (None, None)
+        query_y, database_y = _labels((query_labels, database_labels), counts, rules["unlabeled"])
         rules["progress"] = counted(listener, "evaluating")
         if floats is not None:
             rows = [_floats(queries, query_labels, query_y), _floats(database, database_labels, database_y)]
             scores = evaluate_floats(rows[0], rows[1], query_y, database_y, metric=floats, **rules)
         else:
-            names = (queries, database)
-            sides, extra = _encoded(model, names, jobs) if model else _read(names, bits, bit_order)
+            sides, extra = known or _encoded(str(model), names, jobs)
             _check_count(queries, len(sides[0]), query_labels, query_y)
             _check_count(database, len(sides[1]), database_labels, database_y)
             scores = evaluate_codes(sides[0], sides[1], query_y, database_y, radius=radius, **extra, **rules)
@@ -101,10 +104,11 @@ def _print(scores: Scores, as_json: bool) -> None:
         print(scores)
 
 
-def _labels(query_labels: str, database_labels: str, unlabeled: Any) -> tuple[Any, Any]:
+def _labels(names: tuple[str, str], counts: tuple[int | None, int | None], unlabeled: Any) -> tuple[Any, Any]:
     """Both sides' labels, found to be comparable: said here, an error names the files."""
-    names = query_labels, database_labels
-    query_y, database_y = (files.read_labels(name, missing=True) for name in names)
+    query_y, database_y = (
+        files.read_labels(name, missing=True, n_rows=count) for name, count in zip(names, counts, strict=True)
+    )
     match_labels(as_labels(query_y, unlabeled, names[0]), as_labels(database_y, unlabeled, names[1]), names)
     return query_y, database_y
 
@@ -119,7 +123,8 @@ def _cutoff(text: str) -> int | None:
 
 def _check_count(name: str, rows: int, label_name: str, labels: Any) -> None:
     if labels.shape[0] != rows:
-        raise files.FileError(f"{label_name} has {labels.shape[0]} labels, {name} has {rows} rows.")
+        hint = " If its first line is a header, name the column after a colon." if labels.shape[0] == rows + 1 else ""
+        raise files.FileError(f"{label_name} has {labels.shape[0]} labels, {name} has {rows} rows.{hint}")
 
 
 def _floats(name: str, label_name: str, labels: Any) -> Any:

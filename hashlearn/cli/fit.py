@@ -131,7 +131,7 @@ def _stoppable(partial: bool) -> Iterator[list[Stop]]:
 def _learn(hasher: Any, features: str, labels: str | None, pairs: tuple[str | None, str | None]) -> dict[str, Any]:
     started = time.perf_counter()
     X = files.read_features(_without_label(features, labels))
-    y = files.read_labels(labels, missing=True) if labels is not None else None
+    y = files.read_labels(labels, missing=True, n_rows=X.shape[0]) if labels is not None else None
     if y is not None and y.shape[0] != X.shape[0]:
         raise files.FileError(f"{labels} has {y.shape[0]} labels, {features} has {X.shape[0]} rows.")
     lists = [files.read_pairs(name) if name else np.empty((0, 2), dtype=np.intp) for name in pairs]

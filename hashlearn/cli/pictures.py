@@ -32,7 +32,10 @@ def fit_images(hasher: Any, images: str, labels: str | None) -> dict[str, Any]:
         names = list(store.names)
     finally:
         store.close()
-    y = np.asarray(folder_classes(names)) if labels is None else files.read_labels(labels, missing=True)
+    if labels is None:
+        y = np.asarray(folder_classes(names))
+    else:
+        y = files.read_labels(labels, missing=True, n_rows=len(names))
     if y.shape[0] != len(names):
         raise files.FileError(f"{labels} has {y.shape[0]} labels, {images} has {len(names)} images.")
     hasher.fit(images, y)

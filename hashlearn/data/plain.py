@@ -20,7 +20,8 @@ def arrays(features: str | Path, labels: str | Path, *, name: str | None = None)
 
     Classes of any kind become numbers 0, 1, … in sorted order, their old values the names.
     """
-    X, y = files.read_features(features), files.read_labels(labels)
+    X = files.read_features(features)
+    y = files.read_labels(labels, n_rows=X.shape[0])
     if X.shape[0] != y.shape[0]:
         raise FileError(f"{features} has {X.shape[0]} rows, {labels} has {y.shape[0]}.")
     if y.ndim == 1:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
+import re
 import zipfile
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,17 +22,50 @@ _SPARSE_KEYS = {"format", "data", "shape"}
 _CHECKED_ROWS = 100_000
 
 
+Headers = dict[str, tuple[tuple[int, ...], np.dtype[Any]]]  # shape and type of each array of a file
+
+
 class FileError(ValueError):
     """A file that cannot be used, said in one sentence that names it."""
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """What an array must be like to be what is looked for, to advise people whose file holds several."""
+
+    dimensions: tuple[int, ...]
+    kinds: str
+    words: str
+    usual_names: tuple[str, ...]
+
+    def fits(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> bool:
+        return len(shape) in self.dimensions and dtype.kind in self.kinds
+
+    def likeliest(self, arrays: Headers) -> str:
+        """One with a usual name, else with the fewest dimensions, else the largest."""
+
+        def rank(key: str) -> tuple[bool, int, int]:
+            shape, _ = arrays[key]
+            return key.lower().startswith(self.usual_names), -len(shape), math.prod(shape)
+
+        return max(arrays, key=rank)
+
+
+_WANTED = {
+    "X": _Wanted((2,), "fiub", "a 2-D array of numbers", ("x", "feature", "embedding", "vector")),
+    "codes": _Wanted((2,), "fiub", "a 2-D array of codes", ("code",)),
+    "ids": _Wanted((1,), "iuUSO", "a 1-D array of ids", ("id",)),
+    "y": _Wanted((1, 2), "fiubUSO", "an array of labels", ("y", "label", "class", "target")),
+}
 
 
 def split_part(name: str | Path) -> tuple[Path, str | None]:
     """The path and, after a colon, the part of the file that is meant."""
     text = str(name)
-    head, colon, part = text.rpartition(":")
     # A colon means something only behind a known kind of file, so drive letters and odd names stay whole.
-    if colon and not Path(text).exists() and Path(head).suffix.lower() in SUFFIXES:
-        return Path(head), part
+    ends = [found.start() for found in re.finditer(":", text) if Path(text[: found.start()]).suffix.lower() in SUFFIXES]
+    if ends and not Path(text).exists():
+        return Path(text[: ends[0]]), text[ends[0] + 1 :]
     return Path(text), None
 
 
@@ -87,7 +123,7 @@ def _read_npz(path: Path, part: str | None, default_key: str) -> Any:
     with np.load(path, allow_pickle=False) as archive:
         if part is None and set(archive.files) >= _SPARSE_KEYS:
             return _read_sparse(path)
-        key = _chosen(path, list(archive.files), part, default_key)
+        key = _chosen(path, list(archive.files), part, default_key, lambda: _npz_headers(path))
         try:
             return archive[key]
         except ValueError as error:
@@ -103,7 +139,20 @@ def _read_sparse(path: Path) -> Any:
     return matrix
 
 
-def _chosen(path: Path, keys: list[str], part: str | None, default_key: str) -> str:
+def _npz_headers(path: Path) -> Headers:
+    """Shape and type of every array of a .npz, of which only the first bytes are read."""
+    headers: Headers = {}
+    with zipfile.ZipFile(path) as archive:
+        for member in archive.namelist():
+            with archive.open(member) as stream:
+                version = np.lib.format.read_magic(stream)
+                read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+                shape, _, dtype = read(stream)
+            headers[member.removesuffix(".npy")] = (shape, dtype)
+    return headers
+
+
+def _chosen(path: Path, keys: list[str], part: str | None, default_key: str, headers: Callable[[], Headers]) -> str:
     """The member that is meant: the one named, the only one, or the usual one."""
     if part is not None and part not in keys:
         raise FileError(f"{path} has no part '{part}'; it has {_listed(keys)}.")
@@ -113,7 +162,12 @@ def _chosen(path: Path, keys: list[str], part: str | None, default_key: str) -> 
         return keys[0]
     if default_key in keys:
         return default_key
-    raise FileError(f"{path} has several parts ({_listed(keys)}); choose one, as in {path}:{min(keys, default='X')}.")
+    several = f"{path} has several parts ({_listed(keys)})"
+    wanted = _WANTED.get(default_key, _WANTED["y"])
+    fitting = {key: header for key, header in headers().items() if wanted.fits(*header)}
+    if not fitting:
+        raise FileError(f"{several}, and none of them is {wanted.words}.")
+    raise FileError(f"{several}; choose one, as in {path}:{wanted.likeliest(fitting)}.")
 
 
 def _listed(keys: list[str]) -> str:
@@ -153,9 +207,14 @@ def _read_h5(path: Path, part: str | None, default_key: str) -> Any:
     if not h5py.is_hdf5(path):
         raise FileError(f"{path} is not an HDF5 file.")
     file = h5py.File(path, "r")
-    keys: list[str] = []
-    file.visititems(lambda key, node: keys.append(key) if isinstance(node, h5py.Dataset) else None)
-    dataset = file[_chosen(path, keys, part.strip("/") if part else None, default_key)]
+    headers: Headers = {}
+
+    def note(key: str, node: Any) -> None:
+        if isinstance(node, h5py.Dataset):
+            headers[key] = (node.shape, node.dtype)
+
+    file.visititems(note)
+    dataset = file[_chosen(path, list(headers), part.strip("/") if part else None, default_key, lambda: headers)]
     return dataset.asstr()[...].astype(str) if h5py.check_string_dtype(dataset.dtype) else dataset
 
 

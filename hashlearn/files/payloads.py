@@ -11,7 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hashlearn.files.arrays import FileError, check_there, one_line, open_part, split_part
-from hashlearn.files.tables import TABLES, open_parquet, table_labels, text_rows
+from hashlearn.files.parquet import open_parquet
+from hashlearn.files.tables import TABLES, table_labels
+from hashlearn.files.text_form import TextForm, text_rows
 
 SUFFIXES = (".parquet", ".jsonl", ".ndjson", ".csv", ".tsv")
 _BATCH_ROWS = 10_000
@@ -49,7 +51,7 @@ def read_ids(name: str | Path) -> NDArray[np.int64]:
             raise FileError(f"{name} must hold ids: a 1-D array of whole numbers. It is {array.ndim}-D {array.dtype}.")
         return array.astype(np.int64)
     check_there(path)
-    columns = table_labels(path, part)
+    _, columns = table_labels(path, part, ids=True)
     if len(columns) != 1:
         raise FileError(f"{name} has {len(columns)} columns: name that of the ids, as in {path}:id.")
     ids = np.empty(len(columns[0]), dtype=np.int64)
@@ -83,18 +85,19 @@ def _json_rows(path: Path) -> Iterator[dict[str, Any] | None]:
 
 def _table_rows(path: Path) -> Iterator[dict[str, Any]]:
     """Rows by their header: numbers where a field is one, nothing where it is empty, else text."""
-    with text_rows(path) as rows:
+    with text_rows(path) as (rows, form):
         names = next(rows, [])
         if len(set(names)) != len(names):
             raise FileError(f"{path} names a column twice in its header.")
         for row in rows:
-            yield {name: _number_or_text(field) for name, field in zip(names, row, strict=True) if field}
+            yield {name: _number_or_text(field, form) for name, field in zip(names, row, strict=True) if field}
 
 
-def _number_or_text(field: str) -> Any:
+def _number_or_text(field: str, form: TextForm) -> Any:
     """Only what JSON would write as this very number: "007", "1e5", "nan" and "1_000" stay text."""
+    text = field.replace(",", ".") if form.decimal == "," else field
     try:
-        number = json.loads(field)
+        number = json.loads(text)
     except (ValueError, RecursionError):
         return field
-    return number if type(number) in (int, float) and str(number) == field else field
+    return number if type(number) in (int, float) and str(number) == text else field

@@ -11,18 +11,23 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from hashlearn.files.arrays import FileError, check_there, open_part, split_part
-from hashlearn.files.tables import TABLES, is_number, table_features, table_labels
+from hashlearn.files.columns import LABEL_NAMES
+from hashlearn.files.tables import TABLES, table_features, table_labels
+from hashlearn.files.text_form import is_number
 from hashlearn.parallel import BLOCK_ROWS
 
 _CHUNK_BYTES = 64 * 2**20
 
 
-def open_features(name: str | Path) -> Any:
-    """Feature rows that can be sliced, 2-D and numeric: on disk where the format allows, else in memory."""
+def open_features(name: str | Path, *, ids: bool = False) -> Any:
+    """Feature rows that can be sliced, 2-D and numeric: on disk where the format allows, else in memory.
+
+    Columns of a table that look like ids are left out with a warning unless the name picks them or ``ids`` is true.
+    """
     path, part = split_part(name)
     if path.suffix.lower() in TABLES:
         check_there(path)
-        rows: Any = table_features(path, part)
+        rows: Any = table_features(path, part, ids=ids)
     else:
         rows = open_part(name, "X")
     if len(rows.shape) != 2:
@@ -71,15 +76,22 @@ def check_rows(block: Any, name: str | Path, first_row: int) -> None:
     raise FileError(f"{name}: row {first_row + int(bad[0])} holds NaN or infinity.")
 
 
-def read_labels(name: str | Path, *, missing: bool = False) -> Any:
+def read_labels(name: str | Path, *, missing: bool = False, n_rows: int | None = None) -> Any:
     """Classes (n,), label sets (n, c) of 0 and 1, or a column of lists of tags (n,).
 
-    Missing classes are an error, or with ``missing`` None or NaN.
+    Parameters
+    ----------
+    name : file, or a part of one
+    missing : bool, default=False
+        Whether rows may have no class (None or NaN); otherwise that is an error.
+    n_rows : int or None, default=None
+        How many labels are expected. A text file with one line more begins with a header, whatever it says. Without
+        this number only text over numbers and the usual names (``label``, ``class``, …) are known as a header.
     """
     path, part = split_part(name)
     if path.suffix.lower() in TABLES:
         check_there(path)
-        labels: Any = _from_columns(name, table_labels(path, part))
+        labels: Any = _from_columns(name, *table_labels(path, part, n_rows=n_rows))
     else:
         labels = open_part(name, "y")
         labels = labels if sparse.issparse(labels) else np.asarray(labels[...])
@@ -102,7 +114,7 @@ def _check_complete(name: str | Path, labels: NDArray[Any]) -> None:
         raise FileError(f"{name}: row {int(np.flatnonzero(gone)[0])} has no label.")
 
 
-def _from_columns(name: str | Path, columns: list[list[Any]]) -> NDArray[Any]:
+def _from_columns(name: str | Path, names: list[str] | None, columns: list[list[Any]]) -> NDArray[Any]:
     if len(columns) == 1:
         return _classes(name, columns[0])
     try:
@@ -110,9 +122,11 @@ def _from_columns(name: str | Path, columns: list[list[Any]]) -> NDArray[Any]:
     except (TypeError, ValueError):
         table = np.full((1, 1), np.nan)
     if not np.isin(table, (0, 1)).all():
-        raise FileError(
-            f"{name} has {len(columns)} columns that are not all 0 and 1; name the label column, as in {name}:label."
-        )
+        advice = "give a file of labels alone"
+        if names:
+            likely = next((column for column in names if column.strip().lower() in LABEL_NAMES), names[-1])
+            advice = f"name the label column, as in {name}:{likely}"
+        raise FileError(f"{name} has {len(columns)} columns that are not all 0 and 1; {advice}.")
     return table.astype(np.int8)
 
 
@@ -137,7 +151,7 @@ def _classes(name: str | Path, values: list[Any]) -> NDArray[Any]:
 
 def read_pairs(name: str | Path) -> NDArray[np.intp]:
     """Pairs of row numbers (k, 2), counted from 0."""
-    pairs = np.asarray(open_features(name)[...])
+    pairs = np.asarray(open_features(name, ids=True)[...])
     if pairs.shape[1] != 2 or np.any(pairs != np.floor(pairs)) or np.any(pairs < 0):
         raise FileError(f"{name} must hold pairs of row numbers in two columns, counted from 0.")
     return pairs.astype(np.intp)

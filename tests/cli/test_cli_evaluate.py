@@ -161,3 +161,21 @@ def test_lists_of_tags_in_a_parquet_file(call, encoded):
     assert json.loads(out)["settings"]["relevance"] == "count"
     fit = ["fit", "X.npy", "--bits", 8, "--set", "n_landmarks=20", "--set", "n_anchors=30", "-o", "tags.hl"]
     assert call(*fit, "--labels", "y.parquet:tags")[0] == 0
+
+
+def test_headers_of_label_files(call, encoded):
+    """The number of codes tells them; with a model, rows are read later, so the mistake is said."""
+    words = np.array(["cat", "dog", "owl"])
+    for name in ("yq", "y"):
+        labels = words[np.load(encoded / f"{name}.npy")]
+        (encoded / f"{name}.csv").write_text("\n".join(["animal", *labels]))
+    labels = ["--query-labels", "yq.csv", "--database-labels", "y.csv", "--json"]
+    _, out, _ = call("evaluate", "--queries", "q.npy", "--database", "db.npz", *labels)
+    _, wanted, _ = call("evaluate", "--queries", "q.npy", "--database", "db.npz", *LABELS, "--json")
+    assert json.loads(out) == json.loads(wanted)
+    code, _, err = call("evaluate", "--queries", "Xq.npy", "--database", "X.npy", "--floats", "cosine", *labels)
+    assert code == 1
+    assert err == (
+        "hashlearn: yq.csv has 31 labels, Xq.npy has 30 rows. If its first line is a header, name the column after a "
+        "colon.\n"
+    )

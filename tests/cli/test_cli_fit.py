@@ -129,3 +129,26 @@ def test_debug_shows_the_traceback(call, folder):
     assert code == 1
     assert "Traceback (most recent call last)" in err
     assert err.splitlines()[-1] == "hashlearn: none.npy does not exist."
+
+
+def test_any_header_of_a_label_file_is_known_by_the_number_of_rows(call, folder):
+    words = ["cat", "dog", "owl"]
+    text = "animal\n" + "".join(words[y] + "\n" for y in np.load(folder / "y.npy"))
+    (folder / "y.csv").write_text(text)
+    code, _, _ = call("fit", "X.npy", "-y", "y.csv", "--bits", 8, "-o", "m.hl", *SMALL)
+    assert code == 0
+    np.save(folder / "words.npy", np.array(text.split()[1:]))
+    assert call("fit", "X.npy", "-y", "words.npy", "--bits", 8, "-o", "same.hl", *SMALL)[0] == 0
+    X = np.load(folder / "X.npy")
+    np.testing.assert_array_equal(load(folder / "m.hl").encode(X), load(folder / "same.hl").encode(X))
+
+
+def test_ids_of_a_table_are_not_learned_from_and_the_warning_says_so(call, folder):
+    X = np.load(folder / "X.npy")
+    names = ["id", *"abcdef"]
+    rows = [[str(number), *map(str, row)] for number, row in enumerate(X.tolist())]
+    (folder / "X.csv").write_text("\n".join(";".join(row).replace(".", ",") for row in [names, *rows]))
+    code, out, err = call("fit", "X.csv", "-y", "y.npy", "--bits", 8, "-o", "m.hl", "--json", *SMALL)
+    assert code == 0
+    assert "X.csv: columns that look like ids are left out: id; name the columns to use them, as in X.csv:id,a." in err
+    assert json.loads(out)["features"] == 6
