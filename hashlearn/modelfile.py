@@ -17,6 +17,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as load_arrays
 from safetensors.numpy import save as save_arrays
 
+from hashlearn.filekinds import MODEL, kind_of_bytes
 from hashlearn.typing import Arrays
 from hashlearn.wholefile import saved
 
@@ -55,10 +56,11 @@ def from_bytes(data: bytes, name: str) -> tuple[dict[str, Any], Arrays]:
         raise ModelFileError(f"{name} is not a hashlearn model file: it is empty.")
     place = _checksum_place(data)
     if place < 0:
+        kind = kind_of_bytes(data)
         # The word occurs more than once near the start, so a single damaged place cannot hide all of them.
-        if _KEY.encode() in data[:4096]:
+        if kind in (None, MODEL) and _KEY.encode() in data[:4096]:
             raise ModelFileError(f"{name} is damaged: its header is broken or cut short.")
-        raise ModelFileError(f"{name} is not a hashlearn model file.")
+        raise ModelFileError(f"{name} is not a hashlearn model file{'' if kind is None else f': it is {kind}'}.")
     if data[place : place + 64] != _checksum(data, place).encode():
         raise ModelFileError(f"{name} is damaged: its contents do not match their checksum.")
     try:

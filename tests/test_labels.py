@@ -312,3 +312,14 @@ def test_tags_are_scored_as_their_table_is():
         assert found == metrics.evaluate(queries, database, *map(sparse.csr_array, tables), relevance=relevance)
     with pytest.raises(ValueError, match=r"both be label sets \(2-D\). Got lists of tags and 2-D"):
         metrics.evaluate(queries, database, query_tags, tables[1])
+
+
+def test_data_frames_of_features(rows):
+    X, y, _ = rows
+    expected = small("gsdhp").fit(X, y)
+    names = [f"f{k}" for k in range(X.shape[1])]
+    for frame in (pd.DataFrame(X, columns=names), polars.DataFrame(X, schema=names)):
+        found = small("gsdhp").fit(frame, polars.Series(y))
+        np.testing.assert_array_equal(found.codes_, expected.codes_)
+        np.testing.assert_array_equal(found.encode(frame), expected.encode(X))
+        np.testing.assert_array_equal(small("gsdhp").fit_chunks(frame, y).codes_, expected.codes_)

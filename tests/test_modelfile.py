@@ -19,6 +19,7 @@ from safetensors.numpy import save as save_arrays
 from sklearn.datasets import load_digits
 
 from hashlearn import LSH
+from hashlearn.filekinds import kind_of_bytes
 from hashlearn.modelfile import to_bytes
 from hashlearn.models import ModelFileError, load, save
 
@@ -76,6 +77,7 @@ def test_every_truncation_and_extension_is_noticed(tmp_path):
 def test_foreign_files(tmp_path):
     no_model = "is not a hashlearn model file"
     assert refused(b"", tmp_path) == f"{no_model}: it is empty."
+    deep = b'{"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
     for data in (
         b"some text\n" * 50,
         pickle.dumps(tiny())[:100].replace(b"hashlearn", b"elsewhere"),
@@ -85,10 +87,10 @@ def test_foreign_files(tmp_path):
         b"\xff" * 64,
         (100).to_bytes(8, "little") + b"{",
         (2**63).to_bytes(8, "little") + b"{}",
+        len(deep).to_bytes(8, "little") + deep,
     ):
-        assert refused(data, tmp_path) == f"{no_model}."
-    deep = b'{"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
-    assert refused(len(deep).to_bytes(8, "little") + deep, tmp_path) == f"{no_model}."
+        kind = kind_of_bytes(data)
+        assert refused(data, tmp_path) == (f"{no_model}." if kind is None else f"{no_model}: it is {kind}.")
     with pytest.raises(ModelFileError, match="it is a directory"):
         load(tmp_path)
     with pytest.raises(ModelFileError, match="no regular file"):

@@ -153,7 +153,10 @@ def _learn_chunks(
     hasher: Any, features: str, labels: str | None, executor: Any, checkpoint: str | None, codes_out: str | None
 ) -> dict[str, Any]:
     if hasher.passes is None:
-        raise BadUse(f"{type(hasher).__name__} needs all rows in memory; 'hashlearn methods' tells which do not.")
+        raise BadUse(
+            f"{type(hasher).__name__} needs all rows in memory; the column 'passes' of 'hashlearn methods' tells which "
+            "methods do not."
+        )
     started = time.perf_counter()
     source = as_source(_without_label(features, labels), labels)
     hasher.fit_chunks(source, executor=executor, checkpoint=checkpoint, codes=codes_out or False)

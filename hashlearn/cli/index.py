@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from typing import Annotated, Any
 
@@ -13,6 +14,7 @@ from hashlearn.cli.journal import Journal
 from hashlearn.cli.shell import BadUse, epilog, print_facts, print_json, progress, say
 from hashlearn.cli.where import Where, read_where
 from hashlearn.collection import Collection
+from hashlearn.collection.uri import shown
 
 app = typer.Typer()
 index = typer.Typer(
@@ -171,6 +173,28 @@ def delete(
 def _listed(text: str) -> Any:
     parts = [part.strip() for part in text.split(",")]
     return [int(part) for part in parts] if all(part.isdigit() for part in parts) else files.read_ids(text)
+
+
+@index.command(epilog=epilog("hashlearn index drop shop/", "hashlearn index drop milvus://localhost:19530/shop --yes"))
+def drop(
+    uri: Uri,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask first.")] = False,
+    as_json: AsJson = False,
+) -> int:
+    """Remove a collection and all its rows for good. Asks first, and ends with exit code 1 if the answer is no."""
+    name = shown(uri)
+    if not yes:
+        if not sys.stdin.isatty():
+            raise BadUse(f"There is nobody to ask whether {name} may be removed: add --yes.")
+        with Collection.open(uri, read_only=True) as collection:
+            rows = len(collection)
+        # On standard error, as all that is no result.
+        if not typer.confirm(f"Remove {name} and its {rows} rows for good?", err=True):
+            say("nothing was removed.")
+            return 1
+    Collection.drop(uri)
+    _print({"collection": name, "dropped": True}, as_json)
+    return 0
 
 
 @index.command(epilog=epilog("hashlearn index info shop/", "hashlearn index info shop/ --json"))

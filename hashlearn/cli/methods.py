@@ -12,6 +12,7 @@ from hashlearn.hashers import find_method, method_names
 app = typer.Typer()
 
 _FIELDS = ("title", "year", "kind", "supervision", "verified")
+_NARROW = ("title", "year", "supervision", "passes", "verified")
 _WIDE = 240
 
 
@@ -20,7 +21,10 @@ def methods(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of a table.")] = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="A Markdown table, as in docs/methods.md.")] = False,
 ) -> None:
-    """List the methods that [bold]fit[/bold] knows, with their papers."""
+    """List the methods that [bold]fit[/bold] knows, with their papers.
+
+    "passes" is how often a fit reads rows that it takes in chunks; other methods need all rows in memory.
+    """
     facts = {name: _facts(find_method(name)) for name in method_names()}
     if as_json:
         print_json({"methods": [{"name": name, **fields} for name, fields in facts.items()]})
@@ -29,9 +33,9 @@ def methods(
         typer.echo(markdown_table())
         return
     console = output()
-    # Costs and papers need lines of their own in a narrow terminal: as columns they would be one word wide.
+    # Kinds, costs and papers need lines of their own in a narrow terminal: as columns they would be one word wide.
     wide = console.width >= _WIDE
-    columns = (*_FIELDS, "cost", "passes", "paper") if wide else _FIELDS
+    columns = (*_FIELDS, "cost", "passes", "paper") if wide else _NARROW
     table = new_table("name", *columns, right=("year",))
     for name, fields in facts.items():
         table.add_row(name, *(_shown(fields[column]) for column in columns))
@@ -39,7 +43,7 @@ def methods(
     if not wide:
         console.print()
         for name, fields in facts.items():
-            console.print(f"{name}: {fields['paper']}. Cost {fields['cost']}.", markup=False)
+            console.print(f"{name}: {fields['kind']}. {fields['paper']}. Cost {fields['cost']}.", markup=False)
 
 
 def markdown_table() -> str:

@@ -202,8 +202,8 @@ class Collection:
 
         X : rows that the hasher encodes; or codes= with packed codes made elsewhere, in ``bit_order``.
         ids : whole numbers from 0, each once. Without them they count on from the largest one so far.
-        payload : one JSON object a row: a list of dicts (None for nothing), a dict of columns, a pyarrow Table or a
-            pandas DataFrame.
+        payload : one JSON object a row: a list of dicts (None for nothing), a dict of columns, a pyarrow Table, or a
+            DataFrame of pandas or polars.
         vectors : floats to keep instead of X, in a collection that keeps vectors.
         progress : called with (rows done, all rows).
 

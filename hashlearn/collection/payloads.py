@@ -50,16 +50,19 @@ def _rows(payload: Any) -> Sequence[Any]:
         return _from_columns({name: _values(column) for name, column in payload.items()})
     if hasattr(payload, "to_pylist") and hasattr(payload, "column_names"):  # a pyarrow Table or RecordBatch
         return payload.to_pylist()
-    if hasattr(payload, "columns") and hasattr(payload, "iloc"):  # a pandas DataFrame
+    if hasattr(payload, "iloc") and hasattr(payload, "columns"):  # a pandas DataFrame
         names = [str(name) for name in payload.columns]
         # Missing values are NaN or NaT in a frame; in JSON they are null.
         columns = [payload.iloc[:, place] for place in range(len(names))]
         values = [column.astype(object).where(column.notna(), None).tolist() for column in columns]
         return _from_columns(dict(zip(names, values, strict=True)), len(payload))
+    if hasattr(payload, "to_dicts") and hasattr(payload, "columns"):  # a polars DataFrame
+        return payload.to_dicts()
     if isinstance(payload, (str, bytes)) or not isinstance(payload, (Sequence, np.ndarray)):
+        kind = f"{type(payload).__module__.partition('.')[0]}.{type(payload).__name__}".removeprefix("builtins.")
         raise ValueError(
-            "payload must be a list of dicts, a dict of columns, a pyarrow Table or a pandas DataFrame. "
-            f"Got {type(payload).__name__} instead."
+            "payload must be a list of dicts, a dict of columns, a pyarrow Table, or a DataFrame of pandas or polars. "
+            f"Got {kind} instead."
         )
     return list(payload)
 

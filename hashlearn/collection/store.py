@@ -24,6 +24,9 @@ from hashlearn.collection.where import Condition
 from hashlearn.index import Ball, Hits
 from hashlearn.typing import Ids, PackedCodes
 
+OPEN_OR_DROP = "open it, or drop it first (Collection.drop; on the command line: index drop)"
+"""What to do where a collection is already."""
+
 Vectors = NDArray[np.float32]
 Payload = dict[str, Any]
 

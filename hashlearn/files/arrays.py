@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from hashlearn.filekinds import kind_of_file
 from hashlearn.messages import one_line as one_line
 
 EXTRA = "pip install 'hashlearn[files]'"
@@ -97,12 +98,18 @@ def open_part(name: str | Path, default_key: str) -> Any:
         raise FileError(f"{path} cannot be read: {one_line(error)}") from error
 
 
+def but_is(path: Path, unless: str = "?") -> str:
+    """The end of a sentence that says what a file is, if that is known and not what it should be."""
+    kind = kind_of_file(path)
+    return "" if kind is None or unless in kind else f"; it is {kind}"
+
+
 def _read_npy(path: Path, part: str | None, default_key: str) -> NDArray[Any]:
     if part is not None:
         raise FileError(f"{path} holds one array, so it has no part '{part}'.")
     with path.open("rb") as stream:
         if stream.read(6) != b"\x93NUMPY":
-            raise FileError(f"{path} is not a .npy file: it does not begin with NumPy's magic bytes.")
+            raise FileError(f"{path} is not a .npy file: it does not begin with NumPy's magic bytes{but_is(path)}.")
     try:
         return np.load(path, mmap_mode="r", allow_pickle=False)
     except ValueError as error:
@@ -119,7 +126,8 @@ def _objects(path: Path) -> FileError:
 
 def _read_npz(path: Path, part: str | None, default_key: str) -> Any:
     if not zipfile.is_zipfile(path):
-        raise FileError(f"{path} is not a .npz file, or it is cut short: it is no zip archive.")
+        what = but_is(path, "zip archive")
+        raise FileError(f"{path} is not a .npz file, or it is cut short: it is no zip archive{what}.")
     with np.load(path, allow_pickle=False) as archive:
         if part is None and set(archive.files) >= _SPARSE_KEYS:
             return _read_sparse(path)
@@ -183,9 +191,12 @@ def _read_vecs(path: Path, part: str | None, default_key: str) -> NDArray[Any]:
     size = path.stat().st_size
     width = int(np.fromfile(path, dtype="<i4", count=1)[0]) if size >= 4 else 0
     if width <= 0:
-        raise FileError(f"{path} is not a {path.suffix} file: its first row claims {width} values.")
+        raise FileError(f"{path} is not a {path.suffix} file: its first row claims {width} values{but_is(path)}.")
     row_bytes = 4 + width * item.itemsize
     if size % row_bytes:
+        kind = kind_of_file(path)
+        if kind is not None:
+            raise FileError(f"{path} is not a {path.suffix} file: it is {kind}.")
         raise FileError(
             f"{path} is damaged or cut short: {size} bytes are not whole rows of {width} values ({row_bytes} bytes)."
         )
@@ -205,7 +216,7 @@ def _read_h5(path: Path, part: str | None, default_key: str) -> Any:
     except ImportError as error:
         raise FileError(f"Reading {path} needs h5py: {EXTRA}.") from error
     if not h5py.is_hdf5(path):
-        raise FileError(f"{path} is not an HDF5 file.")
+        raise FileError(f"{path} is not an HDF5 file{but_is(path)}.")
     file = h5py.File(path, "r")
     headers: Headers = {}
 

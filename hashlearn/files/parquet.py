@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hashlearn.files.arrays import EXTRA, FileError
+from hashlearn.files.arrays import EXTRA, FileError, but_is
 from hashlearn.files.columns import looks_like_id, named_places, warn_left_out, without_ids
 
 _CHUNK = 4096
@@ -23,7 +23,8 @@ def open_parquet(path: Path) -> Any:
     try:
         return parquet.ParquetFile(path)
     except Exception as error:  # pyarrow has its own exception classes, and not all have a common base
-        raise FileError(f"{path} is not a Parquet file, or it is damaged.") from error
+        what = but_is(path, "Parquet") or ", or it is damaged"
+        raise FileError(f"{path} is not a Parquet file{what}.") from error
 
 
 def parquet_features(path: Path, part: str | None, *, ids: bool = False) -> NDArray[Any]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from hashlearn.files.arrays import FileError, one_line
+from hashlearn.files.arrays import FileError, but_is, one_line
 
 # The usual separator of each kind of file comes first.
 _SEPARATORS = {".csv": ",;\t|", ".tsv": "\t,;|", ".txt": "\t,;|"}
@@ -41,6 +41,11 @@ def is_number(text: str) -> bool:
     return "_" not in text
 
 
+def not_text(path: Path) -> FileError:
+    """The error about a file that should be text and is not, though its beginning may be."""
+    return FileError(f"{path} is not text in UTF-8{but_is(path, 'text')}.")
+
+
 @contextmanager
 def open_text(path: Path) -> Iterator[tuple[IO[str], TextForm]]:
     """The stream of a text table, at its start, and the form it is written in."""
@@ -50,7 +55,7 @@ def open_text(path: Path) -> Iterator[tuple[IO[str], TextForm]]:
             stream.seek(0)
             yield stream, form
     except UnicodeDecodeError as error:
-        raise FileError(f"{path} is not text in UTF-8.") from error
+        raise not_text(path) from error
     except csv.Error as error:
         raise FileError(f"{path} cannot be read: {one_line(error)}") from error
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from hashlearn.files.arrays import FileError, one_line
 from hashlearn.files.columns import LABEL_NAMES, looks_like_id, named_places, warn_left_out, without_ids
-from hashlearn.files.text_form import TextForm, even_rows, is_number, open_text, text_rows
+from hashlearn.files.text_form import TextForm, even_rows, is_number, not_text, open_text, text_rows
 
 _WHOLE = re.compile(r"\s*[+-]?\d+\s*")
 LabelColumns = tuple[list[str] | None, list[list[Any]]]
@@ -145,7 +145,7 @@ def _label_table(path: Path, part: str | None) -> list[list[str]]:
     try:
         return [[line] for line in path.read_text(encoding="utf-8-sig").splitlines()]
     except UnicodeDecodeError as error:
-        raise FileError(f"{path} is not text in UTF-8.") from error
+        raise not_text(path) from error
 
 
 def _has_header(table: list[list[str]], n_rows: int | None) -> bool:

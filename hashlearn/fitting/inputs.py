@@ -152,7 +152,9 @@ def _object_part(data: Any, name: str, labels: bool = False) -> SourcePart:
         return ArrayPart(sliceable_labels(data), name)
     if sparse.issparse(data):
         return ArrayPart(data.tocsr(), name)
-    return ArrayPart(data if hasattr(data, "shape") else np.asarray(data), name)
+    # A list has no shape; a data frame has one, but a type for each of its columns.
+    plain = hasattr(data, "shape") and hasattr(data, "dtype")
+    return ArrayPart(data if plain else np.asarray(data), name)
 
 
 def _is_dask_frame(X: Any) -> bool:

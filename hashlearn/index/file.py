@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hashlearn.codes import MAX_BITS, n_bytes
+from hashlearn.filekinds import kind_of_bytes
 from hashlearn.index.results import IndexFileError
 from hashlearn.typing import Ids, PackedCodes
 from hashlearn.wholefile import saved
@@ -65,8 +66,10 @@ def read(path: str | os.PathLike[str], mapped: bool, verify: bool) -> Stored:
     name = os.fspath(path)
     data = _contents(name, mapped)
     if len(data) < _START or data[: len(_MAGIC)] != _MAGIC:
-        what = "damaged: it is cut short" if data and _MAGIC.startswith(data[: len(_MAGIC)]) else None
-        raise IndexFileError(f"{name} is {what or 'not a hashlearn index file'}.")
+        if data and _MAGIC.startswith(data[: len(_MAGIC)]):
+            raise IndexFileError(f"{name} is damaged: it is cut short.")
+        kind = kind_of_bytes(data)
+        raise IndexFileError(f"{name} is not a hashlearn index file{'' if kind is None else f': it is {kind}'}.")
     length = int.from_bytes(data[len(_MAGIC) : _START], "little")
     if length > _MAX_HEADER or _START + length + _DIGEST > len(data):
         raise IndexFileError(f"{name} is damaged: its header is broken or cut short.")

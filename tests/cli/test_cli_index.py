@@ -269,3 +269,46 @@ def test_help_has_examples(call):
         assert f"hashlearn index {command} shop/" in " ".join(out.split())
     assert "--where" in call("search", "--help")[1]
     assert "Collections" in call("index")[1]
+
+
+def test_drop_asks_first(call, folder, monkeypatch):
+    facts(call("index", "create", "shop", "--bits", 20, "--json"))
+    np.save(folder / "c.npy", np.zeros((3, 3), dtype=np.uint8))
+    facts(call("index", "add", "shop", "--codes", "c.npy", "--json"))
+    code, out, err = call("index", "create", "shop", "--bits", 20)
+    assert (code, out) == (1, "")
+    assert "open it, or drop it first (Collection.drop; on the command line: index drop)." in err
+    code, _, err = call("index", "drop", "shop")
+    assert (code, err) == (2, "hashlearn: There is nobody to ask whether shop may be removed: add --yes.\n")
+    asked = []
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    monkeypatch.setattr("typer.confirm", lambda text, err: asked.append(text) or len(asked) > 1)
+    code, out, err = call("index", "drop", "shop")
+    assert (code, out, err) == (1, "", "hashlearn: nothing was removed.\n")
+    assert asked == ["Remove shop and its 3 rows for good?"]
+    assert facts(call("index", "info", "shop", "--json"))["rows"] == 3
+    assert call("index", "drop", "shop")[0] == 0
+    assert not (folder / "shop").exists()
+    code, _, err = call("index", "drop", "shop", "--yes")
+    assert (code, err) == (1, "hashlearn: There is no collection in shop.\n")
+    facts(call("index", "create", "shop", "--bits", 20, "--json"))
+    assert facts(call("index", "drop", "shop", "--yes", "--json")) == {"collection": "shop", "dropped": True}
+    assert not (folder / "shop").exists()
+
+
+def test_a_damaged_collection_can_be_dropped_without_being_asked(call, folder):
+    facts(call("index", "create", "shop", "--bits", 20, "--json"))
+    (folder / "shop" / "collection.sqlite").write_bytes(b"gone")
+    assert call("index", "drop", "shop", "--yes")[0] == 0
+    assert not (folder / "shop").exists()
+
+
+def test_what_was_not_kept_is_said_in_the_words_of_the_command_line(call, model, folder):
+    facts(call("index", "create", "shop", "--model", "model.hl", "--json"))
+    for command in (
+        ["search", "shop", "X.npy", "--rescore", 2],
+        ["index", "add", "shop", "X.npy", "--vectors", "X.npy"],
+    ):
+        code, _, err = call(*command)
+        assert code == 1
+        assert "on the command line: index create --vectors" in err

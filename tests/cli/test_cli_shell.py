@@ -73,6 +73,10 @@ def test_methods_fit_the_terminal(width, call, monkeypatch):
     _, out, _ = call("methods")
     assert max(map(len, out.splitlines())) <= width
     assert "Similarity Estimation Techniques" in out
+    # The column that a refusal of fit --stream points to.
+    heading, _, *rows = out.splitlines()
+    assert " passes " in heading
+    assert " in memory " in next(row for row in rows if row.startswith("ksh "))
 
 
 def test_a_pipe_that_closes_at_the_last_flush_is_quiet(monkeypatch, capfd):

@@ -73,3 +73,11 @@ def test_a_payload_is_a_copy():
     (row,) = checked_payloads([inner], 1)
     inner["list"].append(2)
     assert row == {"list": [1]}
+
+
+def test_polars_frames_are_payloads():
+    polars = pytest.importorskip("polars")
+    rows = [{"a": 1, "b": "x", "tags": ["p", "q"]}, {"a": None, "b": "é", "tags": []}]
+    assert checked_payloads(polars.DataFrame(rows), 2) == rows
+    with pytest.raises(ValueError, match=r"or a DataFrame of pandas or polars\. Got polars\.LazyFrame instead"):
+        checked_payloads(polars.DataFrame(rows).lazy(), 2)

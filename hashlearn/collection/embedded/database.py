@@ -23,7 +23,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from hashlearn.codes import MAX_BITS
-from hashlearn.collection.store import CollectionError, Spec
+from hashlearn.collection.store import OPEN_OR_DROP, CollectionError, Spec
+from hashlearn.filekinds import kind_of_file
 from hashlearn.wholefile import sync_folder
 
 FILE = "collection.sqlite"
@@ -45,7 +46,7 @@ def create(folder: Path, spec: Spec) -> None:
     """Make the folder and its file, all at once: nobody finds a half-made collection."""
     path = folder / FILE
     if path.exists():
-        raise CollectionError(f"{folder} holds a collection already: open it, or drop it first.")
+        raise CollectionError(f"{folder} holds a collection already: {OPEN_OR_DROP}.")
     if Path(f"{path}-wal").exists() and not path.exists():
         raise CollectionError(f"{path}-wal is the log of a collection whose file is gone: remove it first.")
     with sentences(path):
@@ -71,7 +72,7 @@ def _into_place(temporary: Path, path: Path) -> None:
     try:
         os.link(temporary, path)  # unlike a rename, fails when somebody else was faster
     except FileExistsError:
-        raise CollectionError(f"{path.parent} holds a collection already: open it, or drop it first.") from None
+        raise CollectionError(f"{path.parent} holds a collection already: {OPEN_OR_DROP}.") from None
     except OSError:  # a file system without links
         os.replace(temporary, path)
     for folder in (path.parent, path.parent.absolute().parent):
@@ -188,7 +189,8 @@ class Database:
 
 def _spec(db: sqlite3.Connection, path: Path) -> Spec:
     if db.execute("PRAGMA application_id").fetchone()[0] != APPLICATION:
-        raise CollectionError(f"{path} is not a collection of hashlearn.")
+        what = "another SQLite database" if path.stat().st_size else "empty"
+        raise CollectionError(f"{path} is not a collection of hashlearn: it is {what}.")
     version = db.execute("PRAGMA user_version").fetchone()[0]
     if version > VERSION:
         raise CollectionError(f"{path} was written by a newer hashlearn (format {version}; this one reads {VERSION}).")
@@ -216,6 +218,8 @@ def sentences(path: Path) -> Iterator[None]:
 
 def _sentence(error: sqlite3.Error, path: Path) -> str:
     code = (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
+    if code == sqlite3.SQLITE_NOTADB and (kind := kind_of_file(path)) is not None:
+        return f"{path} is not a collection of hashlearn: it is {kind}."
     known: dict[int, str] = {
         sqlite3.SQLITE_BUSY: f"{path.parent} is being written by somebody else; gave up after {WAIT_SECONDS:.0f} s.",
         sqlite3.SQLITE_FULL: f"The disk is full: nothing of this was written to {path.parent}, and nothing was lost.",

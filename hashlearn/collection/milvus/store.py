@@ -28,7 +28,16 @@ from hashlearn.collection.remote import (
     query_blocks,
     writable,
 )
-from hashlearn.collection.store import CollectionError, Payload, Rows, Spec, Store, UnsupportedByStoreError, Vectors
+from hashlearn.collection.store import (
+    OPEN_OR_DROP,
+    CollectionError,
+    Payload,
+    Rows,
+    Spec,
+    Store,
+    UnsupportedByStoreError,
+    Vectors,
+)
 from hashlearn.collection.where import Condition, matches
 from hashlearn.index import Ball, Hits
 from hashlearn.typing import Ids, PackedCodes
@@ -68,9 +77,7 @@ class MilvusStore(Store):
         try:
             if link.call("has_collection", address.collection):
                 if link.call("has_collection", address.collection + META_SUFFIX):
-                    raise CollectionError(
-                        f"There is a collection at {address.shown} already: open it, or drop it first."
-                    )
+                    raise CollectionError(f"There is a collection at {address.shown} already: {OPEN_OR_DROP}.")
                 raise CollectionError(foreign(address.shown))
             create_meta(link, spec)
             settings = {} if spec.kind == "flat" else {"nlist": spec.settings.get("n_lists") or _LISTS}

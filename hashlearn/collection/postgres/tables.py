@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hashlearn.collection.postgres.link import META_SUFFIX, Address, extension
-from hashlearn.collection.store import CollectionError, Spec
+from hashlearn.collection.store import OPEN_OR_DROP, CollectionError, Spec
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -46,7 +46,7 @@ def make_tables(connection: Connection[Any], address: Address, spec: Spec) -> No
     connection.execute("SELECT pg_advisory_xact_lock(hashtext('hashlearn create'))")
     names = (address.collection, address.collection + META_SUFFIX)
     if all(_columns(connection, schema, name) for name in names):
-        raise CollectionError(f"There is a collection at {address.shown} already: open it, or drop it first.")
+        raise CollectionError(f"There is a collection at {address.shown} already: {OPEN_OR_DROP}.")
     for name in names:
         if _exists(connection, schema, name):
             raise CollectionError(
