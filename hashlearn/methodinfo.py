@@ -1,0 +1,87 @@
+"""What is known about a method besides its code: facts that docs, command line, bench and model files show or use."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from hashlearn.deprecation import warn_deprecated
+
+Supervision = Literal["classes", "label sets", "pairs", "similarity"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MethodInfo:
+    """The facts of one method, given once, as ``info`` of its class.
+
+    Parameters
+    ----------
+    name : str
+        Name on the command line: ``hashlearn fit --method NAME``.
+    title : str
+        Name in tables, as the authors write it.
+    reference : str
+        Authors, title, venue and year of the paper.
+    year : int
+    kind : str
+        What sort of method it is, in a few words.
+    supervision : tuple of {"classes", "label sets", "pairs", "similarity"}
+        What it can learn from; empty for a method that needs no labels.
+    cost : str
+        Cost of a fit: n rows, d features, p landmarks or anchors, m bits, c labels, T rounds.
+    verified : bool
+        Whether an official source (the authors' code or a copy of it) confirmed the algorithm.
+    passes : str or None, default=None
+        How often ``fit_chunks`` reads the rows; None if all rows must be in memory.
+    database : {"learned", "hashed"}, default="hashed"
+        What ``codes_`` of labeled training rows are: codes learned from their labels, or what ``encode`` gives.
+    slow : bool, default=False
+        Whether a fit on 10,000 rows takes minutes; the bench leaves such a method out of its largest runs.
+    remark : str, default=""
+        What to know before its figures are compared with those of a paper.
+    components : tuple of classes, default=()
+        Classes of its own that a fitted hasher holds; a model file may name these and no others.
+    """
+
+    name: str
+    title: str
+    reference: str
+    year: int
+    kind: str
+    supervision: tuple[Supervision, ...]
+    cost: str
+    verified: bool
+    passes: str | None = None
+    database: Literal["learned", "hashed"] = "hashed"
+    slow: bool = False
+    remark: str = ""
+    components: tuple[type, ...] = ()
+
+    @property
+    def supervised(self) -> bool:
+        """Whether the method learns from labels."""
+        return bool(self.supervision)
+
+    @property
+    def multilabel(self) -> bool:
+        """Whether rows may have several labels; a method that needs no labels does not mind them."""
+        return not self.supervised or "label sets" in self.supervision
+
+    @property
+    def supervision_text(self) -> str:
+        """The supervision in words, "none" without any."""
+        return ", ".join(self.supervision) or "none"
+
+
+class OldFact:
+    """Old place of a fact: ``ITQ.title`` is now ``ITQ.info.title``."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, hasher: Any, cls: Any) -> Any:
+        if not hasattr(cls, "info"):
+            raise AttributeError(self.name)
+        place = f"{cls.__name__}.{self.name}"
+        warn_deprecated(place, f"{cls.__name__}.info.{self.name}", since="0.3", stacklevel=2)
+        return cls.info.supervision_text if self.name == "supervision" else getattr(cls.info, self.name)

@@ -1,0 +1,147 @@
+"""Parameters of estimators, declared once: name, type, allowed values, what they mean, default.
+
+A class that derives from ``DeclaredEstimator`` lists its parameters and what ``fit`` learns::
+
+    class Mean(DeclaredEstimator):
+        \"\"\"The mean of the rows.\"\"\"
+
+        shrink: float = parameter(NON_NEGATIVE, "Share of the mean that is taken away.", default=0.0)
+
+        mean_: FloatArray = fitted("Mean of each column.")
+
+and gets ``__init__(self, *, shrink=0.0)``, which only stores, the sections Parameters and Attributes of its docstring,
+and checks by ``check_parameters``. It is a standard dataclass, so that type checkers, ``inspect.signature`` and with it
+scikit-learn see every parameter. Parameters of base classes come first; ``shrink: float = 0.5`` in a subclass changes
+the default alone.
+"""
+
+from __future__ import annotations
+
+import inspect
+import textwrap
+from collections.abc import Sequence
+from dataclasses import MISSING, Field, dataclass, field, fields
+from typing import Any, Literal, dataclass_transform
+
+from sklearn.base import BaseEstimator
+
+from hashlearn.constraints import NONE, Constraint
+
+Allowed = Constraint | None | Sequence[Constraint | None]
+
+
+class InvalidParameterError(ValueError, TypeError):
+    """A parameter has a value that it cannot have. Both kinds of error, as scikit-learn's class of that name."""
+
+
+def parameter(allowed: Allowed, doc: str = "", *, default: Any = MISSING, kw_only: bool = True) -> Any:
+    """Declare a parameter of an estimator.
+
+    Parameters
+    ----------
+    allowed : Constraint, None, or a list of them
+        A value is valid if any of these allows it.
+    doc : str
+        What the parameter means, for the docstring.
+    default : object
+        Left out for a parameter that must be given.
+    kw_only : bool, default=True
+        Whether the parameter is given by name only.
+    """
+    several = allowed if isinstance(allowed, Sequence) else [allowed]
+    constraints = tuple(NONE if one is None else one for one in several)
+    return field(default=default, kw_only=kw_only, metadata={"constraints": constraints, "doc": doc})
+
+
+def fitted(doc: str, *, init: Literal[False] = False) -> Any:
+    """Declare an attribute that ``fit`` sets. ``init`` tells type checkers that it is no parameter."""
+    return field(init=init, metadata={"doc": doc})
+
+
+@dataclass_transform(eq_default=False, kw_only_default=True, field_specifiers=(parameter, fitted))
+class DeclaredEstimator(BaseEstimator):
+    """Base of estimators whose parameters are declared; see the top of this file."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        text = inspect.cleandoc(cls.__doc__ or "")
+        dataclass(eq=False, repr=False, kw_only=True)(cls)
+        for one in fields(cls):
+            if not one.metadata:
+                one.metadata = _inherited(cls, one.name)
+        cls.__doc__ = _with_sections(text, cls) if text else None
+
+
+def declared_parameters(cls: type[DeclaredEstimator]) -> dict[str, Field[Any]]:
+    """The parameters of a class by name, without those of its bases that its own ``__init__`` does not take."""
+    names = inspect.signature(cls).parameters
+    return {one.name: one for one in fields(cls) if one.init and one.name in names}
+
+
+def check_parameters(estimator: DeclaredEstimator) -> None:
+    """Check the values of all parameters, also of parameters that are estimators with declared parameters.
+
+    Raises
+    ------
+    InvalidParameterError
+        The 'n_bits' parameter of ITQ must be an int in the range [1, 1024]. Got 0 instead.
+    """
+    for name, one in declared_parameters(type(estimator)).items():
+        value, constraints = getattr(estimator, name), one.metadata["constraints"]
+        if not any(constraint.allows(value) for constraint in constraints):
+            raise InvalidParameterError(
+                f"The {name!r} parameter of {type(estimator).__name__} must be {_either(constraints)}. "
+                f"Got {value!r} instead."
+            )
+        if isinstance(value, DeclaredEstimator):
+            check_parameters(value)
+
+
+def _inherited(cls: type, name: str) -> Any:
+    """What a base class says about a parameter whose default alone is new."""
+    for base in cls.__mro__[1:]:
+        declared = vars(base).get("__dataclass_fields__", {}).get(name)
+        if declared is not None and declared.metadata:
+            return declared.metadata
+    raise TypeError(f"{cls.__name__}.{name} must be declared with parameter(...), or fitted(...) if fit sets it.")
+
+
+def _either(constraints: Sequence[Constraint]) -> str:
+    *first, last = map(str, constraints)
+    return f"{', '.join(first)} or {last}" if first else last
+
+
+def _with_sections(text: str, cls: type[DeclaredEstimator]) -> str:
+    """The docstring with its parameters and attributes, in front of references and examples.
+
+    What the class itself declares comes first, but parameters that need no name come before all others.
+    """
+
+    def distance(one: Field[Any]) -> tuple[bool, int]:
+        declaring = [k for k, base in enumerate(cls.__mro__) if one.name in vars(base).get("__dataclass_fields__", {})]
+        return bool(one.kw_only), declaring[-1]
+
+    parameters = []
+    for one in sorted(declared_parameters(cls).values(), key=distance):
+        kind = _either(one.metadata["constraints"]).removeprefix("an ").removeprefix("a ")
+        default = "" if one.default is MISSING else f", default={one.default!r}"
+        parameters.append(_entry(f"{one.name} : {kind}{default}", one))
+    learned = sorted((one for one in fields(cls) if not one.init), key=distance)
+    attributes = [_entry(f"{one.name} : {_annotation(one.type)}", one) for one in learned]
+    sections = ""
+    for title, entries in (("Parameters", parameters), ("Attributes", attributes)):
+        if entries:
+            sections += f"{title}\n{'-' * len(title)}\n{''.join(entries)}\n"
+    places = [text.find(f"{title}\n---") for title in ("References", "Examples")]
+    end = min([place for place in places if place >= 0], default=len(text))
+    return f"{text[:end].rstrip()}\n\n{sections}{text[end:]}".rstrip() + "\n"
+
+
+def _annotation(kind: Any) -> str:
+    """The type as it is written in the file."""
+    return kind if isinstance(kind, str) else inspect.formatannotation(kind)
+
+
+def _entry(head: str, one: Field[Any]) -> str:
+    doc = textwrap.fill(one.metadata["doc"], 110, initial_indent="    ", subsequent_indent="    ")
+    return f"{head}\n{doc}\n" if doc else f"{head}\n"
