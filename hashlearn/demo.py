@@ -82,9 +82,11 @@ def _hashed_row(hasher: Any, dataset: Dataset) -> DemoRow:
     queries = hasher.encode(dataset.query_X)
     hashed = metrics.evaluate(queries, database, dataset.query_y, dataset.train_y, at=None, precision_at=10)
     learned = None
-    if hasher.supervision != "none":
+    if hasher.info.database == "learned":
         learned = metrics.mean_average_precision(queries, hasher.codes_, dataset.query_y, dataset.train_y, at=None)
-    return DemoRow(hasher.title, codes.n_bytes(hasher.n_bits_), hashed.map, learned, hashed.precision, seconds, rate)
+    return DemoRow(
+        hasher.info.title, codes.n_bytes(hasher.n_bits_), hashed.map, learned, hashed.precision, seconds, rate
+    )
 
 
 def _timed_codes(hasher: BaseHasher, X: NDArray[np.float32]) -> tuple[NDArray[np.uint8], float]:

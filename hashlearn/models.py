@@ -31,16 +31,9 @@ from hashlearn.typing import Arrays
 
 __all__ = ["ModelFileError", "NotSaved", "dumps", "fingerprint", "load", "loads", "save"]
 
-# What hashers are made of. A model file may name these classes and the hashers themselves, no others.
-COMPONENTS: tuple[type, ...] = (
-    AnchorKernel,
-    PlainFeatures,
-    LinearFunction,
-    BoostedTrees,
-    Network,
-    NetworkFunction,
-    *hashers.COMPONENTS,
-)
+# What hashers are made of. A model file may name these classes, the hashers, and the components that a method names in
+# its ``info``; no others.
+COMPONENTS: tuple[type, ...] = (AnchorKernel, PlainFeatures, LinearFunction, BoostedTrees, Network, NetworkFunction)
 SPARSE = {cls.__name__: cls for cls in (sparse.csr_matrix, sparse.csr_array, sparse.csc_matrix, sparse.csc_array)}
 SPARSE_PARTS = ("data", "indices", "indptr")
 NUMBERS = {"bool", "float16", "float32", "float64"} | {f"{u}int{bits}" for u in ("", "u") for bits in (8, 16, 32, 64)}
@@ -149,12 +142,15 @@ class NotSaved:
         )
 
 
-def _known() -> dict[str, type]:
-    """The allow-list: the table of methods, other public hashers, and components, by class name."""
-    public = [getattr(hashers, name) for name in hashers.__all__]
-    compositions = [c for c in public if isinstance(c, type) and issubclass(c, BaseHasher) and c is not BaseHasher]
-    deep = map(hashers.find_method, hashers.DEEP_METHODS)
-    return {cls.__name__: cls for cls in (*hashers.METHODS.values(), *deep, *compositions, *COMPONENTS)}
+def _allowed_class(name: str) -> type | None:
+    """The class of this name if a model file may hold it. A deep method is imported only if it is asked for."""
+    for method, place in hashers.DEEP_METHODS.items():
+        if place.endswith(f":{name}"):
+            return hashers.find_method(method)
+    parts = [part for method in hashers.METHODS.values() for part in method.info.components]
+    return {cls.__name__: cls for cls in (*hashers.METHODS.values(), *hashers.COMPOSITIONS, *parts, *COMPONENTS)}.get(
+        name
+    )
 
 
 def _parameter_names(cls: Any) -> list[str]:
@@ -166,12 +162,11 @@ class _Writer:
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
-        self.known = _known()
         self.arrays: Arrays = {}
 
     def object(self, value: Any, path: str) -> dict[str, Any]:
         cls = type(value)
-        if self.known.get(cls.__name__) is not cls:
+        if _allowed_class(cls.__name__) is not cls:
             self._refuse(value, path)
         names = _parameter_names(cls)
         start = path + "." if path else ""
@@ -203,7 +198,7 @@ class _Writer:
             return {"generator": cls.__name__}
         if cls is NotSaved:
             return {"function": value.name}
-        if self.known.get(cls.__name__) is not cls and parameter and callable(value):
+        if _allowed_class(cls.__name__) is not cls and parameter and callable(value):
             return {"function": getattr(value, "__qualname__", cls.__name__)}
         return self.object(value, path)
 
@@ -242,7 +237,6 @@ class _Reader:
 
     def __init__(self, name: str, arrays: Arrays) -> None:
         self.name = name
-        self.known = _known()
         self.arrays = arrays
         self.kinds: dict[str, Callable[[dict[str, Any]], Any]] = {
             "object": self._object,
@@ -268,7 +262,7 @@ class _Reader:
 
     def _object(self, node: dict[str, Any]) -> Any:
         wanted = node["object"]
-        cls = self.known.get(wanted)
+        cls = _allowed_class(wanted)
         if cls is None:
             raise ModelFileError(f"{self.name} asks for the class {wanted!r}, which hashlearn does not know.")
         renamed = getattr(cls, "_renamed_parameters", {})  # files keep the names of the release that wrote them

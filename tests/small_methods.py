@@ -6,7 +6,7 @@ SETTINGS = {
     "n_landmarks": 20,
     "n_anchors": 30,
     "n_samples": 200,
-    "n_iter": 10,
+    "max_iter": 10,
     "n_trees": 10,
     "n_epochs": 2,
     "epoch_pairs": 2000,

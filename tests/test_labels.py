@@ -139,7 +139,7 @@ def as_table(tags):
     return np.array([[int(name in row) for name in names] for row in tags])
 
 
-@pytest.mark.parametrize("name", [n for n in METHODS if METHODS[n].supervision != "none"])
+@pytest.mark.parametrize("name", [n for n in METHODS if METHODS[n].info.supervised])
 def test_every_method_learns_from_names_as_from_numbers(name, rows):
     X, y, _ = rows
     names = pd.Series(y).map({0: "a", 1: "b", 2: "c"}).astype("category")

@@ -23,8 +23,11 @@ from hashlearn.bench.store import Run
 from hashlearn.hashers import find_method, method_names
 
 PACKAGE = "hashlearn"
-# These read, write or report; no bit of a code depends on them.
-ROOMS_WITHOUT_CODES = frozenset({"filekinds", "files", "messages", "progress", "timing", "typing", "wholefile"})
+# These read, write, check or describe; no bit of a code depends on them.
+ROOMS_WITHOUT_CODES = frozenset(
+    {"constraints", "deprecation", "filekinds", "files", "messages", "methodinfo", "parameters"}
+    | {"progress", "timing", "typing", "wholefile"}
+)
 # ``score`` needs the metrics and a message names the methods; neither is part of a fit.
 UNUSED_BY_FITS = frozenset(
     {("hashlearn.fitting.base", "hashlearn.metrics"), ("hashlearn.fitting.base", "hashlearn.hashers")}

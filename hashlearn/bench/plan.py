@@ -13,6 +13,7 @@ from hashlearn.codes import MAX_BITS
 from hashlearn.data.catalogue import DATA_SETS
 from hashlearn.data.protocols import PROTOCOLS
 from hashlearn.hashers import find_method, method_names
+from hashlearn.parameters import check_parameters
 
 # The data set that a protocol was made for; the others take any and must be told which.
 USUAL_DATA = {
@@ -56,7 +57,7 @@ class Variant:
                 allowed = ", ".join(name for name in known if name not in _OF_THE_PLAN)
                 raise PlanError(f"{self.method} has no parameter {name!r}; it has {allowed}.")
         try:
-            find_method(self.method)(**self.settings)._validate_params()
+            check_parameters(find_method(self.method)(**self.settings))
         except ValueError as error:
             raise PlanError(f"{self.label}: {error}") from error
 

@@ -129,7 +129,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if debug:
             traceback.print_exc()
         say(_sentence(error))
-        bad_use = isinstance(error, BadUse) or _is_a(error, "sklearn.utils._param_validation", "InvalidParameterError")
+        bad_use = isinstance(error, BadUse) or _is_a(error, "hashlearn.parameters", "InvalidParameterError")
         return 2 if bad_use else int(getattr(error, "exit_code", 1))
 
 

@@ -20,6 +20,7 @@ from hashlearn.files.arrays import split_part
 from hashlearn.files.tables import TABLES
 from hashlearn.fitting import as_source
 from hashlearn.hashers import BaseHasher, find_method, method_names
+from hashlearn.parameters import check_parameters
 from hashlearn.primitives.steps import Stop, keep_partial
 
 app = typer.Typer()
@@ -152,7 +153,7 @@ def _learn(hasher: Any, features: str, labels: str | None, pairs: tuple[str | No
 def _learn_chunks(
     hasher: Any, features: str, labels: str | None, executor: Any, checkpoint: str | None, codes_out: str | None
 ) -> dict[str, Any]:
-    if hasher.passes is None:
+    if hasher.info.passes is None:
         raise BadUse(
             f"{type(hasher).__name__} needs all rows in memory; the column 'passes' of 'hashlearn methods' tells which "
             "methods do not."
@@ -165,7 +166,7 @@ def _learn_chunks(
         "features": source.n_features,
         "seconds_fit": round(time.perf_counter() - started, 3),
         "iterations": getattr(hasher, "n_iter_", None),
-        "passes": hasher.passes,
+        "passes": hasher.info.passes,
     }
 
 
@@ -187,7 +188,7 @@ def _new_hasher(method: str, bits: int, seed: int, jobs: int | None, settings: l
         params[name] = plain_value(text)
     hasher = cls(**params)
     # Before a long read of the features rather than after it.
-    hasher._validate_params()
+    check_parameters(hasher)
     return hasher
 
 
@@ -199,7 +200,7 @@ def _check_supervision(
         raise BadUse(f"{method} does not learn from pairs.")
     if pairs and labels is not None:
         raise BadUse("Give --labels or pairs (--similar, --dissimilar), not both.")
-    if hasher.supervision == "none":
+    if not hasher.info.supervised:
         if labels is not None:
             say(f"{method} learns without labels, so --labels only has its length checked.")
     elif not pairs and labels is None:
@@ -222,13 +223,12 @@ def _write(hasher: Any, model: Path, codes_out: str | None) -> None:
     save(hasher, model)
     if codes_out is None:
         return
-    supervised = hasher.supervision != "none"
     info = files.CodeInfo.of(
         hasher.n_bits_,
         "packed",
         "big",
         len(hasher.codes_),
-        source="learned" if supervised else "hashed",
+        source=hasher.info.database,
         model=model.name,
         hashlearn=hashlearn.__version__,
     )

@@ -8,6 +8,7 @@ import typer
 
 from hashlearn.cli.shell import epilog, new_table, output, print_json
 from hashlearn.hashers import find_method, method_names
+from hashlearn.methodinfo import MethodInfo
 
 app = typer.Typer()
 
@@ -25,7 +26,7 @@ def methods(
 
     "passes" is how often a fit reads rows that it takes in chunks; other methods need all rows in memory.
     """
-    facts = {name: _facts(find_method(name)) for name in method_names()}
+    facts = {name: _facts(find_method(name).info) for name in method_names()}
     if as_json:
         print_json({"methods": [{"name": name, **fields} for name, fields in facts.items()]})
         return
@@ -51,17 +52,21 @@ def markdown_table() -> str:
     columns = ("title", "year", "kind", "supervision", "cost", "passes", "verified", "paper")
     lines = [f"| name | {' | '.join(columns)} |", "|---" * (len(columns) + 1) + "|"]
     for name in method_names():
-        facts = _facts(find_method(name))
+        facts = _facts(find_method(name).info)
         lines.append(f"| `{name}` | {' | '.join(_shown(facts[column]).replace('|', '/') for column in columns)} |")
     return "\n".join(lines)
 
 
-def _facts(cls: Any) -> dict[str, Any]:
+def _facts(info: MethodInfo) -> dict[str, Any]:
     return {
-        **{field: getattr(cls, field) for field in _FIELDS},
-        "cost": cls.cost,
-        "passes": cls.passes,
-        "paper": cls.reference,
+        "title": info.title,
+        "year": info.year,
+        "kind": info.kind,
+        "supervision": info.supervision_text,
+        "verified": info.verified,
+        "cost": info.cost,
+        "passes": info.passes,
+        "paper": info.reference,
     }
 
 

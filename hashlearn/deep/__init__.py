@@ -1,50 +1,29 @@
 """Deep hashing: networks as hash functions, on features or on images. Needs the extra ``hashlearn[deep]`` (PyTorch).
 
-The classes can be looked at without PyTorch; fitting and encoding need it.
+The methods are those of ``hashlearn.hashers.DEEP_METHODS``. Their classes can be inspected without PyTorch; fitting and
+encoding need it.
 """
 
 from importlib import import_module
+from pkgutil import resolve_name
 from typing import Any
 
 from hashlearn.deep.extra import TorchMissing, require_torch
-from hashlearn.deep.hashers import (
-    CNNH,
-    CSQ,
-    DCH,
-    DHN,
-    DNNH,
-    DPSH,
-    DSH,
-    DeepHasher,
-    GSDHPStar,
-    HashNet,
-    OrthoHash,
-)
+from hashlearn.deep.hashers.base import DeepHasher
 from hashlearn.functions.network import Network
+from hashlearn.hashers import DEEP_METHODS
 
-# Rooms that import torch, opened when asked for.
-_ROOMS = ("backbones", "heads", "images", "losses", "trainer")
+# Modules that import torch, or are of no use without it, imported when they are asked for.
+_MODULES = ("backbones", "heads", "images", "losses", "trainer")
+_METHODS = {place.partition(":")[2]: place for place in DEEP_METHODS.values()}
 
-__all__ = [
-    "CNNH",
-    "CSQ",
-    "DCH",
-    "DHN",
-    "DNNH",
-    "DPSH",
-    "DSH",
-    "DeepHasher",
-    "GSDHPStar",
-    "HashNet",
-    "Network",
-    "OrthoHash",
-    "TorchMissing",
-    "require_torch",
-]
+__all__ = ["DeepHasher", "Network", "TorchMissing", "require_torch", *_METHODS]
 
 
 def __getattr__(name: str) -> Any:
-    if name in _ROOMS:
+    if name in _METHODS:
+        return resolve_name(_METHODS[name])
+    if name in _MODULES:
         require_torch()
         return import_module(f"hashlearn.deep.{name}")
     raise AttributeError(f"module 'hashlearn.deep' has no attribute {name!r}")

@@ -1,8 +1,10 @@
-"""The extra that deep hashing needs."""
+"""The extra that deep hashing needs: PyTorch, imported at its first use."""
 
 from __future__ import annotations
 
+from importlib import import_module
 from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
 
 
 class TorchMissing(ImportError, ValueError):
@@ -10,6 +12,20 @@ class TorchMissing(ImportError, ValueError):
 
 
 def require_torch() -> None:
-    """Say which extra to install, in one sentence, where PyTorch is not there."""
+    """Say in one sentence which extra to install if PyTorch is not there."""
     if find_spec("torch") is None:
         raise TorchMissing("Deep hashing needs PyTorch: pip install 'hashlearn[deep]'.")
+
+
+if TYPE_CHECKING:
+    import torch as torch
+else:
+
+    class _Torch:
+        """PyTorch for files of methods: these must be readable without it, and importing it takes seconds."""
+
+        def __getattr__(self, name: str) -> Any:
+            require_torch()
+            return getattr(import_module("torch"), name)
+
+    torch = _Torch()

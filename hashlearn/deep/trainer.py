@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from hashlearn.deep import checkpoint as files
 from hashlearn.deep.inputs import Inputs, in_turn
-from hashlearn.deep.losses.pairs import Loss
+from hashlearn.deep.losses import Loss
 from hashlearn.deep.network import HashNetwork
 from hashlearn.primitives import steps
 
@@ -143,7 +143,7 @@ class _Run:
             return
         facts, arrays = found
         files.restore(self.network, arrays, "network")
-        files.restore(self.loss, arrays, "loss")
+        self.loss.load_state_dict(files.from_arrays(files.part(arrays, "loss")))
         files.restore_optimizer(self.optimizer, arrays)
         best = files.part(arrays, "best")
         self.best = files.from_arrays(best) if best else None
@@ -155,7 +155,6 @@ class _Run:
         torch.manual_seed((self.settings.seed * 1_000_003 + self.epoch) % 2**63)
         self.inside = True
         self.network.train()
-        self.loss.train()
         if self.settings.trunk_multiplier == 0:
             self.network.trunk.eval()
         self.sum, self.count = torch.zeros((), device=self.sum.device), 0

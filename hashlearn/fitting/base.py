@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import numbers
 from collections.abc import Callable
 from functools import partial
@@ -12,12 +11,12 @@ from typing import Any, ClassVar, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
 from hashlearn import codes, metrics
+from hashlearn.constraints import FLAG, Instance, Interval
 from hashlearn.fitting.encode import encode_source
 from hashlearn.fitting.identity import content
 from hashlearn.fitting.inputs import as_source
@@ -25,7 +24,9 @@ from hashlearn.fitting.job import Checkpoint, Job
 from hashlearn.fitting.sources import AnySource
 from hashlearn.kernel import FeatureMap
 from hashlearn.labels import as_labels
+from hashlearn.methodinfo import MethodInfo, OldFact
 from hashlearn.parallel import ordered_map, row_blocks
+from hashlearn.parameters import DeclaredEstimator, check_parameters, fitted, parameter
 from hashlearn.primitives.steps import keeps_partial
 from hashlearn.progress import verbose_listening
 from hashlearn.typing import Matrix
@@ -49,48 +50,36 @@ class HashFunction(Protocol):
     def project(self, features: NDArray[Any]) -> NDArray[Any]: ...
 
 
-class BaseHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-    """Base of all hashers. A subclass's ``fit`` sets ``features_``, ``function_`` and ``codes_``.
+class BaseHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DeclaredEstimator):
+    """Base of all hashers. ``info`` describes the method; ``fit`` sets ``features_``, ``function_`` and ``codes_``."""
 
-    Class attributes describe the method: ``title``, ``reference`` (paper), ``year``, ``kind``,
-    ``supervision``, ``cost``, ``verified`` (whether an official source confirmed the algorithm) and ``passes`` (how
-    often ``fit_chunks`` reads the rows; None where they must be in memory).
-    """
+    info: ClassVar[MethodInfo]
+    title, reference, year, kind, supervision, cost, verified, passes = (OldFact() for _ in range(8))
 
-    title: ClassVar[str]
-    reference: ClassVar[str]
-    year: ClassVar[int]
-    kind: ClassVar[str]
-    supervision: ClassVar[str]
-    cost: ClassVar[str]
-    verified: ClassVar[bool] = False
-    passes: ClassVar[str | None] = None
+    n_bits: int = parameter(
+        Interval(int, 1, codes.MAX_BITS, closed="both"), "Length of a code.", default=64, kw_only=False
+    )
+    n_jobs: int | None = parameter(
+        [None, Interval(int)], "Threads; None for all cores. Results do not depend on it.", default=None
+    )
+    random_state: Any = parameter(
+        [Interval(int, 0, 2**32 - 1, closed="both"), Instance(np.random.RandomState), None],
+        "Seed of everything that is drawn at random.",
+        default=None,
+    )
+    verbose: int = parameter([Interval(int, 0), FLAG], "1 reports progress on standard error.", default=0)
 
-    _parameter_constraints: ClassVar[dict[str, Any]] = {
-        "n_bits": [Interval(numbers.Integral, 1, codes.MAX_BITS, closed="both")],
-        "n_jobs": [None, numbers.Integral],
-        "random_state": ["random_state"],
-        "verbose": ["verbose"],
-    }
-
-    n_bits: int
-    n_jobs: int | None
-    random_state: Any
-    features_: FeatureMap
-    function_: HashFunction
-    codes_: NDArray[np.uint8]
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Keep of the inherited parameter constraints those of parameters that the method has."""
-        super().__init_subclass__(**kwargs)
-        if "__init__" in vars(cls):
-            own = inspect.signature(cls.__init__).parameters
-            cls._parameter_constraints = {k: v for k, v in cls._parameter_constraints.items() if k in own}
+    codes_: NDArray[np.uint8] = fitted(
+        "(n, ceil(n_bits / 8)) Packed codes of the training rows: learned ones if the method learns codes "
+        "(``info.database``), otherwise those of ``encode``."
+    )
+    function_: HashFunction = fitted("The hash function, from features to projections.")
+    features_: FeatureMap = fitted("The map from rows to features.")
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
-        tags.target_tags.required = self.supervision != "none"
+        tags.target_tags.required = self._uses_labels
         tags.target_tags.two_d_labels = True
         tags.target_tags.multi_output = True
         tags.transformer_tags.preserves_dtype = []
@@ -102,7 +91,7 @@ class BaseHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 
     @property
     def _uses_labels(self) -> bool:
-        return self.supervision != "none"
+        return self.info.supervised
 
     def fit_chunks(
         self,
@@ -135,17 +124,17 @@ class BaseHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         -------
         self
         """
-        if self.passes is None:
+        if self.info.passes is None:
             from hashlearn.hashers import METHODS
 
-            able = ", ".join(name for name, method in METHODS.items() if method.passes)
+            able = ", ".join(name for name, method in METHODS.items() if method.info.passes)
             raise TypeError(f"{type(self).__name__} needs all rows in memory; these methods learn from chunks: {able}.")
         if checkpoint is not None and keeps_partial():
             # The passes after a loop that was cut short would be noted as those of the whole fit.
             raise ValueError(
                 "A fit goes on from its checkpoint after Ctrl-C: give checkpoint= or use keep_partial(), not both."
             )
-        self._validate_params()
+        check_parameters(self)
         self._check_chunked()
         source = as_source(chunks, y, executor)
         if self._uses_labels and not source.labels:
@@ -158,7 +147,7 @@ class BaseHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         rng = self._rng() if fixed else check_random_state(saved.seed)
         self.n_bits_, self.n_features_in_ = int(self.n_bits), source.n_features
         self.__dict__.pop("feature_names_in_", None)
-        with verbose_listening(getattr(self, "verbose", 0)), Job(executor, self.n_jobs, saved, codes) as job:
+        with verbose_listening(self.verbose), Job(executor, self.n_jobs, saved, codes) as job:
             self._fit_source(source, job, rng)
         saved.remove()
         return self
@@ -272,7 +261,7 @@ class BaseHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 
     def _validate(self, X: Matrix) -> Matrix:
         """Training rows checked as scikit-learn does, parameters too; sparse stays sparse."""
-        self._validate_params()
+        check_parameters(self)
         X = validate_data(
             self, X, accept_sparse="csr", dtype=[np.float32, np.float64], ensure_min_samples=2, reset=True
         )

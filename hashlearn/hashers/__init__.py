@@ -1,99 +1,76 @@
-"""What a user picks: one file a method, and the table of them."""
+"""The methods, one file each, and the tables of them: a method is in a table by one line of this file.
 
-from importlib import import_module
+For a method of this folder the line is its import. A deep method has a line in ``DEEP_METHODS``, which is text, because
+deep methods are imported when they are asked for. All else that is known about a method is the ``info`` of its class.
+"""
+
+from pkgutil import resolve_name
 
 from hashlearn.fitting.base import BaseHasher
-from hashlearn.hashers.adgh import ADGH
-from hashlearn.hashers.agh import AGH, AnchorGraph, AnchorGraphFunction
-from hashlearn.hashers.aibc import AIBC
-from hashlearn.hashers.bre import BRE
-from hashlearn.hashers.ccaitq import CCAITQ
-from hashlearn.hashers.cgh import CGH
-from hashlearn.hashers.class_code import ClassCode, ClassCodeFunction
-from hashlearn.hashers.cosdish import COSDISH
-from hashlearn.hashers.dgh import DGH
-from hashlearn.hashers.dserh import DSeRH
-from hashlearn.hashers.fasth import FastH
-from hashlearn.hashers.fsdh import FSDH
-from hashlearn.hashers.fsdh_gui import FSDHGui
-from hashlearn.hashers.gsdhp import GSDHP
-from hashlearn.hashers.itq import ITQ
-from hashlearn.hashers.ksdh import KSDH
-from hashlearn.hashers.ksh import KSH
-from hashlearn.hashers.ldahash import LDAHash
-from hashlearn.hashers.lfh import LFH
-from hashlearn.hashers.lsh import LSH
-from hashlearn.hashers.mlh import MLH
-from hashlearn.hashers.nsh import NSH, PivotFunction
-from hashlearn.hashers.pcarr import PCARR
-from hashlearn.hashers.rsh import RSH
-from hashlearn.hashers.sdh import SDH
-from hashlearn.hashers.sdhp import SDHP
-from hashlearn.hashers.sh import SH, SpectralFunction
-from hashlearn.hashers.ssh import SSH
-from hashlearn.hashers.top_rsbc import TopRSBC
-from hashlearn.hashers.tsh import TSH
-from hashlearn.hashers.union import Union
+from hashlearn.hashers.adgh import ADGH as ADGH
+from hashlearn.hashers.agh import AGH as AGH
+from hashlearn.hashers.aibc import AIBC as AIBC
+from hashlearn.hashers.bre import BRE as BRE
+from hashlearn.hashers.ccaitq import CCAITQ as CCAITQ
+from hashlearn.hashers.cgh import CGH as CGH
+from hashlearn.hashers.class_code import ClassCode as ClassCode
+from hashlearn.hashers.cosdish import COSDISH as COSDISH
+from hashlearn.hashers.dgh import DGH as DGH
+from hashlearn.hashers.dserh import DSeRH as DSeRH
+from hashlearn.hashers.fasth import FastH as FastH
+from hashlearn.hashers.fsdh import FSDH as FSDH
+from hashlearn.hashers.fsdh_gui import FSDHGui as FSDHGui
+from hashlearn.hashers.gsdhp import GSDHP as GSDHP
+from hashlearn.hashers.itq import ITQ as ITQ
+from hashlearn.hashers.ksdh import KSDH as KSDH
+from hashlearn.hashers.ksh import KSH as KSH
+from hashlearn.hashers.ldahash import LDAHash as LDAHash
+from hashlearn.hashers.lfh import LFH as LFH
+from hashlearn.hashers.lsh import LSH as LSH
+from hashlearn.hashers.mlh import MLH as MLH
+from hashlearn.hashers.nsh import NSH as NSH
+from hashlearn.hashers.pcarr import PCARR as PCARR
+from hashlearn.hashers.rsh import RSH as RSH
+from hashlearn.hashers.sdh import SDH as SDH
+from hashlearn.hashers.sdhp import SDHP as SDHP
+from hashlearn.hashers.sh import SH as SH
+from hashlearn.hashers.ssh import SSH as SSH
+from hashlearn.hashers.top_rsbc import TopRSBC as TopRSBC
+from hashlearn.hashers.tsh import TSH as TSH
+from hashlearn.hashers.union import Union as Union
+
+DEEP_METHODS: dict[str, str] = {
+    "cnnh": "hashlearn.deep.hashers.cnnh:CNNH",
+    "dnnh": "hashlearn.deep.hashers.dnnh:DNNH",
+    "dhn": "hashlearn.deep.hashers.dhn:DHN",
+    "hashnet": "hashlearn.deep.hashers.hashnet:HashNet",
+    "dch": "hashlearn.deep.hashers.dch:DCH",
+    "gsdhp-star": "hashlearn.deep.hashers.gsdhp_star:GSDHPStar",
+    "dpsh": "hashlearn.deep.hashers.dpsh:DPSH",
+    "dsh": "hashlearn.deep.hashers.dsh:DSH",
+    "csq": "hashlearn.deep.hashers.csq:CSQ",
+    "orthohash": "hashlearn.deep.hashers.orthohash:OrthoHash",
+}
+"""Name on the command line → module and class, of methods that learn a neural network."""
+
+_HASHERS = [one for one in globals().values() if isinstance(one, type) and hasattr(one, "info")]
 
 METHODS: dict[str, type[BaseHasher]] = {
-    "sdhp": SDHP,
-    "gsdhp": GSDHP,
-    "lsh": LSH,
-    "itq": ITQ,
-    "ksh": KSH,
-    "rsh": RSH,
-    "ksdh": KSDH,
-    "cgh": CGH,
-    "adgh": ADGH,
-    "top-rsbc": TopRSBC,
-    "cca-itq": CCAITQ,
-    "sdh": SDH,
-    "dserh": DSeRH,
-    "cosdish": COSDISH,
-    "agh": AGH,
-    "fasth": FastH,
-    "fsdh": FSDH,
-    "fsdh-gui": FSDHGui,
-    "dgh": DGH,
-    "lfh": LFH,
-    "nsh": NSH,
-    "pca-rr": PCARR,
-    "sh": SH,
-    "class-code": ClassCode,
-    "aibc": AIBC,
-    "bre": BRE,
-    "mlh": MLH,
-    "ldahash": LDAHash,
-    "ssh": SSH,
-    "tsh": TSH,
+    hasher.info.name: hasher for hasher in _HASHERS if hasher.info.kind != "composition"
 }
+"""Name on the command line → class, of all other methods."""
 
-# Methods of hashlearn.deep: name on the command line → class. They are imported when asked for, and torch only when one
-# of them is fitted.
-DEEP_METHODS: dict[str, str] = {
-    "cnnh": "CNNH",
-    "dnnh": "DNNH",
-    "dhn": "DHN",
-    "hashnet": "HashNet",
-    "dch": "DCH",
-    "gsdhp-star": "GSDHPStar",
-    "dpsh": "DPSH",
-    "dsh": "DSH",
-    "csq": "CSQ",
-    "orthohash": "OrthoHash",
-}
-
-# Parts of fitted hashers, besides those in kernel.py and functions/, that a model file may hold.
-COMPONENTS: tuple[type, ...] = (AnchorGraph, AnchorGraphFunction, PivotFunction, SpectralFunction, ClassCodeFunction)
+COMPOSITIONS: tuple[type[BaseHasher], ...] = tuple(hasher for hasher in _HASHERS if hasher.info.kind == "composition")
+"""Hashers made of other hashers, which the command line cannot name."""
 
 __all__ = [
+    "COMPOSITIONS",
     "DEEP_METHODS",
     "METHODS",
     "BaseHasher",
-    "Union",
     "find_method",
     "method_names",
-    *sorted(method.__name__ for method in METHODS.values()),
+    *sorted(hasher.__name__ for hasher in _HASHERS),
 ]
 
 
@@ -105,10 +82,10 @@ def method_names() -> list[str]:
 def find_method(name: str) -> type[BaseHasher]:
     """The class of a method by its name on the command line.
 
-    >>> find_method("dch").title
+    >>> find_method("dch").info.title
     'DCH'
     """
     if name in DEEP_METHODS:
-        method: type[BaseHasher] = getattr(import_module("hashlearn.deep"), DEEP_METHODS[name])
+        method: type[BaseHasher] = resolve_name(DEEP_METHODS[name])
         return method
     return METHODS[name]

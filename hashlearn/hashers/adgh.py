@@ -2,60 +2,35 @@
 
 from __future__ import annotations
 
-import numbers
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
-from sklearn.utils._param_validation import Interval
 
+from hashlearn.constraints import COUNT, FLAG, NON_NEGATIVE, POSITIVE
 from hashlearn.fitting.frames.gram import GramHasher, GramSums, LearnedFunction, Training
 from hashlearn.fitting.frames.in_memory import linear
+from hashlearn.fitting.frames.kernel_parameters import KernelParameters
 from hashlearn.fitting.frames.rounds import Rounds, SignStep, keep_codes
 from hashlearn.fitting.job import Job
+from hashlearn.methodinfo import MethodInfo
+from hashlearn.parameters import fitted, parameter
 from hashlearn.primitives import class_numbers, keep_sign, metric_procrustes, steps, top_generalised
 from hashlearn.primitives.procrustes import inverse_root
+from hashlearn.typing import FloatArray
 
 METRIC_RIDGE = 1e-6  # share of the mean diagonal of K'K, which is singular when landmarks repeat
 
 
-class ADGH(GramHasher):
+class ADGH(KernelParameters, GramHasher):
     """Asymmetric discrete graph hashing: max tr(B' A P) + w tr(B' K W) subject to W'K'KW = n I.
 
-    B are the codes of n rows, P those of anchors, both in {-1, +1}; A joins rows and anchors of one class, normalised
+    B are the codes of n rows, P those of anchors, both in {-1, +1}; A joins rows and anchors of one class, normalized
     by row and column sums. Each of the three steps P = sgn(A'B), B = sgn(A P + w K W) and W (orthogonal Procrustes)
-    maximises exactly.
+    finds its exact maximum. There must be at least as many landmarks as bits.
 
-    Only the paper's abstract was at hand: the objective is a reconstruction (``verified`` is False). An anchor enters
-    through its class alone, so P is kept once a class and no anchor is ever drawn: with n_k rows and p_k anchors in
+    We had only the paper's abstract, so the objective is a reconstruction (``verified`` is False). An anchor matters
+    through its class alone, so P is kept once per class and no anchor is ever drawn: with n_k rows and p_k anchors in
     class k, A P repeats sqrt(p_k / n_k) P_k. ``codes_`` are the learned codes.
-
-    Parameters
-    ----------
-    n_bits : int, default=64
-        At most the number of landmarks.
-    n_anchors : int, default=1000
-        Shared equally by the classes; a class gives no more than it has rows.
-    weight : float, default=0.1
-        w, of the projection against the graph (whose largest singular value is 1).
-    refit : bool, default=True
-        Hash by ridge regression on B; False for W itself, whose bits beyond the number of classes mean little.
-    max_iter : int, default=20
-        Rounds at most; it ends when no bit changes.
-    ridge : float, default=0.001
-        Of the refit.
-    kernel : {"rbf", "rbf-fixed"} or None, default="rbf"
-    n_landmarks : int, default=1000
-    n_jobs : int or None, default=None
-        Threads; None for all cores.
-    random_state : int, RandomState instance or None, default=None
-    verbose : int, default=0
-
-    Attributes
-    ----------
-    objective_ : ndarray (3 rounds,), the objective after every step; never falls.
-    projection_ : ndarray (n_landmarks, n_bits), W.
-    anchor_codes_ : ndarray (n_classes, n_bits), P, one row a class.
-    n_iter_ : int, the rounds made.
 
     Examples
     --------
@@ -66,52 +41,42 @@ class ADGH(GramHasher):
     (100, 2)
     """
 
-    title: ClassVar[str] = "ADGH"
-    reference: ClassVar[str] = "Shi et al., Asymmetric Discrete Graph Hashing (AAAI 2017)"
-    year: ClassVar[int] = 2017
-    kind: ClassVar[str] = "graph, discrete"
-    supervision: ClassVar[str] = "classes"
-    cost: ClassVar[str] = "O(n p^2 + p^3 + T n p m)"
-    verified: ClassVar[bool] = False
-    passes: ClassVar[str | None] = "3 + max_iter"
+    info = MethodInfo(
+        name="adgh",
+        title="ADGH",
+        reference="Shi et al., Asymmetric Discrete Graph Hashing (AAAI 2017)",
+        year=2017,
+        kind="graph, discrete",
+        supervision=("classes",),
+        cost="O(n p^2 + p^3 + T n p m)",
+        verified=False,
+        passes="3 + max_iter",
+        database="learned",
+        remark="reconstruction",
+    )
+
+    n_anchors: int = parameter(
+        COUNT, "Anchors of all classes together, shared equally; a class has no more anchors than rows.", default=1000
+    )
+    weight: float = parameter(
+        NON_NEGATIVE,
+        "w, the weight of the projection against the graph, whose largest singular value is 1.",
+        default=0.1,
+    )
+    refit: bool = parameter(
+        FLAG,
+        "Hash by ridge regression on B; False for W itself, whose bits beyond the number of classes mean little.",
+        default=True,
+    )
+    max_iter: int = parameter(COUNT, "Rounds at most; the fit ends when no bit changes.", default=20)
+    ridge: float = parameter(POSITIVE, "Ridge of the refit.", default=0.001)
+
+    objective_: FloatArray = fitted("(3 rounds,) The objective after every step; it never falls.")
+    projection_: FloatArray = fitted("(n_landmarks, n_bits) W.")
+    anchor_codes_: FloatArray = fitted("(n_classes, n_bits) P, one row per class.")
+    n_iter_: int = fitted("Rounds made.")
+
     by_group: ClassVar[bool] = True
-    multilabel: ClassVar[bool] = False
-
-    _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **GramHasher._parameter_constraints,
-        "n_anchors": [Interval(numbers.Integral, 1, None, closed="left")],
-        "weight": [Interval(numbers.Real, 0, None, closed="left")],
-        "refit": ["boolean"],
-        "max_iter": [Interval(numbers.Integral, 1, None, closed="left")],
-        "ridge": [Interval(numbers.Real, 0, None, closed="neither")],
-    }
-
-    def __init__(
-        self,
-        n_bits: int = 64,
-        *,
-        n_anchors: int = 1000,
-        weight: float = 0.1,
-        refit: bool = True,
-        max_iter: int = 20,
-        ridge: float = 1e-3,
-        kernel: str | None = "rbf",
-        n_landmarks: int = 1000,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.n_bits = n_bits
-        self.n_anchors = n_anchors
-        self.weight = weight
-        self.refit = refit
-        self.max_iter = max_iter
-        self.ridge = ridge
-        self.kernel = kernel
-        self.n_landmarks = n_landmarks
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
 
     def _check_training(self, training: Training) -> None:
         class_numbers(training.labels, "ADGH")

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import numbers
-from typing import Any, ClassVar
-
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.utils._param_validation import Interval
 
+from hashlearn.constraints import COUNT, Interval
 from hashlearn.fitting.frames.in_memory import Learned, LinearHasher
+from hashlearn.methodinfo import MethodInfo
+from hashlearn.parameters import fitted, parameter
 from hashlearn.primitives import cluster_centers, top_eigenvectors
 from hashlearn.typing import FloatArray
 
@@ -19,95 +18,8 @@ TRIVIAL = 1e-3
 SMALLEST = 1e-6
 
 
-class AGH(LinearHasher):
-    """Anchor graph hashing: the smoothest functions on the anchor graph A = Z L^-1 Z', cut into bits.
-
-    Z (n, p) weighs the ``n_nearest`` anchors of every row by exp(-d^2 / sigma^2), rows sum to 1; L = diag(Z'1).
-    One layer cuts each eigenvector y of A at zero. Two layers take half as many eigenvectors and cut each half
-    again, where y > b+ on the positive side and y < b- on the negative one; b+ and b- make this second bit as
-    smooth and balanced as they can. All bits of the first layer come first.
-
-    As in the authors' code eigenvalues above 1 - 1e-3 are passed over: they mark separate pieces of the graph.
-    Where too few others remain, those come next (never the constant one), and then random mixtures of all, so
-    that every number of bits works. An odd number gives the first layer one bit more. The labels are not used and
-    the training codes are hashed.
-
-    Parameters
-    ----------
-    n_bits : int, default=64
-    n_layers : {1, 2}, default=1
-    n_anchors : int, default=300
-        Anchors, found by k-means; all rows when there are fewer.
-    n_nearest : int, default=2
-        Anchors that a row is tied to.
-    n_jobs : int or None, default=None
-        Threads; None for all cores.
-    random_state : int, RandomState instance or None, default=None
-    verbose : int, default=0
-
-    Attributes
-    ----------
-    eigenvalues_ : ndarray, of the eigenvectors that became bits.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from hashlearn import AGH
-    >>> X = np.random.default_rng(0).normal(size=(100, 20))
-    >>> AGH(n_bits=16, n_anchors=30, random_state=0).fit(X).encode(X).shape
-    (100, 2)
-    """
-
-    title: ClassVar[str] = "AGH"
-    reference: ClassVar[str] = "Liu et al., Hashing with Graphs (ICML 2011)"
-    year: ClassVar[int] = 2011
-    kind: ClassVar[str] = "graph"
-    supervision: ClassVar[str] = "none"
-    cost: ClassVar[str] = "O(n p d + p^3)"
-    verified: ClassVar[bool] = True
-
-    _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **LinearHasher._parameter_constraints,
-        "n_layers": [Interval(numbers.Integral, 1, 2, closed="both")],
-        "n_anchors": [Interval(numbers.Integral, 1, None, closed="left")],
-        "n_nearest": [Interval(numbers.Integral, 1, None, closed="left")],
-    }
-
-    def __init__(
-        self,
-        n_bits: int = 64,
-        *,
-        n_layers: int = 1,
-        n_anchors: int = 300,
-        n_nearest: int = 2,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.n_bits = n_bits
-        self.n_layers = n_layers
-        self.n_anchors = n_anchors
-        self.n_nearest = n_nearest
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
-
-    def _learn(
-        self, features: NDArray[np.float32], labels: sparse.csr_matrix | None, rng: np.random.RandomState
-    ) -> Learned:
-        graph = AnchorGraph.build(features, self.n_anchors, self.n_nearest, rng)
-        Z = graph.weights(features)
-        first = -(-self.n_bits_ // self.n_layers)
-        values, vectors = graph_eigenvectors(Z, first, rng)
-        if self.n_layers == 2:
-            cuts = second_thresholds(Z, Z @ vectors)[:, : self.n_bits_ - first]
-        else:
-            cuts = np.empty((2, 0))
-        return Learned(AnchorGraphFunction(graph, vectors, cuts), attributes={"eigenvalues_": values})
-
-
 class AnchorGraph:
-    """Anchors (p, d), the bandwidth sigma and the number of nearest anchors: what gives a row its weights."""
+    """Anchors (p, d), the bandwidth sigma and the number of nearest anchors, which give a row its weights."""
 
     def __init__(self, anchors: NDArray[np.float32], bandwidth: float, n_nearest: int) -> None:
         self.anchors = anchors
@@ -128,13 +40,13 @@ class AnchorGraph:
         return graph
 
     def weights(self, features: NDArray[np.float32]) -> sparse.csr_matrix:
-        """Z (n, p): ``n_nearest`` weights a row that sum to 1."""
+        """Z (n, p): ``n_nearest`` weights per row that sum to 1."""
         blocks = [self._block(features[at : at + ROW_BLOCK]) for at in range(0, max(1, len(features)), ROW_BLOCK)]
         return sparse.vstack(blocks, format="csr")
 
     def _block(self, rows: NDArray[np.float32]) -> sparse.csr_matrix:
         nearest, squared = self._nearest(rows)
-        # Less the smallest, so that a row far from all anchors still has weights.
+        # The smallest is subtracted so that a row far from all anchors still has weights.
         weights = np.exp(-(squared - squared.min(axis=1, keepdims=True)) / self.bandwidth**2)
         weights /= weights.sum(axis=1, keepdims=True)
         starts = np.arange(0, nearest.size + 1, self.n_nearest)
@@ -165,18 +77,74 @@ class AnchorGraphFunction:
         return np.hstack([first, second]).astype(np.float32)
 
 
+class AGH(LinearHasher):
+    """Anchor graph hashing: the smoothest functions on the anchor graph A = Z L^-1 Z', cut into bits.
+
+    Z (n, p) weighs the ``n_nearest`` anchors of every row by exp(-d^2 / sigma^2), rows sum to 1; L = diag(Z'1).
+    One layer cuts each eigenvector y of A at zero. Two layers take half as many eigenvectors and cut each half
+    again, where y > b+ on the positive side and y < b- on the negative one; b+ and b- are chosen to make this second
+    bit smooth and balanced. All bits of the first layer come first.
+
+    As in the authors' code, eigenvectors with eigenvalues above 1 - 1e-3 are skipped, because they mark separate pieces
+    of the graph. If too few others remain, these are used next (never the constant one), and then random mixtures of
+    all, so that every number of bits works. With an odd number the first layer has one bit more. Labels are not used
+    and the training codes are hashed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hashlearn import AGH
+    >>> X = np.random.default_rng(0).normal(size=(100, 20))
+    >>> AGH(n_bits=16, n_anchors=30, random_state=0).fit(X).encode(X).shape
+    (100, 2)
+    """
+
+    info = MethodInfo(
+        name="agh",
+        title="AGH",
+        reference="Liu et al., Hashing with Graphs (ICML 2011)",
+        year=2011,
+        kind="graph",
+        supervision=(),
+        cost="O(n p d + p^3)",
+        verified=True,
+        slow=True,
+        remark="unsupervised",
+        components=(AnchorGraph, AnchorGraphFunction),
+    )
+
+    n_layers: int = parameter(Interval(int, 1, 2, closed="both"), "Bits that each eigenvector gives.", default=1)
+    n_anchors: int = parameter(COUNT, "Anchors, found by k-means; all rows if there are fewer.", default=300)
+    n_nearest: int = parameter(COUNT, "Anchors that a row is connected with.", default=2)
+
+    eigenvalues_: FloatArray = fitted("Eigenvalues of the eigenvectors that became bits.")
+
+    def _learn(
+        self, features: NDArray[np.float32], labels: sparse.csr_matrix | None, rng: np.random.RandomState
+    ) -> Learned:
+        graph = AnchorGraph.build(features, self.n_anchors, self.n_nearest, rng)
+        Z = graph.weights(features)
+        first = -(-self.n_bits_ // self.n_layers)
+        values, vectors = graph_eigenvectors(Z, first, rng)
+        if self.n_layers == 2:
+            cuts = second_thresholds(Z, Z @ vectors)[:, : self.n_bits_ - first]
+        else:
+            cuts = np.empty((2, 0))
+        return Learned(AnchorGraphFunction(graph, vectors, cuts), attributes={"eigenvalues_": values})
+
+
 def graph_eigenvectors(
     Z: sparse.csr_matrix, count: int, rng: np.random.RandomState, largest: float = 1 - TRIVIAL
 ) -> tuple[FloatArray, FloatArray]:
     """Eigenvalues of A and weights W (p, count) such that Z W are its eigenvectors, of length sqrt(n).
 
-    Those with eigenvalues from ``largest`` up come last, and then mixtures where there are not ``count`` of them.
+    Those with eigenvalues of at least ``largest`` come last, followed by mixtures if there are fewer than ``count``.
     """
     n_rows, n_anchors = Z.shape
     degree = np.asarray(Z.sum(axis=0)).ravel()
     root = np.sqrt(np.divide(1.0, degree, out=np.zeros(n_anchors), where=degree > 0))
     small = root[:, None] * (Z.T @ Z).toarray() * root
-    # Without its constant eigenvector, which says nothing about rows.
+    # The constant eigenvector is removed, because it says nothing about rows.
     constant = np.sqrt(degree / n_rows)
     values, vectors = top_eigenvectors(small - np.outer(constant, constant), n_anchors)
     usable = np.flatnonzero(values > SMALLEST)
@@ -189,7 +157,7 @@ def graph_eigenvectors(
 def second_thresholds(Z: sparse.csr_matrix, y: FloatArray) -> FloatArray:
     """Thresholds b+ and b- (2, k) of the second bits.
 
-    f = y - b+ where y >= 0 and b- - y elsewhere; they minimise f'(I - A)f subject to a mean of zero.
+    f = y - b+ where y >= 0 and b- - y elsewhere; they minimize f'(I - A)f subject to a mean of zero.
     """
     degree = np.asarray(Z.sum(axis=0)).ravel()
     inverse = np.divide(1.0, degree, out=np.zeros(len(degree)), where=degree > 0)

@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-import numbers
-from typing import Any, ClassVar
-
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from hashlearn import codes
+from hashlearn.constraints import COUNT, POSITIVE, Options
+from hashlearn.deprecation import renamed_parameters
 from hashlearn.fitting.frames.gram import GramHasher, GramSums, LearnedFunction, Training
 from hashlearn.fitting.frames.in_memory import linear
+from hashlearn.fitting.frames.kernel_parameters import KernelParameters
 from hashlearn.fitting.frames.rounds import CodeSums, Rounds, SignStep, SweepStep, keep_codes
 from hashlearn.fitting.job import Job
 from hashlearn.functions.linear import LinearFunction
+from hashlearn.methodinfo import MethodInfo
 from hashlearn.parallel import ordered_map, row_blocks
+from hashlearn.parameters import fitted, parameter
 from hashlearn.primitives import LabelProduct, steps
 from hashlearn.typing import FloatArray, Matrix
 
 
-class AIBC(GramHasher):
+@renamed_parameters(since="0.3", n_iter="max_iter")
+class AIBC(KernelParameters, GramHasher):
     """Asymmetric inner-product binary coding: min |B Z' - m S|^2 + nu (|B - XW|^2 + |Z - XR|^2 + ridge terms).
 
     B and Z in {-1, +1} are two different codes of the same rows: B as queries, Z as database, each with a linear
@@ -30,34 +32,9 @@ class AIBC(GramHasher):
     (inner products, the paper's search for the largest ones). In turn, B and Z are updated bit by bit, exactly for each
     bit, and W and R by ridge regression; S is never formed.
 
-    Our reconstruction: neither the paper's text nor its code was at hand. ``encode`` gives the codes of queries,
-    ``codes_`` are the learned database codes Z, and ``encode_database`` hashes further database rows.
-
-    Parameters
-    ----------
-    n_bits : int, default=64
-    similarity : {"labels", "features"}, default="labels"
-        What S is made of; "features" needs no y.
-    nu : float, default=1e-2
-        Weight of the hash functions' fit, as a share of rows times bits.
-    ridge : float, default=1e-2
-    n_iter : int, default=20
-        Rounds of the alternation; it ends earlier when no bit changes.
-    inner_iter : int, default=3
-        Sweeps over the bits in an update of B or Z.
-    kernel : {"rbf", "rbf-fixed"} or None, default="rbf"
-        None for the centred rows, as in the paper.
-    n_landmarks : int, default=1000
-        Landmarks of the kernel.
-    n_jobs : int or None, default=None
-        Threads; None for all cores.
-    random_state : int, RandomState instance or None, default=None
-    verbose : int, default=0
-
-    Attributes
-    ----------
-    objective_ : ndarray, the objective less the constant |m S|^2 at the start and after every update; never rises.
-    database_function_ : the hash function of database rows.
+    This is our reconstruction, made without the paper's text and code. ``encode`` gives the codes of queries,
+    ``codes_`` are the learned database codes Z, and ``encode_database`` hashes further database rows. In the paper
+    features are the centered rows (``kernel=None``).
 
     Examples
     --------
@@ -71,57 +48,34 @@ class AIBC(GramHasher):
     ((100, 2), (100, 2))
     """
 
-    title: ClassVar[str] = "AIBC"
-    reference: ClassVar[str] = "Shen et al., Learning Binary Codes for Maximum Inner Product Search (ICCV 2015)"
-    year: ClassVar[int] = 2015
-    kind: ClassVar[str] = "pairwise, asymmetric, discrete"
-    supervision: ClassVar[str] = "classes, label sets"
-    cost: ClassVar[str] = "O(n p^2 + T n m (p + m))"
-    verified: ClassVar[bool] = False
-    passes: ClassVar[str | None] = "4 + 2 n_iter"
+    info = MethodInfo(
+        name="aibc",
+        title="AIBC",
+        reference="Shen et al., Learning Binary Codes for Maximum Inner Product Search (ICCV 2015)",
+        year=2015,
+        kind="pairwise, asymmetric, discrete",
+        supervision=("classes", "label sets"),
+        cost="O(n p^2 + T n m (p + m))",
+        verified=False,
+        passes="4 + 2 max_iter",
+        database="learned",
+        slow=True,
+        remark="reconstruction",
+    )
 
-    _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **GramHasher._parameter_constraints,
-        "similarity": [StrOptions({"labels", "features"})],
-        "nu": [Interval(numbers.Real, 0, None, closed="neither")],
-        "ridge": [Interval(numbers.Real, 0, None, closed="neither")],
-        "n_iter": [Interval(numbers.Integral, 1, None, closed="left")],
-        "inner_iter": [Interval(numbers.Integral, 1, None, closed="left")],
-    }
+    similarity: str = parameter(
+        Options("labels", "features"), "What S is computed from; 'features' needs no y.", default="labels"
+    )
+    nu: float = parameter(POSITIVE, "Weight of the hash functions' fit, as a share of rows times bits.", default=0.01)
+    ridge: float = parameter(POSITIVE, "Ridge of both hash functions.", default=0.01)
+    max_iter: int = parameter(COUNT, "Rounds at most; the fit ends when no bit changes.", default=20)
+    inner_iter: int = parameter(COUNT, "Sweeps over the bits in an update of B or Z.", default=3)
 
-    database_function_: LinearFunction
-
-    def __init__(
-        self,
-        n_bits: int = 64,
-        *,
-        similarity: str = "labels",
-        nu: float = 1e-2,
-        ridge: float = 1e-2,
-        n_iter: int = 20,
-        inner_iter: int = 3,
-        kernel: str | None = "rbf",
-        n_landmarks: int = 1000,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.n_bits = n_bits
-        self.similarity = similarity
-        self.nu = nu
-        self.ridge = ridge
-        self.n_iter = n_iter
-        self.inner_iter = inner_iter
-        self.kernel = kernel
-        self.n_landmarks = n_landmarks
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.required = self.similarity == "labels"
-        return tags
+    objective_: FloatArray = fitted(
+        "The objective without the constant |m S|^2 at the start and after every update; it never rises."
+    )
+    n_iter_: int = fitted("Rounds made.")
+    database_function_: LinearFunction = fitted("The hash function of database rows.")
 
     def encode_database(self, X: Matrix) -> NDArray[np.uint8]:
         """Packed codes of database rows, to be searched with the codes that ``encode`` gives."""
@@ -144,9 +98,9 @@ class AIBC(GramHasher):
 
     def _learn_sums(self, training: Training, sums: GramSums, job: Job, rng: np.random.RandomState) -> LearnedFunction:
         n_bits = self.n_bits_
-        S: CentredLabels | InnerProducts = InnerProducts(float(np.trace(sums.xx)) / sums.count)
+        S: CenteredLabels | InnerProducts = InnerProducts(float(np.trace(sums.xx)) / sums.count)
         if self._uses_labels:
-            S = CentredLabels(training.labels, training.counts)
+            S = CenteredLabels(training.labels, training.counts)
         nu = self.nu * n_bits * sums.count
 
         def start(name: str) -> tuple[Rounds, CodeSums]:
@@ -167,7 +121,7 @@ class AIBC(GramHasher):
             return float(pairs + nu * (queries.hash_loss(B, W) + database.hash_loss(Z, R)))
 
         trace = [objective()]
-        for k in steps(self.n_iter, "rounds"):
+        for k in steps(self.max_iter, "rounds"):
             B = queries.run(step(Z, W), f"round {k + 1}, queries")
             trace.append(objective())
             W = queries.regression(B)
@@ -180,14 +134,14 @@ class AIBC(GramHasher):
                 break
         keep_codes(database, job)
         hashed = linear(R)
-        attributes = {"objective_": np.asarray(trace), "database_function_": hashed}
+        attributes = {"objective_": np.asarray(trace), "n_iter_": k + 1, "database_function_": hashed}
         return LearnedFunction(linear(W), attributes=attributes, coded=True, rest=hashed)
 
 
-class CentredLabels:
+class CenteredLabels:
     """S of labels, shifted to mean 0 and scaled to a largest entry of 1, as products only.
 
-    Uncentred, nearly all entries are -1 and bits that are +1 in all of B and -1 in all of Z would serve best.
+    Without the shift nearly all entries are -1, and bits that are +1 in all of B and -1 in all of Z would be best.
     """
 
     def __init__(self, labels: sparse.csr_matrix, sizes: NDArray[np.integer] | None = None) -> None:
@@ -195,7 +149,7 @@ class CentredLabels:
         self._product = LabelProduct.of(labels)
         counts = np.ones((labels.shape[0], 1)) if sizes is None else sizes.astype(np.float64)[:, None]
         self._mean = float((counts * (self._product @ counts)).sum() / counts.sum() ** 2)
-        # With one class only S is constant; then the shift is left out.
+        # With only one class S is constant; then the shift is left out.
         self._scale = self._product.similarity.largest - self._mean
         if self._scale <= 1e-12:
             self._mean, self._scale = 0.0, self._product.similarity.largest
@@ -205,7 +159,7 @@ class CentredLabels:
         return (self._product @ sums - self._mean * sums.sum(axis=0)) / self._scale
 
     def affinity(self, Z: CodeSums) -> tuple[FloatArray, FloatArray]:
-        """S Z as a line for each label set and weights of the features."""
+        """S Z as one line per label set, and weights of the features."""
         return self @ Z.groups.all(), np.zeros_like(Z.xb)
 
     def agreement(self, B: CodeSums, Z: CodeSums) -> float:
@@ -220,7 +174,7 @@ class InnerProducts:
         self._scale = mean_square or 1.0
 
     def affinity(self, Z: CodeSums) -> tuple[FloatArray, FloatArray]:
-        """S Z as a line for each label set and weights of the features."""
+        """S Z as one line per label set, and weights of the features."""
         return np.zeros((1, Z.xb.shape[1])), Z.xb / self._scale
 
     def agreement(self, B: CodeSums, Z: CodeSums) -> float:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import numbers
-from typing import Any, ClassVar
-
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.utils._param_validation import Interval
 
+from hashlearn.constraints import COUNT, NON_NEGATIVE, Interval
 from hashlearn.fitting.frames.in_memory import Learned, LinearHasher, linear
+from hashlearn.methodinfo import MethodInfo
+from hashlearn.parameters import fitted, parameter
 from hashlearn.primitives import labelled_rows, steps
 from hashlearn.primitives.samplers import relevance_block
 from hashlearn.typing import FloatArray, IntArray
@@ -19,37 +18,14 @@ from hashlearn.typing import FloatArray, IntArray
 class BRE(LinearHasher):
     """Binary reconstructive embedding: min sum over pairs of (target - Hamming distance / m)^2 / 2.
 
-    Bit b of x is [sum over q of W_qb <x_qb, x> > 0] with a few support rows a bit. One weight W_qb is moved at a time:
-    row i changes its bit where W_qb passes W_qb - U_ib / K_iq, so one sort of these places prices every interval
-    between them exactly, and the weight goes to the middle of the best one.
+    Bit b of x is [sum over q of W_qb <x_qb, x> > 0] with a few support rows per bit. One weight W_qb is moved at a
+    time: row i changes its bit where W_qb passes W_qb - U_ib / K_iq, so one sort of these places gives the exact cost
+    of every interval between them, and the weight goes to the middle of the best one.
 
-    Targets are 0 for rows of a class and 1 otherwise; for label sets 1 - (shared labels) / (most shared). Learning
-    runs on a sample of rows as the authors' code does (on all rows it is quadratic). The rows are centred, the kernel
-    is linear, and it stops when a pass gains less than ``tol`` of the loss, where the code asks for less than 1, a
-    number that depends on the number of pairs. ``codes_`` are hashed, as in the authors' evaluation.
-
-    Parameters
-    ----------
-    n_bits : int, default=64
-    n_samples : int, default=1000
-        Labelled rows to learn from, drawn at random; all when there are fewer.
-    n_support : int, default=20
-        Support rows a bit.
-    pair_share : float, default=0.05
-        Partners of each sampled row, as a share of the sample.
-    max_iter : int, default=200
-        Passes at most; each moves one random weight of every bit.
-    tol : float, default=0.0001
-        Relative gain of a pass below which it ends.
-    n_jobs : int or None, default=None
-        Threads; None for all cores.
-    random_state : int, RandomState instance or None, default=None
-    verbose : int, default=0
-
-    Attributes
-    ----------
-    objective_ : ndarray (n_iter_ * n_bits + 1,), the loss at the start and after every move; never rises.
-    n_iter_ : int, the passes made.
+    Targets are 0 for rows of one class and 1 otherwise; for label sets 1 - (shared labels) / (most shared). Learning
+    runs on a sample of rows, as in the authors' code, because its cost is quadratic. The rows are centered, the kernel
+    is linear, and the fit stops when a pass gains less than ``tol`` of the loss; the authors' code stops at a gain
+    below 1, which depends on the number of pairs. ``codes_`` are hashed, as in the authors' evaluation.
 
     Examples
     --------
@@ -60,45 +36,35 @@ class BRE(LinearHasher):
     (100, 2)
     """
 
-    title: ClassVar[str] = "BRE"
-    reference: ClassVar[str] = "Kulis and Darrell, Learning to Hash with Binary Reconstructive Embeddings (NIPS 2009)"
-    year: ClassVar[int] = 2009
-    kind: ClassVar[str] = "pairwise, coordinate descent"
-    supervision: ClassVar[str] = "classes, label sets"
-    cost: ClassVar[str] = "O(T m (s log s + pairs)) for s sampled rows"
-    verified: ClassVar[bool] = True
+    info = MethodInfo(
+        name="bre",
+        title="BRE",
+        reference="Kulis and Darrell, Learning to Hash with Binary Reconstructive Embeddings (NIPS 2009)",
+        year=2009,
+        kind="pairwise, coordinate descent",
+        supervision=("classes", "label sets"),
+        cost="O(T m (s log s + pairs)) for s sampled rows",
+        verified=True,
+        slow=True,
+        remark="learned on 1,000 rows, as the wrapper the notes describe",
+    )
 
-    _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **LinearHasher._parameter_constraints,
-        "n_samples": [Interval(numbers.Integral, 2, None, closed="left")],
-        "n_support": [Interval(numbers.Integral, 1, None, closed="left")],
-        "pair_share": [Interval(numbers.Real, 0, 1, closed="right")],
-        "max_iter": [Interval(numbers.Integral, 1, None, closed="left")],
-        "tol": [Interval(numbers.Real, 0, None, closed="left")],
-    }
+    n_samples: int = parameter(
+        Interval(int, 2), "Labeled rows to learn from, drawn at random; all if there are fewer.", default=1000
+    )
+    n_support: int = parameter(COUNT, "Support rows per bit.", default=20)
+    pair_share: float = parameter(
+        Interval(float, 0, 1, closed="right"), "Partners of each sampled row, as a share of the sample.", default=0.05
+    )
+    max_iter: int = parameter(COUNT, "Passes at most; each moves one random weight of every bit.", default=200)
+    tol: float = parameter(
+        NON_NEGATIVE, "The fit ends when a pass gains less than this share of the loss.", default=0.0001
+    )
 
-    def __init__(
-        self,
-        n_bits: int = 64,
-        *,
-        n_samples: int = 1000,
-        n_support: int = 20,
-        pair_share: float = 0.05,
-        max_iter: int = 200,
-        tol: float = 1e-4,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.n_bits = n_bits
-        self.n_samples = n_samples
-        self.n_support = n_support
-        self.pair_share = pair_share
-        self.max_iter = max_iter
-        self.tol = tol
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
+    objective_: FloatArray = fitted(
+        "(n_iter_ * n_bits + 1,) The loss at the start and after every move; it never rises."
+    )
+    n_iter_: int = fitted("Passes made.")
 
     def _learn(
         self, features: NDArray[np.float32], labels: sparse.csr_matrix | None, rng: np.random.RandomState
@@ -108,7 +74,7 @@ class BRE(LinearHasher):
         rows = rng.permutation(rows)[: self.n_samples]
         count, bits = len(rows), self.n_bits_
         if count < 2:
-            raise ValueError("BRE needs at least 2 labelled rows to draw pairs.")
+            raise ValueError("BRE needs at least 2 labeled rows to draw pairs.")
         sample = features[rows].astype(np.float64)
         left, right = random_pairs(count, max(1, round(self.pair_share * count)), rng)
         shared = relevance_block(labels, rows[left], rows[right])
@@ -130,7 +96,7 @@ class BRE(LinearHasher):
                 move = best_move(projected[:, b], column, left, right, residual - own, 1.0 / bits)
                 moved = projected[:, b] + move * column
                 changed = residual - own + ((moved > 0)[left] != (moved > 0)[right]) / bits
-                # Rounding may put a row on the wrong side of a very narrow interval: keep only what is a gain.
+                # Rounding may put a row on the wrong side of a very narrow interval, so that only real gains are kept.
                 loss = 0.5 * float(changed @ changed)
                 if loss < objective[-1]:
                     weights[q, b] += move
@@ -158,7 +124,7 @@ def best_move(
     """The t that minimises sum (residual_p + unit [bits of pair p differ])^2 / 2 for bits [projected + t column > 0].
 
     Going up from t = -infinity, row i flips once, at -projected_i / column_i (never where column_i = 0). A pair gains
-    or loses its unit between the flips of its two rows, so all intervals are priced by one cumulative sum.
+    or loses its unit between the flips of its two rows, so one cumulative sum gives the cost of all intervals.
     """
     flips = np.flatnonzero(column)
     if not len(flips):
@@ -170,12 +136,12 @@ def best_move(
     rank[flips[order]] = np.arange(len(flips))
     first = np.where(column != 0, column < 0, projected > 0)  # bits at t = -infinity
     differ = first[left] != first[right]
-    price = residual * unit + 0.5 * unit**2  # of a pair that differs
+    price = residual * unit + 0.5 * unit**2  # cost of a pair that differs
     change = np.where(differ, -price, price)
     low, high = np.minimum(rank[left], rank[right]), np.maximum(rank[left], rank[right])
     jumps = np.bincount(low, change, len(flips) + 1) - np.bincount(high, change, len(flips) + 1)
     costs = np.concatenate([[0.0], np.cumsum(jumps[: len(flips)])])
-    # Interval k lies between flip k - 1 and flip k; the outer ones get an end one spread away.
+    # Interval k lies between flip k - 1 and flip k; the outer ones end one spread away.
     ends = np.concatenate([[places[0] - np.ptp(places) - 1.0], places, [places[-1] + np.ptp(places) + 1.0]])
     costs[np.diff(ends) <= 0] = np.inf
     k = int(np.argmin(costs))

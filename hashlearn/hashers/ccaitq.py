@@ -2,48 +2,29 @@
 
 from __future__ import annotations
 
-import numbers
-from typing import Any, ClassVar
-
 import numpy as np
 from scipy import linalg
-from sklearn.utils._param_validation import Interval
 
+from hashlearn.constraints import COUNT, POSITIVE
+from hashlearn.deprecation import renamed_parameters
 from hashlearn.fitting.frames.gram import GramHasher, GramSums, LearnedFunction, Training
 from hashlearn.fitting.frames.in_memory import linear
+from hashlearn.fitting.frames.kernel_parameters import KernelParameters
 from hashlearn.fitting.job import Job
+from hashlearn.methodinfo import MethodInfo
+from hashlearn.parameters import fitted, parameter
 from hashlearn.primitives import itq_rotation, top_generalised
 from hashlearn.typing import FloatArray
 
 
-class CCAITQ(GramHasher):
+@renamed_parameters(since="0.3", n_iter="max_iter")
+class CCAITQ(KernelParameters, GramHasher):
     """Canonical correlations of features and labels, scaled by correlation, then ITQ's rotation.
 
     c labels give at most c - 1 useful directions (c for label sets); further bits are rotations of those. Bits are the
     signs after the last rotation; the authors' code keeps training codes from half a step earlier. Correlations that
-    rounding makes negative count as 0, where the authors' code takes their square root.
-
-    Database protocol: hashed. ``codes_`` are those of ``encode``.
-
-    Parameters
-    ----------
-    n_bits : int, default=64
-    kernel : {"rbf", "rbf-fixed"} or None, default=None
-        None for the features as they are, as in the paper; "rbf" retrieves better.
-    n_landmarks : int, default=1000
-    ridge : float, default=1e-4
-        Added to the variances of features and labels.
-    n_iter : int, default=50
-        Rounds of ITQ.
-    n_jobs : int or None, default=None
-        Threads; None for all cores.
-    random_state : int, RandomState instance or None, default=None
-    verbose : int, default=0
-
-    Attributes
-    ----------
-    correlations_ : ndarray, canonical correlations of the directions used, descending.
-    losses_ : ndarray (n_iter,), ITQ's loss after every round; never rises.
+    rounding makes negative count as 0, whereas the authors' code takes their square root. The paper learns on the rows
+    themselves (``kernel=None``); kernel features retrieve better. Training codes are hashed.
 
     Examples
     --------
@@ -54,52 +35,37 @@ class CCAITQ(GramHasher):
     (1797, 2)
     """
 
-    title: ClassVar[str] = "CCA-ITQ"
-    reference: ClassVar[str] = "Gong and Lazebnik, Iterative Quantization: A Procrustean Approach (CVPR 2011)"
-    year: ClassVar[int] = 2011
-    kind: ClassVar[str] = "quantisation"
-    supervision: ClassVar[str] = "classes, label sets"
-    cost: ClassVar[str] = "O(n (d + c)^2 + d^3 + n m^2)"
-    verified: ClassVar[bool] = True
-    passes: ClassVar[str | None] = "3"
+    info = MethodInfo(
+        name="cca-itq",
+        title="CCA-ITQ",
+        reference="Gong and Lazebnik, Iterative Quantization: A Procrustean Approach (CVPR 2011)",
+        year=2011,
+        kind="quantization",
+        supervision=("classes", "label sets"),
+        cost="O(n (d + c)^2 + d^3 + n m^2)",
+        verified=True,
+        passes="3",
+        remark="above the paper, whose flat row we cannot explain from the published routine; no bug found",
+    )
 
-    _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **GramHasher._parameter_constraints,
-        "ridge": [Interval(numbers.Real, 0, None, closed="neither")],
-        "n_iter": [Interval(numbers.Integral, 1, None, closed="left")],
-    }
+    kernel: str | None = None
+    ridge: float = parameter(POSITIVE, "Added to the variances of features and labels.", default=0.0001)
+    max_iter: int = parameter(COUNT, "Rounds of ITQ's rotation.", default=50)
 
-    def __init__(
-        self,
-        n_bits: int = 64,
-        *,
-        kernel: str | None = None,
-        n_landmarks: int = 1000,
-        ridge: float = 1e-4,
-        n_iter: int = 50,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.n_bits = n_bits
-        self.kernel = kernel
-        self.n_landmarks = n_landmarks
-        self.ridge = ridge
-        self.n_iter = n_iter
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
+    correlations_: FloatArray = fitted("Canonical correlations of the directions, in descending order.")
+    n_iter_: int = fitted("Rounds made.")
+    losses_: FloatArray = fitted("(max_iter,) ITQ's loss after every round; it never rises.")
 
     def _learn_sums(self, training: Training, sums: GramSums, job: Job, rng: np.random.RandomState) -> LearnedFunction:
         mean = sums.x / sums.count
         directions, correlations = canonical_directions(sums, self.ridge, self.n_bits_)
-        # Spread over all bits: ITQ rotates the zero columns among the others.
+        # Zero columns are added up to the number of bits; ITQ's rotation spreads the others over all bits.
         scaled = np.pad(directions * correlations, ((0, 0), (0, self.n_bits_ - len(correlations))))
-        rotation, losses = itq_rotation(self._sample(training, scaled, job) - mean @ scaled, rng, self.n_iter)
+        rotation, losses = itq_rotation(self._sample(training, scaled, job) - mean @ scaled, rng, self.max_iter)
         weights = scaled @ rotation
         return LearnedFunction(
             linear(weights, -mean @ weights),
-            attributes={"correlations_": correlations, "losses_": np.asarray(losses)},
+            attributes={"correlations_": correlations, "losses_": np.asarray(losses), "n_iter_": len(losses)},
         )
 
 

@@ -2,62 +2,39 @@
 
 from __future__ import annotations
 
-import numbers
-from typing import Any, ClassVar
-
 import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg, optimize, sparse
-from sklearn.utils._param_validation import Interval
 
 from hashlearn.codes import sign
+from hashlearn.constraints import COUNT, NON_NEGATIVE, POSITIVE
+from hashlearn.deprecation import renamed_parameters
 from hashlearn.fitting.frames.in_memory import Learned, LinearHasher, linear
+from hashlearn.fitting.frames.kernel_parameters import KernelParameters
+from hashlearn.methodinfo import MethodInfo
+from hashlearn.parameters import fitted, parameter
 from hashlearn.primitives import sample_triplets, steps, top_eigenvectors
 from hashlearn.typing import FloatArray
 
 SEARCH_STEPS = 60
-TRIPLETS_A_ROW = 4
+TRIPLETS_PER_ROW = 4
 
 
-class CGH(LinearHasher):
+@renamed_parameters(since="0.3", tolerance="tol")
+class CGH(KernelParameters, LinearHasher):
     """Column generation hashing: min sum(w) + C mean_t max(0, 1 - rho_t)^2 over bit weights w >= 0.
 
     A triplet t = (i, j, k) says that i is more relevant to j than to k; its margin rho_t is how much farther k
     is than j in the Hamming distance weighted by w. Each round looks for the bit h(x) = sgn(v.x + b) that the
     present margins miss most, max sum_t u_t h(i) (h(j) - h(k)), and solves for all weights again.
 
-    ``encode`` gives plain bits, so a search in them ranks by the plain Hamming distance. For the paper's ranking
-    weight the bits: ``(transform(Q)[:, None] != transform(X)[None]) @ weights_`` are its distances.
+    ``encode`` gives plain bits, so a search in them ranks by the plain Hamming distance. The paper ranks by weighted
+    bits: its distances are ``(transform(Q)[:, None] != transform(X)[None]) @ weights_``.
 
-    Where no bit is worth its weight any more the paper stops with fewer bits. Here the learned bits are then
-    repeated, each as often as its weight deserves, which brings the plain distance closer to the weighted one;
-    copies share their weight. Triplets are drawn at random, not from nearest neighbours. The mathematics is the
-    paper's, the solver and the defaults are ours. The training codes are hashed.
-
-    Parameters
-    ----------
-    n_bits : int, default=64
-    C : float, default=20.0
-        Weight of the mean loss against the sum of the weights (20 is 1e-3 a triplet for 20,000 triplets).
-    n_triplets : int or None, default=None
-        Random triplets to learn from; None for 4 a labelled row.
-    tolerance : float, default=1e-3
-        A bit is worth its weight if sum_t u_t a_t is above 1 + tolerance.
-    kernel : {"rbf", "rbf-fixed"} or None, default=None
-        None for the centred rows.
-    n_landmarks : int, default=1000
-        Landmarks of the kernel.
-    n_jobs : int or None, default=None
-        Threads; None for all cores.
-    random_state : int, RandomState instance or None, default=None
-    verbose : int, default=0
-
-    Attributes
-    ----------
-    weights_ : ndarray (n_bits,), the learned weight of every bit.
-    objective_ : ndarray, the objective after every column; never rises.
-    violated_ : ndarray, the share of triplets in the wrong order after every column.
-    n_columns_ : int, different bits learned; the others repeat them.
+    When no further bit is worth its weight, the paper stops with fewer bits. Here the learned bits are then repeated in
+    proportion to their weights, which brings the plain distance closer to the weighted one; copies share their weight.
+    Triplets are drawn at random, not from nearest neighbors. The mathematics is the paper's, the solver and the
+    defaults are ours. Training codes are hashed.
 
     Examples
     --------
@@ -70,49 +47,42 @@ class CGH(LinearHasher):
     (100, 2)
     """
 
-    title: ClassVar[str] = "CGH"
-    reference: ClassVar[str] = "Li et al., Learning Hash Functions Using Column Generation (ICML 2013)"
-    year: ClassVar[int] = 2013
-    kind: ClassVar[str] = "ranking"
-    supervision: ClassVar[str] = "classes, label sets"
-    cost: ClassVar[str] = "O(m (T m + n d^2))"
-    verified: ClassVar[bool] = False
+    info = MethodInfo(
+        name="cgh",
+        title="CGH",
+        reference="Li et al., Learning Hash Functions Using Column Generation (ICML 2013)",
+        year=2013,
+        kind="ranking",
+        supervision=("classes", "label sets"),
+        cost="O(m (T m + n d^2))",
+        verified=False,
+        slow=True,
+        remark="random triplets instead of nearest-neighbour ones",
+    )
 
-    _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **LinearHasher._parameter_constraints,
-        "C": [Interval(numbers.Real, 0, None, closed="neither")],
-        "n_triplets": [None, Interval(numbers.Integral, 1, None, closed="left")],
-        "tolerance": [Interval(numbers.Real, 0, None, closed="left")],
-    }
+    C: float = parameter(
+        POSITIVE,
+        "Weight of the mean loss against the sum of the weights (20 is 1e-3 per triplet for 20,000 triplets).",
+        default=20.0,
+    )
+    n_triplets: int | None = parameter(
+        [None, COUNT], "Random triplets to learn from; None for 4 per labeled row.", default=None
+    )
+    tol: float = parameter(
+        NON_NEGATIVE, "A bit is worth its weight if sum_t u_t a_t is above 1 + tolerance.", default=0.001
+    )
+    kernel: str | None = None
 
-    def __init__(
-        self,
-        n_bits: int = 64,
-        *,
-        C: float = 20.0,
-        n_triplets: int | None = None,
-        tolerance: float = 1e-3,
-        kernel: str | None = None,
-        n_landmarks: int = 1000,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.n_bits = n_bits
-        self.C = C
-        self.n_triplets = n_triplets
-        self.tolerance = tolerance
-        self.kernel = kernel
-        self.n_landmarks = n_landmarks
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
+    weights_: FloatArray = fitted("(n_bits,) The learned weight of every bit.")
+    objective_: FloatArray = fitted("The objective after every column; it never rises.")
+    violated_: FloatArray = fitted("The share of triplets in the wrong order after every column.")
+    n_columns_: int = fitted("Number of different bits; the others repeat them.")
 
     def _learn(self, features: NDArray[np.float32], labels: sparse.csr_matrix, rng: np.random.RandomState) -> Learned:
-        count = self.n_triplets or TRIPLETS_A_ROW * int(np.count_nonzero(np.diff(labels.indptr)))
+        count = self.n_triplets or TRIPLETS_PER_ROW * int(np.count_nonzero(np.diff(labels.indptr)))
         i, j, k, _ = sample_triplets(labels, count, rng)
         price = self.C / len(i)
-        # One scale for all features: the tanh in the search must be neither flat nor saturated.
+        # One scale for all features, so that the tanh in the search is neither flat nor saturated.
         scale = float(np.sqrt(np.mean(features**2, dtype=np.float64))) or 1.0
         scaled = np.hstack([features / np.float32(scale), np.ones((len(features), 1), dtype=np.float32)])
         duals = np.full(len(i), price)
@@ -125,7 +95,7 @@ class CGH(LinearHasher):
             function = best_function(scaled, triplet_form(i, j, k, duals, len(scaled)), rng)
             bits = sign(scaled @ function.astype(np.float32)).astype(np.float64)
             column = bits[i] * (bits[j] - bits[k])
-            if functions and duals @ column < 1 + self.tolerance:
+            if functions and duals @ column < 1 + self.tol:
                 break
             functions.append(function)
             columns = np.column_stack([columns, column])
@@ -196,7 +166,7 @@ def solve_weights(columns: FloatArray, price: float, start: FloatArray) -> tuple
 
 
 def repeats(weights: FloatArray, n_bits: int) -> NDArray[np.intp]:
-    """How often each bit occurs: at least once, further copies to the largest weight a copy."""
+    """How often each bit occurs: at least once; each further copy goes to the bit with the largest weight per copy."""
     copies = np.ones(len(weights), dtype=np.intp)
     for _ in range(n_bits - len(weights)):
         copies[np.argmax(weights / copies)] += 1

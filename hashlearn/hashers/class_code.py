@@ -1,19 +1,19 @@
-"""ClassCode: a classifier dressed as a hasher, the yardstick for figures measured on labelled databases."""
+"""ClassCode: a classifier as a hasher, the baseline for figures measured on labeled databases."""
 
 from __future__ import annotations
 
-import numbers
-from typing import Any, ClassVar
-
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils._param_validation import Interval
 
+from hashlearn.constraints import POSITIVE
 from hashlearn.fitting.frames.gram import GramHasher, GramSums, LearnedFunction, Training
 from hashlearn.fitting.frames.in_memory import linear
+from hashlearn.fitting.frames.kernel_parameters import KernelParameters
 from hashlearn.fitting.job import Job
 from hashlearn.functions.linear import LinearFunction, RidgeFactor
 from hashlearn.hashers.fsdh import class_codes
+from hashlearn.methodinfo import MethodInfo
+from hashlearn.parameters import fitted, parameter
 from hashlearn.primitives import class_numbers
 
 
@@ -25,36 +25,19 @@ class ClassCodeFunction:
         self.codes_ = codes.astype(np.float32)
 
     def project(self, features: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Codes in {-1, +1}; they are no distances to anything."""
+        """Codes in {-1, +1}; their size has no meaning."""
         return self.codes_[self.scores_.project(features).argmax(axis=1)]
 
 
-class ClassCode(GramHasher):
+class ClassCode(KernelParameters, GramHasher):
     """Kernel ridge regression predicts the class, and the class's code is the code.
 
-    Not a method to use but one to compare with. When the database is the labelled training set and its codes derive
-    from the labels, a query finds what its predicted class is worth, and mean average precision is little more than
-    classification accuracy. A hasher that does not beat this figure on such a database has shown that it classifies,
-    not that its codes order rows within or across classes; see Sablayrolles et al. It knows nothing of classes it
-    was not trained on. The codes are as far apart as those of FSDH, so more bits change nothing.
-
-    Database protocol: learned. ``codes_`` are those of the true classes; ``encode(X)`` gives those of predicted ones.
-
-    Parameters
-    ----------
-    n_bits : int, default=64
-    kernel : {"rbf", "rbf-fixed"} or None, default="rbf"
-    n_landmarks : int, default=1000
-    ridge : float, default=1e-2
-        Ridge of the classifier.
-    n_jobs : int or None, default=None
-        Threads; None for all cores.
-    random_state : int, RandomState instance or None, default=None
-    verbose : int, default=0
-
-    Attributes
-    ----------
-    class_codes_ : int8 ndarray (n_classes, n_bits) in {-1, +1}, the code of each class in sorted order.
+    This is a baseline to compare with, not a method to use. If the database is the labeled training set and its codes
+    derive from the labels, a query finds the rows of its predicted class, and mean average precision is little more
+    than classification accuracy. A hasher that does not beat this figure on such a database has shown that it
+    classifies, not that its codes order rows within or across classes; see Sablayrolles et al. The baseline knows
+    nothing about classes that it was not trained on. Its codes are as far apart as those of FSDH, so more bits change
+    nothing. ``codes_`` are those of the true classes; ``encode(X)`` gives those of the predicted ones.
 
     Examples
     --------
@@ -65,41 +48,26 @@ class ClassCode(GramHasher):
     (1797, 2)
     """
 
-    title: ClassVar[str] = "Class code"
-    reference: ClassVar[str] = (
-        "after Sablayrolles, Douze, Usunier and Jégou, How Should We Evaluate Supervised Hashing? (ICASSP 2017)"
+    info = MethodInfo(
+        name="class-code",
+        title="Class code",
+        reference="after Sablayrolles et al., How Should We Evaluate Supervised Hashing? (ICASSP 2017)",
+        year=2017,
+        kind="class codes",
+        supervision=("classes",),
+        cost="O(n p^2 + n p c), p landmarks",
+        verified=False,
+        passes="2",
+        database="learned",
+        remark="baseline: a classifier",
+        components=(ClassCodeFunction,),
     )
-    year: ClassVar[int] = 2017
-    kind: ClassVar[str] = "class codes"
-    supervision: ClassVar[str] = "classes"
-    cost: ClassVar[str] = "O(n p^2 + n p c), p landmarks"
-    verified: ClassVar[bool] = False
-    passes: ClassVar[str | None] = "2"
-    multilabel: ClassVar[bool] = False
 
-    _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **GramHasher._parameter_constraints,
-        "ridge": [Interval(numbers.Real, 0, None, closed="neither")],
-    }
+    ridge: float = parameter(POSITIVE, "Ridge of the classifier.", default=0.01)
 
-    def __init__(
-        self,
-        n_bits: int = 64,
-        *,
-        kernel: str | None = "rbf",
-        n_landmarks: int = 1000,
-        ridge: float = 1e-2,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.n_bits = n_bits
-        self.kernel = kernel
-        self.n_landmarks = n_landmarks
-        self.ridge = ridge
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
+    class_codes_: NDArray[np.int8] = fitted(
+        "(n_classes, n_bits) Codes of the classes in {-1, +1}, in sorted order of the classes."
+    )
 
     def _learn_sums(self, training: Training, sums: GramSums, job: Job, rng: np.random.RandomState) -> LearnedFunction:
         classes = class_numbers(training.labels, "ClassCode")

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import numbers
-from typing import Any, ClassVar
-
 import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg, sparse
-from sklearn.utils._param_validation import Interval, StrOptions
 
 from hashlearn.codes import sign
+from hashlearn.constraints import COUNT, POSITIVE, Options
+from hashlearn.deprecation import renamed_parameters
 from hashlearn.fitting.frames.in_memory import Learned, LinearHasher
 from hashlearn.hashers.agh import AnchorGraph, AnchorGraphFunction, graph_eigenvectors
+from hashlearn.methodinfo import MethodInfo
+from hashlearn.parameters import fitted, parameter
 from hashlearn.primitives import keep_sign, orthogonal_procrustes, random_rotation, steps
 from hashlearn.typing import FloatArray
 
@@ -21,38 +21,17 @@ INNER_STEPS = 300
 TOLERANCE = 1e-4
 
 
+@renamed_parameters(since="0.3", n_iter="max_iter")
 class DGH(LinearHasher):
     """Discrete graph hashing: max tr(B'AB) + rho tr(B'Y) over B in {-1, +1}, Y'1 = 0, Y'Y = n I.
 
-    A = Z L^-1 Z' is the anchor graph of AGH. Y is the nearest matrix of balanced, uncorrelated columns, so rho
-    says how much those two matter. B <- sgn(2AB + rho Y) is repeated until it is stable (A is positive, so the
-    objective cannot fall), then Y follows from the singular vectors of the centred B.
+    A = Z L^-1 Z' is the anchor graph of AGH. Y is the nearest matrix with balanced, uncorrelated columns, so rho is the
+    weight of these two properties. B <- sgn(2AB + rho Y) is repeated until it is stable (A is positive, so the
+    objective cannot fall), then Y follows from the singular vectors of the centered B.
 
-    Written from notes on a reimplementation. Where the centred B loses rank, Y is completed by random columns
-    orthogonal to the others and to 1, which a plain decomposition would not give. ``codes_`` are the learned B;
-    new rows get sgn(z(x) L^-1 Z'B). The labels are not used. Needs more rows than bits.
-
-    Parameters
-    ----------
-    n_bits : int, default=64
-    rho : float, default=0.1
-        Weight of balance and decorrelation, 0.1 to 5 in the paper.
-    start : {"rotation", "eigenvectors"}, default="rotation"
-        First B: signs of the graph's eigenvectors, weighted and rotated towards their signs (DGH-R) or plain (DGH-I).
-    n_anchors : int, default=300
-        Anchors, found by k-means; all rows when there are fewer.
-    n_nearest : int, default=2
-        Anchors that a row is tied to.
-    n_iter : int, default=20
-        Rounds of the alternation; it ends earlier when the objective rises by less than 1e-4 of itself.
-    n_jobs : int or None, default=None
-        Threads; None for all cores.
-    random_state : int, RandomState instance or None, default=None
-    verbose : int, default=0
-
-    Attributes
-    ----------
-    objective_ : ndarray, the objective at the start and after every step of B and of Y; never falls.
+    This follows notes on a reimplementation. If the centered B loses rank, Y is completed by random columns orthogonal
+    to the others and to 1, which a plain decomposition would not give. ``codes_`` are the learned B; new rows get
+    sgn(z(x) L^-1 Z'B). Labels are not used. There must be more rows than bits.
 
     Examples
     --------
@@ -63,45 +42,38 @@ class DGH(LinearHasher):
     (100, 2)
     """
 
-    title: ClassVar[str] = "DGH"
-    reference: ClassVar[str] = "Liu et al., Discrete Graph Hashing (NIPS 2014)"
-    year: ClassVar[int] = 2014
-    kind: ClassVar[str] = "graph, discrete"
-    supervision: ClassVar[str] = "none"
-    cost: ClassVar[str] = "O(n p d + p^3 + T n m^2)"
-    verified: ClassVar[bool] = False
+    info = MethodInfo(
+        name="dgh",
+        title="DGH",
+        reference="Liu et al., Discrete Graph Hashing (NIPS 2014)",
+        year=2014,
+        kind="graph, discrete",
+        supervision=(),
+        cost="O(n p d + p^3 + T n m^2)",
+        verified=False,
+        database="learned",
+        slow=True,
+        remark="unsupervised",
+    )
 
-    _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **LinearHasher._parameter_constraints,
-        "rho": [Interval(numbers.Real, 0, None, closed="neither")],
-        "start": [StrOptions({"rotation", "eigenvectors"})],
-        "n_anchors": [Interval(numbers.Integral, 1, None, closed="left")],
-        "n_nearest": [Interval(numbers.Integral, 1, None, closed="left")],
-        "n_iter": [Interval(numbers.Integral, 1, None, closed="left")],
-    }
+    rho: float = parameter(POSITIVE, "Weight of balance and decorrelation, 0.1 to 5 in the paper.", default=0.1)
+    start: str = parameter(
+        Options("rotation", "eigenvectors"),
+        "First B: signs of the graph's eigenvectors, weighted and rotated towards their signs (DGH-R), or "
+        "plain (DGH-I).",
+        default="rotation",
+    )
+    n_anchors: int = parameter(COUNT, "Anchors, found by k-means; all rows if there are fewer.", default=300)
+    n_nearest: int = parameter(COUNT, "Anchors that a row is connected with.", default=2)
+    max_iter: int = parameter(
+        COUNT,
+        "Rounds at most; the fit ends when the objective rises by less than 1e-4 of itself.",
+        default=20,
+    )
 
-    def __init__(
-        self,
-        n_bits: int = 64,
-        *,
-        rho: float = 0.1,
-        start: str = "rotation",
-        n_anchors: int = 300,
-        n_nearest: int = 2,
-        n_iter: int = 20,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.n_bits = n_bits
-        self.rho = rho
-        self.start = start
-        self.n_anchors = n_anchors
-        self.n_nearest = n_nearest
-        self.n_iter = n_iter
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
+    objective_: FloatArray = fitted("The objective at the start and after every step of B and of Y; it never falls.")
+
+    n_iter_: int = fitted("Rounds made.")
 
     def _learn(
         self, features: NDArray[np.float32], labels: sparse.csr_matrix | None, rng: np.random.RandomState
@@ -120,8 +92,8 @@ class DGH(LinearHasher):
             return float((B * (smooth(B) + self.rho * Y)).sum())
 
         B, Y = self._start(Z, rng)
-        trace = [objective(B, Y)]
-        for _ in steps(self.n_iter, "DGH"):
+        trace, n_iter = [objective(B, Y)], 0
+        for _ in steps(self.max_iter, "DGH"):
             before = trace[-1]
             for _ in range(INNER_STEPS):
                 new = keep_sign(2 * smooth(B) + self.rho * Y, B)
@@ -130,14 +102,15 @@ class DGH(LinearHasher):
                 B = new
                 trace.append(objective(B, Y))
             Y = balanced(B, rng)
+            n_iter += 1
             trace.append(objective(B, Y))
             if trace[-1] - before <= TOLERANCE * abs(before):
                 break
         function = AnchorGraphFunction(graph, inverse * (Z.T @ B))
-        return Learned(function, B, {"objective_": np.asarray(trace)})
+        return Learned(function, B, {"objective_": np.asarray(trace), "n_iter_": n_iter})
 
     def _start(self, Z: sparse.csr_matrix, rng: np.random.RandomState) -> tuple[FloatArray, FloatArray]:
-        """B and Y from the graph's first eigenvectors but the constant one."""
+        """B and Y from the first eigenvectors of the graph, without the constant one."""
         values, weights = graph_eigenvectors(Z, self.n_bits_, rng, largest=np.inf)
         H = completed((Z @ weights)[:, : len(values)] / np.sqrt(Z.shape[0]), self.n_bits_, rng)
         if self.start == "eigenvectors":

@@ -1,16 +1,16 @@
-"""DSeRH: codes whose inner products follow a ranking of classes, by adaptive discrete minimisation."""
+"""DSeRH: codes whose inner products follow a ranking of classes, by adaptive discrete minimization."""
 
 from __future__ import annotations
 
-import numbers
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import linalg, sparse
-from sklearn.utils._param_validation import Interval
 
 from hashlearn import codes
+from hashlearn.constraints import COUNT, POSITIVE, Interval, IsArrayLike
+from hashlearn.deprecation import renamed_parameters
 from hashlearn.fitting.frames.gram import (
     GramHasher,
     GramSums,
@@ -21,53 +21,29 @@ from hashlearn.fitting.frames.gram import (
     sum_rows,
 )
 from hashlearn.fitting.frames.in_memory import linear
+from hashlearn.fitting.frames.kernel_parameters import KernelParameters
 from hashlearn.fitting.frames.rounds import Rounds, SignStep, keep_codes
 from hashlearn.fitting.job import Job
 from hashlearn.fitting.passes import add_up
 from hashlearn.fitting.row_sample import find_candidates
+from hashlearn.methodinfo import MethodInfo
+from hashlearn.parameters import fitted, parameter
 from hashlearn.primitives import rank_weights, steps, top_eigenvectors
 from hashlearn.typing import FloatArray
 
 
-class DSeRH(GramHasher):
+@renamed_parameters(since="0.3", n_iter="max_iter")
+class DSeRH(KernelParameters, GramHasher):
     """Discrete semantic ranking hashing: min -tr(H' Theta H) / m + mu (|H - X W|^2 + ridge |W|^2), H in {-1, +1}.
 
     Theta_qi = 2 (#rows less - #rows more relevant to q than i is), made symmetric and scaled to spectral norm 1;
     it is kept between label sets, never between rows. A step is H <- sgn(H - eta grad) with W fitted by ridge
     regression in between. Steps start large and shrink whenever the objective would rise.
 
-    Only the paper's abstract was at hand: the formula is our reconstruction. The paper ranks classes by word
-    embeddings of their names; pass the similarities of such embeddings as ``class_relevance``. Without it, plain
-    classes give Theta the low rank that limits RSH too. ``codes_`` are learned for the rows learned from, and
-    hashed for the others.
-
-    Parameters
-    ----------
-    n_bits : int, default=64
-    class_relevance : array-like (c, c) or None, default=None
-        How relevant class b is to class a, classes in sorted order; a pair of label sets gets the sum over its
-        pairs of labels. None for the number of shared labels.
-    mu : float, default=0.01
-        Weight of the hash function's fit. Many bits need a small one: at 0.1 the fit to the first codes outweighs
-        the ranking from 64 bits on.
-    ridge : float, default=1e-3
-    n_iter : int, default=50
-        Rounds of the alternation; it ends earlier when no bit changes.
-    n_samples : int or None, default=10000
-        Rows to learn from, drawn at random; None for all. Their features and the table between their label sets are
-        held in memory; with None the table alone, but then every round is a pass over the rows.
-    kernel : {"rbf", "rbf-fixed"} or None, default=None
-        None for the centred rows.
-    n_landmarks : int, default=1000
-        Landmarks of the kernel.
-    n_jobs : int or None, default=None
-        Threads; None for all cores.
-    random_state : int, RandomState instance or None, default=None
-    verbose : int, default=0
-
-    Attributes
-    ----------
-    objective_ : ndarray, the objective at the start and after every step of H and of W; never rises.
+    We had only the paper's abstract, so the formula is our reconstruction. The paper ranks classes by word embeddings
+    of their names; pass the similarities of such embeddings as ``class_relevance``. Without it, plain classes give
+    Theta the low rank that also limits RSH. ``codes_`` are learned for the rows learned from, and hashed for the
+    others.
 
     Examples
     --------
@@ -81,51 +57,48 @@ class DSeRH(GramHasher):
     (100, 2)
     """
 
-    title: ClassVar[str] = "DSeRH"
-    reference: ClassVar[str] = "Liu et al., Discretely Coding Semantic Rank Orders for Image Hashing (CVPR 2017)"
-    year: ClassVar[int] = 2017
-    kind: ClassVar[str] = "ranking, discrete"
-    supervision: ClassVar[str] = "classes, label sets"
-    cost: ClassVar[str] = "O(n d^2 + G^3 + T (n d m + G^2 m)), G label sets"
-    verified: ClassVar[bool] = False
-    passes: ClassVar[str | None] = "2; 7 + n_iter if n_samples is None"
+    info = MethodInfo(
+        name="dserh",
+        title="DSeRH",
+        reference="Liu et al., Discretely Coding Semantic Rank Orders for Image Hashing (CVPR 2017)",
+        year=2017,
+        kind="ranking, discrete",
+        supervision=("classes", "label sets"),
+        cost="O(n d^2 + G^3 + T (n d m + G^2 m)), G label sets",
+        verified=False,
+        passes="2; 7 + max_iter if n_samples is None",
+        database="learned",
+        slow=True,
+        remark="reconstruction: label orders, lambda chosen by us",
+    )
+
+    class_relevance: ArrayLike | None = parameter(
+        [IsArrayLike(), None],
+        "(c, c) How relevant class b is to class a, classes in sorted order; a pair of label sets gets the sum "
+        "over its pairs of labels. None for the number of shared labels.",
+        default=None,
+    )
+    mu: float = parameter(
+        POSITIVE,
+        "Weight of the hash function's fit. Many bits need a small weight: at 0.1 the fit to the first codes "
+        "outweighs the ranking from 64 bits on.",
+        default=0.01,
+    )
+    ridge: float = parameter(POSITIVE, "Ridge of the hash function.", default=0.001)
+    max_iter: int = parameter(COUNT, "Rounds at most; the fit ends when no bit changes.", default=50)
+    n_samples: int | None = parameter(
+        [None, Interval(int, 2)],
+        "Rows to learn from, drawn at random; None for all. Their features and the table between their label "
+        "sets are held in memory; with None the table alone, but then every round is a pass over the rows.",
+        default=10000,
+    )
+    kernel: str | None = None
+
+    objective_: FloatArray = fitted("The objective at the start and after every step of H and of W; it never rises.")
+
     by_group: ClassVar[bool] = True
 
-    _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **GramHasher._parameter_constraints,
-        "class_relevance": ["array-like", None],
-        "mu": [Interval(numbers.Real, 0, None, closed="neither")],
-        "ridge": [Interval(numbers.Real, 0, None, closed="neither")],
-        "n_iter": [Interval(numbers.Integral, 1, None, closed="left")],
-        "n_samples": [None, Interval(numbers.Integral, 2, None, closed="left")],
-    }
-
-    def __init__(
-        self,
-        n_bits: int = 64,
-        *,
-        class_relevance: ArrayLike | None = None,
-        mu: float = 0.01,
-        ridge: float = 1e-3,
-        n_iter: int = 50,
-        n_samples: int | None = 10000,
-        kernel: str | None = None,
-        n_landmarks: int = 1000,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.n_bits = n_bits
-        self.class_relevance = class_relevance
-        self.mu = mu
-        self.ridge = ridge
-        self.n_iter = n_iter
-        self.n_samples = n_samples
-        self.kernel = kernel
-        self.n_landmarks = n_landmarks
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
+    n_iter_: int = fitted("Rounds made.")
 
     def _check_training(self, training: Training) -> None:
         self._relevance(training.labels.shape[1])
@@ -138,7 +111,7 @@ class DSeRH(GramHasher):
         self._set_center(training, found.mean)
         rows, group, features = found.draw(self.n_samples)
         sample = training.of_sample(group, features, self.features_.center_)
-        # In this process: its rows are here already.
+        # In this process, because it already holds the rows.
         inner = Job(n_jobs=job.n_jobs, checkpoint=job.checkpoint)
         inner.codes_out = np.zeros((len(rows), codes.n_bytes(self.n_bits_)), dtype=np.uint8)
         sums = add_up(sample.source, sum_rows, SumPlan(sample, by_group=True), inner, "add up sample")
@@ -153,7 +126,7 @@ class DSeRH(GramHasher):
         directions = self._directions(sums.groups, order, rng)
         H = rounds.run(SignStep(directions, np.zeros((training.n_groups, n_bits))), "start codes")
         weights = rounds.regression(H)
-        # The share of the old code in a step, 1 / eta: ``safe`` makes each step minimise a majoriser.
+        # The share of the old code in a step, 1 / eta; with ``safe`` each step minimizes a majorizer.
         safe = 2 * max(0.0, -order.lowest) / n_bits
         inertia = safe / 10
 
@@ -161,7 +134,7 @@ class DSeRH(GramHasher):
             return float(mu * rounds.hash_loss(H, weights) - order.agreement(H.groups.all()) / n_bits)
 
         trace = [objective(weights)]
-        for k in steps(self.n_iter, "rounds"):
+        for k in steps(self.max_iter, "rounds"):
             pull = 2 / n_bits * (order @ H.groups.all())
             while True:
                 H = rounds.run(SignStep(2 * mu * weights, pull, inertia=inertia), f"round {k + 1}")
@@ -175,10 +148,11 @@ class DSeRH(GramHasher):
             if H.changed == 0:
                 break
         keep_codes(rounds, job)
-        return LearnedFunction(linear(weights), attributes={"objective_": np.asarray(trace)}, coded=True)
+        attributes = {"objective_": np.asarray(trace), "n_iter_": k + 1}
+        return LearnedFunction(linear(weights), attributes=attributes, coded=True)
 
     def _directions(self, sums: FloatArray, order: RankOrder, rng: np.random.RandomState) -> FloatArray:
-        """Top eigenvectors of X' Theta X; bits past the number of features start as random mixtures of them."""
+        """Top eigenvectors of X' Theta X; bits beyond the number of features start as random mixtures of them."""
         top = top_eigenvectors(sums.T @ (order @ sums), self.n_bits_)[1]
         return np.hstack([top, top @ rng.standard_normal((top.shape[1], self.n_bits_ - top.shape[1]))])
 
@@ -188,7 +162,7 @@ class DSeRH(GramHasher):
         relevance = np.asarray(self.class_relevance, dtype=np.float64)
         if relevance.shape != (n_classes, n_classes):
             raise ValueError(
-                f"class_relevance must have one row and one column a class: ({n_classes}, {n_classes}). "
+                f"class_relevance must have one row and one column per class: ({n_classes}, {n_classes}). "
                 f"Got {relevance.shape} instead."
             )
         return relevance
@@ -201,7 +175,7 @@ class RankOrder:
     ----------
     sets : label sets (G, c).
     class_relevance : (c, c)
-    sizes : rows of each set, None for one each.
+    sizes : number of rows of each set, None for one each.
 
     Attributes
     ----------
@@ -216,7 +190,8 @@ class RankOrder:
         counts = np.ones(len(labels)) if sizes is None else sizes.astype(np.float64)
         weights = 2 * rank_weights(labels @ class_relevance @ labels.T, counts)
         self.table = (weights + weights.T) / 2
-        # Rows of one label set are alike, so Theta has the spectrum of the table scaled by the sets' sizes, and zeros.
+        # Rows of one label set are equal, so Theta has the spectrum of the table scaled by the sizes of the sets, and
+        # zeros.
         root = np.sqrt(counts)
         spectrum = linalg.eigvalsh(root[:, None] * self.table * root)
         norm = float(np.abs(spectrum).max())

@@ -2,52 +2,36 @@
 
 from __future__ import annotations
 
-import numbers
 from itertools import count
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
-from sklearn.utils._param_validation import Interval
 
+from hashlearn.constraints import POSITIVE
 from hashlearn.fitting.frames.gram import GramHasher, GramSums, LearnedFunction, Training
 from hashlearn.fitting.frames.in_memory import linear
+from hashlearn.fitting.frames.kernel_parameters import KernelParameters
 from hashlearn.fitting.job import Job
 from hashlearn.functions.linear import RidgeFactor
+from hashlearn.methodinfo import MethodInfo
+from hashlearn.parameters import fitted, parameter
 from hashlearn.primitives import class_numbers
 
 DRAWS = 100
 
 
-class FSDH(GramHasher):
+class FSDH(KernelParameters, GramHasher):
     """Fast supervised discrete hashing: codes of the classes by rule, P = (X'X + ridge I)^-1 X'B, no iterations.
 
-    Without a weight on the features, SDH's objective is least when the codes of balanced classes are orthogonal, as
-    the rows of a Hadamard matrix are. The authors' code takes the first rows of one of order ``n_bits``: that fails
-    with more classes than bits, needs a matrix of that order, repeats columns (10 first rows of order 32 or more have
-    16 different ones) and has a constant one. Here rows and their signs are drawn at random, the best of many draws;
-    where no matrix of order ``n_bits`` with a row for each class is known, ``n_bits`` columns of a larger one are
-    drawn too, and codes are then only nearly orthogonal. The authors' code has no ridge.
-
-    Database protocol: learned. ``codes_`` are those of the classes; ``encode(X)`` hashes the database, as the
-    authors do.
-
-    Parameters
-    ----------
-    n_bits : int, default=64
-    kernel : {"rbf", "rbf-fixed"} or None, default="rbf-fixed"
-    n_landmarks : int, default=1000
-    ridge : float, default=1e-2
-        Ridge of the hash function.
-    n_jobs : int or None, default=None
-        Threads; None for all cores.
-    random_state : int, RandomState instance or None, default=None
-    verbose : int, default=0
-
-    Attributes
-    ----------
-    class_codes_ : int8 ndarray (n_classes, n_bits) in {-1, +1}, the code of each class in sorted order.
+    Without a weight on the features, SDH's objective is least if the codes of balanced classes are orthogonal, as the
+    rows of a Hadamard matrix are. The authors' code takes the first rows of a matrix of order ``n_bits``: that fails
+    with more classes than bits, needs a matrix of that order, repeats columns (the first 10 rows of order 32 or more
+    have 16 different ones) and has a constant column. Here rows and their signs are drawn at random, and the best of
+    many draws is kept. If no matrix of order ``n_bits`` with a row for each class is known, ``n_bits`` columns of a
+    larger one are also drawn, and codes are then only nearly orthogonal. The authors' code has no ridge. ``codes_`` are
+    those of the classes; ``encode(X)`` hashes the database, as the authors do.
 
     Examples
     --------
@@ -58,39 +42,25 @@ class FSDH(GramHasher):
     (1797, 2)
     """
 
-    title: ClassVar[str] = "FSDH"
-    reference: ClassVar[str] = "Koutaki, Shirai and Ambai, Fast Supervised Discrete Hashing and its Analysis (2016)"
-    year: ClassVar[int] = 2016
-    kind: ClassVar[str] = "class codes"
-    supervision: ClassVar[str] = "classes"
-    cost: ClassVar[str] = "O(n p^2 + n p m), p landmarks"
-    verified: ClassVar[bool] = True
-    passes: ClassVar[str | None] = "2"
-    multilabel: ClassVar[bool] = False
+    info = MethodInfo(
+        name="fsdh",
+        title="FSDH",
+        reference="Koutaki, Shirai and Ambai, Fast Supervised Discrete Hashing and its Analysis (2016)",
+        year=2016,
+        kind="class codes",
+        supervision=("classes",),
+        cost="O(n p^2 + n p m), p landmarks",
+        verified=True,
+        passes="2",
+        database="learned",
+    )
 
-    _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **GramHasher._parameter_constraints,
-        "ridge": [Interval(numbers.Real, 0, None, closed="neither")],
-    }
+    kernel: str | None = "rbf-fixed"
+    ridge: float = parameter(POSITIVE, "Ridge of the hash function.", default=0.01)
 
-    def __init__(
-        self,
-        n_bits: int = 64,
-        *,
-        kernel: str | None = "rbf-fixed",
-        n_landmarks: int = 1000,
-        ridge: float = 1e-2,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.n_bits = n_bits
-        self.kernel = kernel
-        self.n_landmarks = n_landmarks
-        self.ridge = ridge
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
+    class_codes_: NDArray[np.int8] = fitted(
+        "(n_classes, n_bits) Codes of the classes in {-1, +1}, in sorted order of the classes."
+    )
 
     def _learn_sums(self, training: Training, sums: GramSums, job: Job, rng: np.random.RandomState) -> LearnedFunction:
         classes = class_numbers(training.labels, "FSDH")
@@ -102,8 +72,8 @@ class FSDH(GramHasher):
 def class_codes(n_classes: int, n_bits: int, rng: np.random.RandomState) -> NDArray[np.int8]:
     """Distinct codes (n_classes, n_bits), orthogonal if a Hadamard matrix of order ``n_bits`` has enough rows.
 
-    Among random draws the one with the least squared inner products wins, then the one with most different columns:
-    equal, opposite or constant ones tell nothing new about the classes.
+    Among random draws the one with the least squared inner products is kept, and among equal ones the one with most
+    different columns, because equal, opposite or constant columns add no information about the classes.
     """
     if n_bits < 64 and n_classes > 2**n_bits:
         needed = int(n_classes - 1).bit_length()
@@ -127,7 +97,7 @@ def class_codes(n_classes: int, n_bits: int, rng: np.random.RandomState) -> NDAr
 
 
 def useful_columns(codes: NDArray[Any]) -> int:
-    """Columns that differ from one another even when flipped, constant ones not counted."""
+    """Number of columns that differ from one another even when flipped, without constant ones."""
     flipped = np.unique(codes * codes[:1], axis=1)
     return flipped.shape[1] - int((flipped == 1).all(axis=0).any())
 
@@ -143,7 +113,7 @@ def hadamard(least: int) -> NDArray[np.int64]:
             if odd % 2:
                 break
             odd //= 2
-    raise AssertionError("unreachable: powers of two go on for ever")
+    raise AssertionError("unreachable: there is always a larger power of two")
 
 
 def _paley(q: int) -> NDArray[np.int64]:
@@ -162,7 +132,7 @@ def _is_prime(number: int) -> bool:
 
 
 def _random_codes(n_classes: int, n_bits: int, rng: np.random.RandomState) -> NDArray[np.int8]:
-    """Distinct random codes, for classes so many that drawn rows collide."""
+    """Distinct random codes, for so many classes that drawn rows collide."""
     codes = np.empty((0, n_bits), dtype=np.int8)
     while len(codes) < n_classes:
         more = rng.choice(np.array([-1, 1], dtype=np.int8), (2 * n_classes, n_bits))

@@ -2,37 +2,25 @@
 
 from __future__ import annotations
 
-import numbers
-from typing import Any, ClassVar
-
 import numpy as np
-from sklearn.utils._param_validation import Interval
 
+from hashlearn.constraints import COUNT
+from hashlearn.deprecation import renamed_parameters
 from hashlearn.fitting.frames.gram import GramHasher, LearnedFunction, Training
 from hashlearn.fitting.frames.in_memory import linear
 from hashlearn.fitting.job import Job
+from hashlearn.methodinfo import MethodInfo
+from hashlearn.parameters import fitted, parameter
 from hashlearn.primitives import itq_rotation
+from hashlearn.typing import FloatArray
 
 
+@renamed_parameters(since="0.3", n_iter="max_iter")
 class ITQ(GramHasher):
-    """Iterative quantisation: min |B - V R|^2 over B in {-1, +1} and rotations R, V the principal components.
+    """Iterative quantization: min |B - V R|^2 over B in {-1, +1} and rotations R; V are the principal components.
 
-    With more bits than features, or than directions in which the rows extend, the components are spread over all bits
-    by a tall rotation of zero-padded ones. The rotation is learned from at most 100,000 rows, drawn at random.
-
-    Parameters
-    ----------
-    n_bits : int, default=64
-    n_iter : int, default=50
-        Rounds of the alternation.
-    n_jobs : int or None, default=None
-        Threads; None for all cores.
-    random_state : int, RandomState instance or None, default=None
-    verbose : int, default=0
-
-    Attributes
-    ----------
-    losses_ : ndarray (n_iter,), the quantisation loss after every round; never rises.
+    With more bits than features, or than directions in which the rows extend, the components are padded with zeros, so
+    that the rotation spreads them over all bits. The rotation is learned from at most 100,000 rows, drawn at random.
 
     Examples
     --------
@@ -43,37 +31,27 @@ class ITQ(GramHasher):
     (100, 2)
     """
 
-    title: ClassVar[str] = "ITQ"
-    reference: ClassVar[str] = "Gong and Lazebnik, Iterative Quantization: A Procrustean Approach (CVPR 2011)"
-    year: ClassVar[int] = 2011
-    kind: ClassVar[str] = "quantisation"
-    supervision: ClassVar[str] = "none"
-    cost: ClassVar[str] = "O(n d min(n, d) + n m^2)"
-    verified: ClassVar[bool] = True
-    passes: ClassVar[str | None] = "3"
+    info = MethodInfo(
+        name="itq",
+        title="ITQ",
+        reference="Gong and Lazebnik, Iterative Quantization: A Procrustean Approach (CVPR 2011)",
+        year=2011,
+        kind="quantization",
+        supervision=(),
+        cost="O(n d min(n, d) + n m^2)",
+        verified=True,
+        passes="3",
+        remark="unsupervised",
+    )
 
-    _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **GramHasher._parameter_constraints,
-        "n_iter": [Interval(numbers.Integral, 1, None, closed="left")],
-    }
+    max_iter: int = parameter(COUNT, "Rounds of the alternation.", default=50)
 
-    def __init__(
-        self,
-        n_bits: int = 64,
-        *,
-        n_iter: int = 50,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.n_bits = n_bits
-        self.n_iter = n_iter
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
+    n_iter_: int = fitted("Rounds made.")
+    losses_: FloatArray = fitted("(max_iter,) The quantization loss after every round; it never rises.")
 
     def _learn_rows(self, training: Training, job: Job, rng: np.random.RandomState) -> LearnedFunction:
         components = self._principal_directions(training, job, self.n_bits_)
         components = np.pad(components, ((0, 0), (0, self.n_bits_ - components.shape[1])))
-        rotation, losses = itq_rotation(self._sample(training, components, job), rng, self.n_iter)
-        return LearnedFunction(linear(components @ rotation), attributes={"losses_": np.asarray(losses)})
+        rotation, losses = itq_rotation(self._sample(training, components, job), rng, self.max_iter)
+        attributes = {"losses_": np.asarray(losses), "n_iter_": len(losses)}
+        return LearnedFunction(linear(components @ rotation), attributes=attributes)

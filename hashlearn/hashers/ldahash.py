@@ -1,16 +1,15 @@
-"""LDAHash: projections that shrink similar pairs against dissimilar ones, and a best threshold for each."""
+"""LDAHash: projections that bring similar pairs together and dissimilar ones apart, and a best threshold for each."""
 
 from __future__ import annotations
-
-import numbers
-from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg, sparse
-from sklearn.utils._param_validation import Interval, StrOptions
 
+from hashlearn.constraints import COUNT, NON_NEGATIVE, POSITIVE, Options
 from hashlearn.fitting.frames.in_memory import Learned, LinearHasher, linear
+from hashlearn.methodinfo import MethodInfo
+from hashlearn.parameters import fitted, parameter
 from hashlearn.primitives import LabelProduct, fix_signs, labelled_rows, sample_pairs, steps
 from hashlearn.primitives.procrustes import inverse_root
 from hashlearn.typing import FloatArray
@@ -20,31 +19,12 @@ class LDAHash(LinearHasher):
     """LDAHash: bits [p.x >= t] with the least spread of similar pairs along p for a given one of dissimilar pairs.
 
     With P and N the mean outer products of differences over similar and dissimilar pairs, directions are the smallest
-    generalised eigenvectors of (P, N) ("ratio") or eigenvectors of alpha P - N ("difference"). Each threshold
-    minimises the share of similar pairs it separates plus the share of dissimilar pairs it does not.
+    generalized eigenvectors of (P, N) ("ratio") or eigenvectors of alpha P - N ("difference"). Each threshold
+    minimizes the share of similar pairs it separates plus the share of dissimilar pairs it does not.
 
-    The paper was not at hand: this follows notes on it (``verified`` is False). P and N are sums over all pairs, in
-    closed form from the labels; thresholds come from sampled pairs. Past the number of features the bits are
-    random mixtures of the directions, each with its own threshold. ``codes_`` are hashed.
-
-    Parameters
-    ----------
-    n_bits : int, default=64
-    variant : {"ratio", "difference"}, default="ratio"
-    alpha : float, default=10.0
-        Of the difference.
-    ridge : float, default=0.0001
-        Added to N as a share of the mean variance of a feature.
-    n_pairs : int, default=100000
-        Pairs drawn to place the thresholds, half of them similar.
-    n_jobs : int or None, default=None
-        Threads; None for all cores.
-    random_state : int, RandomState instance or None, default=None
-    verbose : int, default=0
-
-    Attributes
-    ----------
-    errors_ : ndarray (n_bits,), the two shares at each threshold, summed; 1 is what a constant bit has.
+    We did not have the paper; this follows notes on it (``verified`` is False). P and N are sums over all pairs, in
+    closed form from the labels; thresholds come from sampled pairs. Bits beyond the number of features are random
+    mixtures of the directions, each with its own threshold. Training codes are hashed.
 
     Examples
     --------
@@ -55,42 +35,24 @@ class LDAHash(LinearHasher):
     (100, 2)
     """
 
-    title: ClassVar[str] = "LDAHash"
-    reference: ClassVar[str] = "Strecha et al., LDAHash: Improved Matching with Smaller Descriptors (TPAMI 2012)"
-    year: ClassVar[int] = 2012
-    kind: ClassVar[str] = "pairwise, spectral"
-    supervision: ClassVar[str] = "classes, label sets"
-    cost: ClassVar[str] = "O(n d^2 + d^3 + m pairs log pairs)"
-    verified: ClassVar[bool] = False
+    info = MethodInfo(
+        name="ldahash",
+        title="LDAHash",
+        reference="Strecha et al., LDAHash: Improved Matching with Smaller Descriptors (TPAMI 2012)",
+        year=2012,
+        kind="pairwise, spectral",
+        supervision=("classes", "label sets"),
+        cost="O(n d^2 + d^3 + m pairs log pairs)",
+        verified=False,
+        slow=True,
+    )
 
-    _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **LinearHasher._parameter_constraints,
-        "variant": [StrOptions({"ratio", "difference"})],
-        "alpha": [Interval(numbers.Real, 0, None, closed="left")],
-        "ridge": [Interval(numbers.Real, 0, None, closed="neither")],
-        "n_pairs": [Interval(numbers.Integral, 1, None, closed="left")],
-    }
+    variant: str = parameter(Options("ratio", "difference"), "Which eigenvectors are the directions.", default="ratio")
+    alpha: float = parameter(NON_NEGATIVE, "Weight of P in the variant 'difference'.", default=10.0)
+    ridge: float = parameter(POSITIVE, "Added to N as a share of the mean variance of a feature.", default=0.0001)
+    n_pairs: int = parameter(COUNT, "Pairs drawn to place the thresholds, half of them similar.", default=100000)
 
-    def __init__(
-        self,
-        n_bits: int = 64,
-        *,
-        variant: str = "ratio",
-        alpha: float = 10.0,
-        ridge: float = 1e-4,
-        n_pairs: int = 100_000,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.n_bits = n_bits
-        self.variant = variant
-        self.alpha = alpha
-        self.ridge = ridge
-        self.n_pairs = n_pairs
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
+    errors_: FloatArray = fitted("(n_bits,) Sum of the two shares at each threshold; a constant bit has 1.")
 
     def _learn(
         self, features: NDArray[np.float32], labels: sparse.csr_matrix | None, rng: np.random.RandomState
@@ -120,7 +82,9 @@ class LDAHash(LinearHasher):
 
 
 def pair_spreads(features: FloatArray, labels: sparse.csr_matrix) -> tuple[FloatArray, FloatArray]:
-    """Mean outer products of differences over all ordered similar pairs (with themselves too) and dissimilar ones.
+    """Mean outer products of differences over all ordered similar pairs and over all dissimilar ones.
+
+    The similar pairs include each row with itself.
 
     sum s_ij (x_i - x_j)(x_i - x_j)' = 2 X'(D - S)X for a 0/1 similarity S with row sums D, so no pair is visited.
     """
@@ -139,7 +103,7 @@ def best_threshold(
 ) -> tuple[float, float]:
     """The t with the least (share of similar pairs that [x >= t] separates) + (share of others that it does not).
 
-    A pair is separated for min < t <= max of its two ends, so one pass over the sorted ends prices every t.
+    A pair is separated for min < t <= max of its two ends, so one pass over the sorted ends gives the cost of every t.
     """
     low, high = np.minimum(left, right), np.maximum(left, right)
     weight = np.where(similar, 1 / max(similar.sum(), 1), -1 / max((~similar).sum(), 1))

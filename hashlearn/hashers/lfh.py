@@ -1,65 +1,45 @@
-"""LFH: real factors whose inner products explain who is similar, then their signs."""
+"""LFH: real factors whose inner products explain which rows are similar, then their signs."""
 
 from __future__ import annotations
 
-import numbers
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import iadd
-from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg, sparse
 from scipy.special import expit
-from sklearn.utils._param_validation import Interval
 
 from hashlearn import codes
+from hashlearn.constraints import COUNT, POSITIVE
+from hashlearn.deprecation import renamed_parameters
 from hashlearn.fitting.frames.gram import GramHasher, LearnedFunction, Training
 from hashlearn.fitting.frames.in_memory import linear
+from hashlearn.fitting.frames.kernel_parameters import KernelParameters
 from hashlearn.fitting.frames.two_step import SpreadSums, read_groups, scaled_ridge, squares
 from hashlearn.fitting.job import Job
 from hashlearn.fitting.passes import AdditiveSums, RowBlock, RowView, add_up
 from hashlearn.fitting.sources import RowRange
 from hashlearn.functions.linear import RidgeSums
+from hashlearn.methodinfo import MethodInfo
+from hashlearn.parameters import fitted, parameter
 from hashlearn.primitives import top_eigenvectors
 from hashlearn.progress import report
 from hashlearn.typing import Float32Array, FloatArray, IntArray, PackedCodes
 
 
-class LFH(GramHasher):
+@renamed_parameters(since="0.3", n_iter="max_iter")
+class LFH(KernelParameters, GramHasher):
     """Latent factor hashing: max sum over pairs of s t - log(1 + e^t), t = u.u' / 2, minus |U|^2 / (2 beta').
 
-    s is 1 if two rows share a label, else 0. A round samples m rows and moves all others by one Newton-like step with
-    a bound on the curvature, so what they score against the sample never falls; the score over all pairs may. Codes
-    are the signs of U and the hash function regresses U itself. Features are scaled to unit variance on the training
-    rows alone. With more bits than features, the factors past the principal components start as random projections;
-    the authors' code repeats features, but equal columns would stay equal for ever.
-
-    Database protocol: learned. ``codes_`` are the signs of U, which derive from the labels; ``encode(X)`` hashes the
-    database.
-
-    Parameters
-    ----------
-    n_bits : int, default=64
-        Also the number of rows sampled a round.
-    kernel : {"rbf", "rbf-fixed"} or None, default=None
-        None for the features as they are, as the authors' code; "rbf" retrieves better.
-    n_landmarks : int, default=1000
-    beta : float, default=30.0
-        Spread of the factors: beta' = beta / n_bits.
-    ridge : float, default=1.0
-        Ridge of the hash function as a multiple of rows / features.
-    n_iter : int, default=50
-        Rounds.
-    n_jobs : int or None, default=None
-        Threads; None for all cores.
-    random_state : int, RandomState instance or None, default=None
-    verbose : int, default=0
-
-    Attributes
-    ----------
-    objective_ : ndarray (n_iter, 2), the score of the rows outside the sample before and after each round.
+    s is 1 if two rows share a label, otherwise 0. A round samples m rows and moves all others by one Newton-like step
+    with a bound on the curvature, so their score against the sample never falls; the score over all pairs may fall.
+    Codes are the signs of U, and the hash function regresses U itself. Features are scaled to unit variance on the
+    training rows alone. With more bits than features, the factors beyond the principal components start as random
+    projections; the authors' code repeats features, but equal columns would stay equal. The authors' code learns on the
+    rows themselves (``kernel=None``); kernel features retrieve better. ``codes_`` are the signs of U, which derive from
+    the labels; ``encode(X)`` hashes the database.
 
     Examples
     --------
@@ -70,44 +50,29 @@ class LFH(GramHasher):
     (1797, 2)
     """
 
-    title: ClassVar[str] = "LFH"
-    reference: ClassVar[str] = "Zhang, Zhang, Li and Guo, Supervised Hashing with Latent Factor Models (SIGIR 2014)"
-    year: ClassVar[int] = 2014
-    kind: ClassVar[str] = "pairwise"
-    supervision: ClassVar[str] = "classes, label sets"
-    cost: ClassVar[str] = "O(T n m^2 + n d^2), T rounds"
-    verified: ClassVar[bool] = True
-    passes: ClassVar[str | None] = "3"
+    info = MethodInfo(
+        name="lfh",
+        title="LFH",
+        reference="Zhang, Zhang, Li and Guo, Supervised Hashing with Latent Factor Models (SIGIR 2014)",
+        year=2014,
+        kind="pairwise",
+        supervision=("classes", "label sets"),
+        cost="O(T n m^2 + n d^2), T rounds",
+        verified=True,
+        passes="3",
+        database="learned",
+    )
 
-    _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **GramHasher._parameter_constraints,
-        "beta": [Interval(numbers.Real, 0, None, closed="neither")],
-        "ridge": [Interval(numbers.Real, 0, None, closed="neither")],
-        "n_iter": [Interval(numbers.Integral, 1, None, closed="left")],
-    }
+    kernel: str | None = None
+    beta: float = parameter(POSITIVE, "Spread of the factors: beta' = beta / n_bits.", default=30.0)
+    ridge: float = parameter(POSITIVE, "Ridge of the hash function as a multiple of rows / features.", default=1.0)
+    max_iter: int = parameter(COUNT, "Rounds.", default=50)
 
-    def __init__(
-        self,
-        n_bits: int = 64,
-        *,
-        kernel: str | None = None,
-        n_landmarks: int = 1000,
-        beta: float = 30.0,
-        ridge: float = 1.0,
-        n_iter: int = 50,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.n_bits = n_bits
-        self.kernel = kernel
-        self.n_landmarks = n_landmarks
-        self.beta = beta
-        self.ridge = ridge
-        self.n_iter = n_iter
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
+    objective_: FloatArray = fitted(
+        "(max_iter, 2) The score of the rows outside the sample before and after each round."
+    )
+
+    n_iter_: int = fitted("Rounds made.")
 
     def _row_seed(self, rng: np.random.RandomState) -> int:
         """Nothing is drawn by row numbers, so nothing is taken from ``rng``."""
@@ -117,7 +82,7 @@ class LFH(GramHasher):
         group = read_groups(training, job)
         n, width = training.n_rows - training.n_unlabeled, training.n_features
         extra = rng.standard_normal((width, max(0, self.n_bits_ - width))) / np.sqrt(width)
-        samples = np.array([rng.choice(n, min(self.n_bits_, n), replace=False) for _ in range(self.n_iter)])
+        samples = np.array([rng.choice(n, min(self.n_bits_, n), replace=False) for _ in range(self.max_iter)])
         if training.n_unlabeled:
             samples = np.flatnonzero(group >= 0)[samples]
         sampled = np.unique(samples)
@@ -131,14 +96,15 @@ class LFH(GramHasher):
         plan = MovePlan(training.centered_at(self.features_.center_), start, rounds)
         moved = add_up(training.source, move_rows, plan, job, "move rows", MovedSums)
         weights = scaled_ridge(gram, moved.xu, spread, self.ridge * n / width)
-        return LearnedFunction(linear(weights), attributes={"objective_": moved.objective}, coded=True)
+        attributes = {"objective_": moved.objective, "n_iter_": len(moved.objective)}
+        return LearnedFunction(linear(weights), attributes=attributes, coded=True)
 
 
 class SampledRounds:
-    """Sampled rows and their factors, round by round: all that any other row needs to know to move by itself.
+    """Sampled rows and their factors, round by round, which is all that any other row needs to move by itself.
 
-    A row moves by what the sampled rows are at that moment. So the rows that are ever sampled go through all rounds
-    first, together, and every other row goes through them alone.
+    A row moves by the factors that the sampled rows have in that round. So the rows that are ever sampled go through
+    all rounds first, together, and every other row goes through them alone.
     """
 
     def __init__(self, labels: sparse.csr_matrix, prior: float) -> None:
@@ -154,7 +120,7 @@ class SampledRounds:
         samples: NDArray[np.intp],
         group: NDArray[np.integer],
     ) -> None:
-        """The way of ``rows`` from the factors ``start``; ``samples`` says which of them are sampled in each round."""
+        """Move ``rows`` through all rounds from the factors ``start``; ``samples`` are those sampled in each round."""
         U = start.astype(np.float64)
         for k, sample in enumerate(samples):
             chosen = np.searchsorted(rows, sample)
@@ -208,7 +174,7 @@ def sum_and_take(plan: TakePlan, rows: RowRange) -> tuple[TakenSums, slice, None
 
 @dataclass
 class MovePlan:
-    """What every row needs for its way through the rounds: where factors start, and the sampled rows."""
+    """What every row needs to go through the rounds: where factors start, and the sampled rows."""
 
     view: RowView
     start: Float32Array
@@ -240,14 +206,14 @@ def move_rows(plan: MovePlan, rows: RowRange) -> tuple[MovedSums, slice, PackedC
 
 
 def score(U: FloatArray, V: FloatArray, similar: NDArray[np.bool_], prior: float) -> float:
-    """Log posterior of the rows U given the rows V; each pair counts twice, once from either side."""
+    """Log posterior of the rows U given the rows V; each pair counts twice, once from each side."""
     theta = U @ V.T / 2
     return float(2 * (similar * theta - np.logaddexp(0, theta)).sum() - prior / 2 * (U**2).sum())
 
 
 def ascend(U: FloatArray, V: FloatArray, similar: NDArray[np.bool_], prior: float) -> FloatArray:
-    """Every row of U moved up its score. V'V / 8 + prior I bounds the curvature, since a logistic's is at most 1/4."""
+    """Move every row of U up its score. V'V / 8 + prior I bounds the curvature, which is at most 1/4 for a logistic."""
     gradient = (similar - expit(U @ V.T / 2)) @ V - prior * U
     curvature = V.T @ V / 8 + prior * np.eye(V.shape[1])
-    # An inverse is harmless where the prior keeps eigenvalues away from zero, and eight times faster for many rows.
+    # An inverse is safe because the prior keeps eigenvalues away from zero, and eight times faster for many rows.
     return U + gradient @ linalg.inv(curvature)

@@ -1,8 +1,8 @@
-"""LSH: signs of random projections, the yardstick that needs no training."""
+"""LSH: signs of random projections, the baseline that needs no training."""
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from hashlearn.fitting.sources import AnySource
 from hashlearn.fitting.survey import SurveyPlan, survey
 from hashlearn.functions.linear import LinearFunction
 from hashlearn.kernel import PlainFeatures, row_sums
+from hashlearn.methodinfo import MethodInfo
 from hashlearn.parallel import ordered_map, row_blocks
 from hashlearn.typing import Matrix
 
@@ -23,14 +24,6 @@ class LSH(BaseHasher):
     """Locality-sensitive hashing by random hyperplanes through the mean of the data.
 
     Two rows at angle t (seen from the mean) agree on a bit with probability 1 - t / pi.
-
-    Parameters
-    ----------
-    n_bits : int, default=64
-    n_jobs : int or None, default=None
-        Threads; None for all cores.
-    random_state : int, RandomState instance or None, default=None
-    verbose : int, default=0
 
     Examples
     --------
@@ -41,22 +34,18 @@ class LSH(BaseHasher):
     (100, 2)
     """
 
-    title: ClassVar[str] = "LSH"
-    reference: ClassVar[str] = "Charikar, Similarity Estimation Techniques from Rounding Algorithms"
-    year: ClassVar[int] = 2002
-    kind: ClassVar[str] = "random projection"
-    supervision: ClassVar[str] = "none"
-    cost: ClassVar[str] = "O(n d m)"
-    verified: ClassVar[bool] = True
-    passes: ClassVar[str | None] = "1"
-
-    def __init__(
-        self, n_bits: int = 64, *, n_jobs: int | None = None, random_state: Any = None, verbose: int = 0
-    ) -> None:
-        self.n_bits = n_bits
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
+    info = MethodInfo(
+        name="lsh",
+        title="LSH",
+        reference="Charikar, Similarity Estimation Techniques from Rounding Algorithms",
+        year=2002,
+        kind="random projection",
+        supervision=(),
+        cost="O(n d m)",
+        verified=True,
+        passes="1",
+        remark="unsupervised, untrained",
+    )
 
     def fit(self, X: Matrix, y: Any = None) -> Self:
         """Draw the hyperplanes. ``y`` is ignored."""

@@ -2,39 +2,48 @@
 
 from __future__ import annotations
 
-import numbers
-from typing import Any, ClassVar
-
 import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg, sparse
-from sklearn.utils._param_validation import Interval
 
 from hashlearn.codes import sign
+from hashlearn.constraints import COUNT, POSITIVE
 from hashlearn.fitting.frames.in_memory import Learned, LinearHasher
+from hashlearn.methodinfo import MethodInfo
+from hashlearn.parameters import parameter
 from hashlearn.primitives import cluster_centers, steps
 from hashlearn.typing import FloatArray
 
 
+class PivotFunction:
+    """Projections f(x) W with f(x) = [exp(-|x - pivot|^2 / eps^2) ..., 1]."""
+
+    weights: FloatArray
+
+    def __init__(self, pivots: NDArray[np.float32], eps: float) -> None:
+        self.pivots = pivots
+        self.eps = eps
+
+    def stretch(self, features: NDArray[np.float32]) -> FloatArray:
+        """f(x) of every row."""
+        pivots = self.pivots.astype(np.float64)
+        exponent = 2 * (features.astype(np.float64) @ pivots.T) - (pivots**2).sum(axis=1)
+        exponent -= np.einsum("ij,ij->i", features, features, dtype=np.float64)[:, None]
+        stretched = np.ones((len(features), len(pivots) + 1))
+        np.exp(np.minimum(exponent, 0) / self.eps**2, out=stretched[:, :-1])
+        return stretched
+
+    def project(self, features: NDArray[np.float32]) -> NDArray[np.float32]:
+        return (self.stretch(features) @ self.weights).astype(np.float32)
+
+
 class NSH(LinearHasher):
-    """Neighbour-sensitive hashing: random planes over f(x) = [exp(-|x - pivot|^2 / eps^2) ..., 1].
+    """Neighbor-sensitive hashing: random planes over f(x) = [exp(-|x - pivot|^2 / eps^2) ..., 1].
 
-    Near rows differ more in f than their distance says, so more bits are spent on telling neighbours apart. Each
-    bit's plane is random but for two demands, met by projecting out directions: its projections sum to zero over
-    the training rows, and they are uncorrelated with the bits before it. Where all directions are used up (few
-    different rows), the second demand starts afresh. The labels are not used and the training codes are hashed.
-
-    Parameters
-    ----------
-    n_bits : int, default=64
-    pivots_per_bit : int, default=4
-        Pivots are this many times ``n_bits``, found by k-means; all rows when there are fewer.
-    width : float, default=1.9
-        eps as a multiple of the mean distance from a pivot to the nearest other.
-    n_jobs : int or None, default=None
-        Threads; None for all cores.
-    random_state : int, RandomState instance or None, default=None
-    verbose : int, default=0
+    Near rows differ more in f than their distance says, so more bits distinguish neighbors. Each bit's plane is random
+    but for two conditions, met by projecting out directions: its projections sum to zero over the training rows, and
+    they are uncorrelated with the bits before it. When all directions are used up (few different rows), the second
+    condition starts again. Labels are not used and the training codes are hashed.
 
     Examples
     --------
@@ -45,36 +54,26 @@ class NSH(LinearHasher):
     (100, 2)
     """
 
-    title: ClassVar[str] = "NSH"
-    reference: ClassVar[str] = "Park et al., Neighbor-Sensitive Hashing (PVLDB 2015)"
-    year: ClassVar[int] = 2015
-    kind: ClassVar[str] = "random, data-dependent"
-    supervision: ClassVar[str] = "none"
-    cost: ClassVar[str] = "O(n m d + n m^2)"
-    verified: ClassVar[bool] = True
+    info = MethodInfo(
+        name="nsh",
+        title="NSH",
+        reference="Park et al., Neighbor-Sensitive Hashing (PVLDB 2015)",
+        year=2015,
+        kind="random, data-dependent",
+        supervision=(),
+        cost="O(n m d + n m^2)",
+        verified=True,
+        slow=True,
+        remark="unsupervised",
+        components=(PivotFunction,),
+    )
 
-    _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **LinearHasher._parameter_constraints,
-        "pivots_per_bit": [Interval(numbers.Integral, 1, None, closed="left")],
-        "width": [Interval(numbers.Real, 0, None, closed="neither")],
-    }
-
-    def __init__(
-        self,
-        n_bits: int = 64,
-        *,
-        pivots_per_bit: int = 4,
-        width: float = 1.9,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.n_bits = n_bits
-        self.pivots_per_bit = pivots_per_bit
-        self.width = width
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
+    pivots_per_bit: int = parameter(
+        COUNT, "Pivots are this many times ``n_bits``, found by k-means; all rows if there are fewer.", default=4
+    )
+    width: float = parameter(
+        POSITIVE, "eps as a multiple of the mean distance from a pivot to the nearest other one.", default=1.9
+    )
 
     def _learn(
         self, features: NDArray[np.float32], labels: sparse.csr_matrix | None, rng: np.random.RandomState
@@ -98,28 +97,6 @@ class NSH(LinearHasher):
                 forbidden = np.column_stack([forbidden, used])
         function.weights = weights
         return Learned(function)
-
-
-class PivotFunction:
-    """Projections f(x) W with f(x) = [exp(-|x - pivot|^2 / eps^2) ..., 1]."""
-
-    weights: FloatArray
-
-    def __init__(self, pivots: NDArray[np.float32], eps: float) -> None:
-        self.pivots = pivots
-        self.eps = eps
-
-    def stretch(self, features: NDArray[np.float32]) -> FloatArray:
-        """f(x), a row each."""
-        pivots = self.pivots.astype(np.float64)
-        exponent = 2 * (features.astype(np.float64) @ pivots.T) - (pivots**2).sum(axis=1)
-        exponent -= np.einsum("ij,ij->i", features, features, dtype=np.float64)[:, None]
-        stretched = np.ones((len(features), len(pivots) + 1))
-        np.exp(np.minimum(exponent, 0) / self.eps**2, out=stretched[:, :-1])
-        return stretched
-
-    def project(self, features: NDArray[np.float32]) -> NDArray[np.float32]:
-        return (self.stretch(features) @ self.weights).astype(np.float32)
 
 
 def pivot_spacing(pivots: NDArray[np.float32]) -> float:

@@ -1,32 +1,21 @@
-"""PCA-RR: principal components under a random rotation, the yardstick for what ITQ's rotation is worth."""
+"""PCA-RR: principal components under a random rotation, the baseline that shows what ITQ's rotation gains."""
 
 from __future__ import annotations
-
-from typing import Any, ClassVar
 
 import numpy as np
 
 from hashlearn.fitting.frames.gram import GramHasher, LearnedFunction, Training
 from hashlearn.fitting.frames.in_memory import linear
 from hashlearn.fitting.job import Job
+from hashlearn.methodinfo import MethodInfo
 from hashlearn.primitives import random_rotation
 
 
 class PCARR(GramHasher):
     """Signs of the leading principal components after a random rotation, which spreads their variance over all bits.
 
-    ITQ before its first round. With more bits than features, zero-padded components are rotated. Our notes describe
-    only ITQ; this baseline of its paper follows from the definition.
-
-    Database protocol: hashed. ``codes_`` are those of ``encode``.
-
-    Parameters
-    ----------
-    n_bits : int, default=64
-    n_jobs : int or None, default=None
-        Threads; None for all cores.
-    random_state : int, RandomState instance or None, default=None
-    verbose : int, default=0
+    This is ITQ before its first round. With more bits than features, zero-padded components are rotated. Our notes
+    describe only ITQ; this baseline of its paper follows from the definition. Training codes are hashed.
 
     Examples
     --------
@@ -37,22 +26,18 @@ class PCARR(GramHasher):
     (100, 2)
     """
 
-    title: ClassVar[str] = "PCA-RR"
-    reference: ClassVar[str] = "Gong and Lazebnik, Iterative Quantization: A Procrustean Approach (CVPR 2011)"
-    year: ClassVar[int] = 2011
-    kind: ClassVar[str] = "random projection"
-    supervision: ClassVar[str] = "none"
-    cost: ClassVar[str] = "O(n d min(n, d))"
-    verified: ClassVar[bool] = False
-    passes: ClassVar[str | None] = "2"
-
-    def __init__(
-        self, n_bits: int = 64, *, n_jobs: int | None = None, random_state: Any = None, verbose: int = 0
-    ) -> None:
-        self.n_bits = n_bits
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
+    info = MethodInfo(
+        name="pca-rr",
+        title="PCA-RR",
+        reference="Gong and Lazebnik, Iterative Quantization: A Procrustean Approach (CVPR 2011)",
+        year=2011,
+        kind="random projection",
+        supervision=(),
+        cost="O(n d min(n, d))",
+        verified=False,
+        passes="2",
+        remark="unsupervised",
+    )
 
     def _learn_rows(self, training: Training, job: Job, rng: np.random.RandomState) -> LearnedFunction:
         components = self._principal_directions(training, job, self.n_bits_)

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
-
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
 from hashlearn.fitting.frames.in_memory import Learned, LinearHasher
+from hashlearn.methodinfo import MethodInfo
 from hashlearn.primitives import principal_directions, top_eigenvectors
 from hashlearn.typing import FloatArray
 
 
 class SpectralFunction:
-    """cos(k pi (v - low) / length) for each bit: v the projection on its axis, k its number of half waves."""
+    """cos(k pi (v - low) / length) for each bit; v is the projection on its axis, k its number of half waves."""
 
     def __init__(
         self, components: FloatArray, axis: NDArray[np.intp], waves: FloatArray, low: FloatArray, length: FloatArray
@@ -26,7 +25,7 @@ class SpectralFunction:
         self.length_ = length
 
     def project(self, features: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Waves at centred features."""
+        """Waves at centered features."""
         place = (features @ self.components_ - self.low_) / self.length_
         return np.cos(np.pi * self.waves_ * place[:, self.axis_]).astype(np.float32)
 
@@ -34,20 +33,9 @@ class SpectralFunction:
 class SH(LinearHasher):
     """Spectral hashing: bits are signs of the smoothest functions on a box around the data in principal axes.
 
-    Functions cos(k pi v / length) on an axis of a given length are smooth where k / length is small. Long axes hence
-    get many bits, short ones none. Equal frequencies are taken in the order of the axes. Rows outside the box of the
-    training rows meet the waves beyond it, as in the authors' code.
-
-    Database protocol: hashed. ``codes_`` are those of ``encode``.
-
-    Parameters
-    ----------
-    n_bits : int, default=64
-    n_jobs : int or None, default=None
-        Threads; None for all cores.
-    random_state : int, RandomState instance or None, default=None
-        Not used: nothing is random.
-    verbose : int, default=0
+    Functions cos(k pi v / length) on an axis of a given length are smooth if k / length is small. So long axes get many
+    bits and short ones none. Equal frequencies are taken in the order of the axes. For rows outside the box of the
+    training rows the waves continue, as in the authors' code. Training codes are hashed.
 
     Examples
     --------
@@ -58,21 +46,18 @@ class SH(LinearHasher):
     (100, 2)
     """
 
-    title: ClassVar[str] = "SH"
-    reference: ClassVar[str] = "Weiss, Torralba and Fergus, Spectral Hashing (NIPS 2008)"
-    year: ClassVar[int] = 2008
-    kind: ClassVar[str] = "spectral"
-    supervision: ClassVar[str] = "none"
-    cost: ClassVar[str] = "O(n d min(n, d) + n m)"
-    verified: ClassVar[bool] = True
-
-    def __init__(
-        self, n_bits: int = 64, *, n_jobs: int | None = None, random_state: Any = None, verbose: int = 0
-    ) -> None:
-        self.n_bits = n_bits
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
+    info = MethodInfo(
+        name="sh",
+        title="SH",
+        reference="Weiss, Torralba and Fergus, Spectral Hashing (NIPS 2008)",
+        year=2008,
+        kind="spectral",
+        supervision=(),
+        cost="O(n d min(n, d) + n m)",
+        verified=True,
+        remark="unsupervised",
+        components=(SpectralFunction,),
+    )
 
     def _learn(
         self, features: NDArray[np.float32], labels: sparse.csr_matrix | None, rng: np.random.RandomState
@@ -87,14 +72,14 @@ class SH(LinearHasher):
         low = projected.min(axis=0).astype(np.float64)
         length = projected.max(axis=0) - low
         if length.max() == 0:
-            length[:] = 1.0  # all rows are one point, and any box around it will do
+            length[:] = 1.0  # all rows are one point, so any box around it works
         axis, waves = slowest_waves(length, self.n_bits_)
         length[length == 0] = 1.0  # such an axis has no wave
         return Learned(SpectralFunction(components, axis, waves, low, length))
 
 
 def slowest_waves(length: FloatArray, count: int) -> tuple[NDArray[np.intp], FloatArray]:
-    """Axis and half waves k >= 1 of the ``count`` smallest k / length. The longest axis alone has enough."""
+    """Axis and half waves k >= 1 of the ``count`` smallest k / length. The longest axis alone has enough of them."""
     most = np.ceil((count + 1) * length / length.max()).astype(np.intp) - 1
     axis = np.repeat(np.arange(len(length)), np.maximum(most, 0))
     waves = np.concatenate([np.arange(1.0, k + 1) for k in most])

@@ -1,16 +1,15 @@
-"""SSH: projections that agree with labels and keep variance, at once or one after the other."""
+"""SSH: projections that agree with labels and keep variance, learned together or one after the other."""
 
 from __future__ import annotations
-
-import numbers
-from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg, sparse
-from sklearn.utils._param_validation import Interval, StrOptions
 
+from hashlearn.constraints import NON_NEGATIVE, POSITIVE, Interval, Options
 from hashlearn.fitting.frames.in_memory import Learned, LinearHasher, linear
+from hashlearn.methodinfo import MethodInfo
+from hashlearn.parameters import fitted, parameter
 from hashlearn.primitives import LabelProduct, labelled_rows, steps, top_eigenvectors
 from hashlearn.typing import FloatArray
 
@@ -18,36 +17,15 @@ from hashlearn.typing import FloatArray
 class SSH(LinearHasher):
     """Semi-supervised hashing: max tr(W' M W) / 2 for M = L'S L + eta X'X subject to W'W = I.
 
-    X are all rows, centred, L the labelled ones, S is +1 for pairs with a shared label and -1 for others. Rows
-    without labels take part through the variance X'X, which is what the method is for.
+    X are all rows, centered, L the labeled ones, S is +1 for pairs with a shared label and -1 for others. Rows without
+    labels matter through the variance X'X, which is the purpose of the method.
 
     "orthogonal" takes the top eigenvectors U of M; "non-orthogonal" takes T U for I + M / rho = T T' (Cholesky);
     "sequential" (S3PLH) takes one top eigenvector after the other, each time raising the weight of the pairs that the
     last one gets wrong and removing its direction from the rows.
 
-    The paper was not at hand: this follows notes on it (``verified`` is False), with our own scales for eta, rho and
-    the step. Past the number of features the bits are random mixtures of the directions. ``codes_`` are hashed.
-
-    Parameters
-    ----------
-    n_bits : int, default=64
-    variant : {"sequential", "orthogonal", "non-orthogonal"}, default="sequential"
-    eta : float, default=1.0
-        Weight of the variance; at 1 both parts of M have the same trace.
-    step : float, default=1.0
-        How much the worst pair is raised; "sequential" only.
-    rho : float, default=1.0
-        In largest eigenvalues of M, above the least admissible one; "non-orthogonal" only.
-    n_samples : int, default=2000
-        Labelled rows whose pairs "sequential" weighs one by one, drawn at random.
-    n_jobs : int or None, default=None
-        Threads; None for all cores.
-    random_state : int, RandomState instance or None, default=None
-    verbose : int, default=0
-
-    Attributes
-    ----------
-    eigenvalues_ : ndarray (min(n_bits, n_features),), of each direction when it was chosen.
+    We did not have the paper; this follows notes on it (``verified`` is False), with our own scales for eta, rho and
+    the step. Bits beyond the number of features are random mixtures of the directions. Training codes are hashed.
 
     Examples
     --------
@@ -58,45 +36,39 @@ class SSH(LinearHasher):
     (100, 2)
     """
 
-    title: ClassVar[str] = "SSH"
-    reference: ClassVar[str] = "Wang et al., Semi-Supervised Hashing for Large-Scale Search (TPAMI 2012)"
-    year: ClassVar[int] = 2012
-    kind: ClassVar[str] = "pairwise, spectral"
-    supervision: ClassVar[str] = "classes, label sets"
-    cost: ClassVar[str] = "O(n d^2 + m (d^3 + s^2 d)) for s sampled rows"
-    verified: ClassVar[bool] = False
+    info = MethodInfo(
+        name="ssh",
+        title="SSH",
+        reference="Wang et al., Semi-Supervised Hashing for Large-Scale Search (TPAMI 2012)",
+        year=2012,
+        kind="pairwise, spectral",
+        supervision=("classes", "label sets"),
+        cost="O(n d^2 + m (d^3 + s^2 d)) for s sampled rows",
+        verified=False,
+        slow=True,
+    )
 
-    _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **LinearHasher._parameter_constraints,
-        "variant": [StrOptions({"sequential", "orthogonal", "non-orthogonal"})],
-        "eta": [Interval(numbers.Real, 0, None, closed="left")],
-        "step": [Interval(numbers.Real, 0, None, closed="left")],
-        "rho": [Interval(numbers.Real, 0, None, closed="neither")],
-        "n_samples": [Interval(numbers.Integral, 2, None, closed="left")],
-    }
+    variant: str = parameter(
+        Options("sequential", "orthogonal", "non-orthogonal"),
+        "How directions are found; see above.",
+        default="sequential",
+    )
+    eta: float = parameter(
+        NON_NEGATIVE, "Weight of the variance; at 1 both parts of M have the same trace.", default=1.0
+    )
+    step: float = parameter(
+        NON_NEGATIVE, "How much the weight of the worst pair is raised; 'sequential' only.", default=1.0
+    )
+    rho: float = parameter(
+        POSITIVE,
+        "rho above its least admissible value, in units of the largest eigenvalue of M; 'non-orthogonal' only.",
+        default=1.0,
+    )
+    n_samples: int = parameter(
+        Interval(int, 2), "Labeled rows whose pairs 'sequential' weights one by one, drawn at random.", default=2000
+    )
 
-    def __init__(
-        self,
-        n_bits: int = 64,
-        *,
-        variant: str = "sequential",
-        eta: float = 1.0,
-        step: float = 1.0,
-        rho: float = 1.0,
-        n_samples: int = 2000,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.n_bits = n_bits
-        self.variant = variant
-        self.eta = eta
-        self.step = step
-        self.rho = rho
-        self.n_samples = n_samples
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
+    eigenvalues_: FloatArray = fitted("(min(n_bits, n_features),) Eigenvalue of each direction when it was chosen.")
 
     def _learn(
         self, features: NDArray[np.float32], labels: sparse.csr_matrix | None, rng: np.random.RandomState
@@ -133,7 +105,7 @@ def sequential(
     values, directions = np.zeros(count), np.zeros((known.shape[1], count))
     for k in steps(count, "bits"):
         matrix = known.T @ (pairs @ known) + variance
-        # Removed directions have eigenvalue 0, which could be the largest one: push them far below.
+        # Removed directions have eigenvalue 0, which could be the largest one, so they are pushed far below.
         taken = directions[:, :k]
         top, vector = top_eigenvectors(matrix - 3 * (np.linalg.norm(matrix) + 1.0) * (taken @ taken.T), 1)
         w = vector[:, 0]

@@ -2,56 +2,33 @@
 
 from __future__ import annotations
 
-import numbers
-from typing import Any, ClassVar
-
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.special import expit
-from sklearn.utils._param_validation import Interval
 
+from hashlearn.constraints import COUNT, NON_NEGATIVE, POSITIVE, Interval
+from hashlearn.deprecation import renamed_parameters
 from hashlearn.fitting.frames.in_memory import Learned, LinearHasher, linear
+from hashlearn.fitting.frames.kernel_parameters import KernelParameters
+from hashlearn.methodinfo import MethodInfo
+from hashlearn.parameters import fitted, parameter
 from hashlearn.primitives import labelled_rows, steps
 from hashlearn.typing import FloatArray
 
 MOMENTUM = 0.9
 
 
-class TopRSBC(LinearHasher):
+@renamed_parameters(since="0.3", n_iter="max_iter")
+class TopRSBC(KernelParameters, LinearHasher):
     """Top-rank supervised binary coding: min mean of log(1 + R_qs) over pairs of relevant rows q, s.
 
     R_qs counts the rows that are less relevant to q than s is but no farther away. The logarithm makes the first
     mistakes above a relevant row cost most. For descent the bits become z = tanh(x W + b) and the count a sum of
     sigmoids sgm(kappa (z_q.z_l - z_q.z_s) / m) over a batch; a small penalty keeps bits balanced.
 
-    Only the paper's abstract was at hand: the formula is our reconstruction, and its online variant is left out.
-    Features are divided by their root mean square first. The training codes are hashed.
-
-    Parameters
-    ----------
-    n_bits : int, default=64
-    sharpness : float, default=8.0
-        kappa, the slope of the sigmoids.
-    balance : float, default=0.05
-        Weight of the mean square of a bit's mean.
-    learning_rate : float, default=0.5
-    batch_size : int, default=64
-        Rows a step; memory grows with its cube.
-    n_iter : int, default=400
-        Steps of descent with momentum 0.9.
-    kernel : {"rbf", "rbf-fixed"} or None, default=None
-        None for the centred rows.
-    n_landmarks : int, default=1000
-        Landmarks of the kernel.
-    n_jobs : int or None, default=None
-        Threads; None for all cores.
-    random_state : int, RandomState instance or None, default=None
-    verbose : int, default=0
-
-    Attributes
-    ----------
-    losses_ : ndarray (n_iter,), the loss of every batch before its step.
+    We had only the paper's abstract, so the formula is our reconstruction; the online variant is left out. Features are
+    divided by their root mean square first. Training codes are hashed.
 
     Examples
     --------
@@ -60,53 +37,35 @@ class TopRSBC(LinearHasher):
     >>> rng = np.random.default_rng(0)
     >>> y = rng.integers(3, size=100)
     >>> X = rng.normal(size=(100, 20)) + y[:, None]
-    >>> TopRSBC(n_bits=16, n_iter=20, random_state=0).fit(X, y).encode(X).shape
+    >>> TopRSBC(n_bits=16, max_iter=20, random_state=0).fit(X, y).encode(X).shape
     (100, 2)
     """
 
-    title: ClassVar[str] = "Top-RSBC"
-    reference: ClassVar[str] = "Song et al., Top Rank Supervised Binary Coding for Visual Search (ICCV 2015)"
-    year: ClassVar[int] = 2015
-    kind: ClassVar[str] = "ranking"
-    supervision: ClassVar[str] = "classes, label sets"
-    cost: ClassVar[str] = "O(T (b^3 + b d m)), T steps on batches of b rows"
-    verified: ClassVar[bool] = False
+    info = MethodInfo(
+        name="top-rsbc",
+        title="Top-RSBC",
+        reference="Song et al., Top Rank Supervised Binary Coding for Visual Search (ICCV 2015)",
+        year=2015,
+        kind="ranking",
+        supervision=("classes", "label sets"),
+        cost="O(T (b^3 + b d m)), T steps on batches of b rows",
+        verified=False,
+        slow=True,
+        remark="reconstruction: the surrogate is ours, so the gap says nothing about the paper's solver",
+    )
 
-    _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **LinearHasher._parameter_constraints,
-        "sharpness": [Interval(numbers.Real, 0, None, closed="neither")],
-        "balance": [Interval(numbers.Real, 0, None, closed="left")],
-        "learning_rate": [Interval(numbers.Real, 0, None, closed="neither")],
-        "batch_size": [Interval(numbers.Integral, 2, 1024, closed="both")],
-        "n_iter": [Interval(numbers.Integral, 1, None, closed="left")],
-    }
+    sharpness: float = parameter(POSITIVE, "kappa, the slope of the sigmoids.", default=8.0)
+    balance: float = parameter(NON_NEGATIVE, "Weight of the mean square of a bit's mean.", default=0.05)
+    learning_rate: float = parameter(POSITIVE, "Step of the descent.", default=0.5)
+    batch_size: int = parameter(
+        Interval(int, 2, 1024, closed="both"), "Rows per step; memory grows with its cube.", default=64
+    )
+    max_iter: int = parameter(COUNT, "Steps of descent with momentum 0.9.", default=400)
+    kernel: str | None = None
 
-    def __init__(
-        self,
-        n_bits: int = 64,
-        *,
-        sharpness: float = 8.0,
-        balance: float = 0.05,
-        learning_rate: float = 0.5,
-        batch_size: int = 64,
-        n_iter: int = 400,
-        kernel: str | None = None,
-        n_landmarks: int = 1000,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.n_bits = n_bits
-        self.sharpness = sharpness
-        self.balance = balance
-        self.learning_rate = learning_rate
-        self.batch_size = batch_size
-        self.n_iter = n_iter
-        self.kernel = kernel
-        self.n_landmarks = n_landmarks
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
+    losses_: FloatArray = fitted("(max_iter,) The loss of every batch before its step.")
+
+    n_iter_: int = fitted("Steps made.")
 
     def _learn(self, features: NDArray[np.float32], labels: sparse.csr_matrix, rng: np.random.RandomState) -> Learned:
         known = labelled_rows(labels)
@@ -115,7 +74,7 @@ class TopRSBC(LinearHasher):
         weights = np.vstack([0.1 * rng.standard_normal((features.shape[1], self.n_bits_)), np.zeros(self.n_bits_)])
         velocity = np.zeros_like(weights)
         losses = []
-        for _ in steps(self.n_iter, "Top-RSBC"):
+        for _ in steps(self.max_iter, "Top-RSBC"):
             batch = rng.choice(known, min(self.batch_size, len(known)), replace=False)
             rows = np.column_stack([features[batch].astype(np.float64) / scale, np.ones(len(batch))])
             relevance = (labels[batch] @ labels[batch].T).toarray()
@@ -123,7 +82,8 @@ class TopRSBC(LinearHasher):
             velocity = MOMENTUM * velocity - self.learning_rate * gradient
             weights = weights + velocity
             losses.append(loss)
-        return Learned(linear(weights[:-1] / scale, weights[-1]), attributes={"losses_": np.asarray(losses)})
+        attributes = {"losses_": np.asarray(losses), "n_iter_": len(losses)}
+        return Learned(linear(weights[:-1] / scale, weights[-1]), attributes=attributes)
 
 
 def batch_loss(

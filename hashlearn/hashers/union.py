@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,10 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import validate_data
 
 from hashlearn import codes
+from hashlearn.constraints import Instance
 from hashlearn.fitting.base import BaseHasher
+from hashlearn.methodinfo import MethodInfo
+from hashlearn.parameters import check_parameters, parameter
 from hashlearn.timing import PhaseTimer
 from hashlearn.typing import Matrix
 
@@ -50,17 +53,18 @@ class Union(BaseHasher):
     (100, 2)
     """
 
-    title: ClassVar[str] = "Union"
-    reference: ClassVar[str] = "hashlearn: bits of several hashers side by side"
-    year: ClassVar[int] = 2026
-    kind: ClassVar[str] = "composition"
-    supervision: ClassVar[str] = "as its hashers"
-    cost: ClassVar[str] = "the sum of its hashers"
-    verified: ClassVar[bool] = True
+    info = MethodInfo(
+        name="union",
+        title="Union",
+        reference="hashlearn: bits of several hashers side by side",
+        year=2026,
+        kind="composition",
+        supervision=(),
+        cost="the sum of its hashers",
+        verified=True,
+    )
 
-    _parameter_constraints: ClassVar[dict[str, Any]] = {"hashers": [list, tuple]}
-
-    n_jobs: int | None = None
+    hashers: Sequence[BaseHasher] = parameter(Instance(list, tuple))
 
     def __init__(self, hashers: Sequence[BaseHasher]) -> None:
         self.hashers = hashers
@@ -92,7 +96,7 @@ class Union(BaseHasher):
 
     def fit(self, X: Matrix, y: Any = None) -> Self:
         """Fit a clone of every hasher on X and y; those that need no labels ignore y."""
-        self._validate_params()
+        check_parameters(self)
         if not self.hashers:
             raise ValueError("Union needs at least one hasher.")
         for hasher in self.hashers:

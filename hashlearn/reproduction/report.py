@@ -15,7 +15,6 @@ from hashlearn.bench.sections import Section
 from hashlearn.bench.store import Run, Store
 from hashlearn.bench.tables import grouped, mean_of, plain_row, table_rows
 from hashlearn.bench.yardsticks import float_cosine
-from hashlearn.reproduction.numbers import REMARKS
 from hashlearn.reproduction.tables import (
     BITS,
     DEEP_BALL_BITS,
@@ -26,6 +25,7 @@ from hashlearn.reproduction.tables import (
     Part,
     data_for,
     part_plan,
+    remark,
 )
 
 TITLE = "Pairwise based discrete hashing: the paper's tables and figures, made again"
@@ -114,7 +114,7 @@ def item_section(store: Store, runs: Sequence[Run], item: Item, part: Part, titl
     elif item.name.startswith("table"):
         section.columns.append("remark")
         for row in section.rows:
-            row.append(REMARKS.get(row[0], "") if row[1] == "learned" else "")
+            row.append(remark(row[0]) if row[1] == "learned" else "")
     if data != part.data and part.paper:
         section.notes.append("The paper's numbers are on its own data, not on this stand-in: compare order, not size.")
     for name in item.drawn:

@@ -15,7 +15,6 @@ from hashlearn.codes import n_bytes
 from hashlearn.collection import Collection, UnsupportedByStoreError
 from hashlearn.files.arrays import FileError
 from hashlearn.files.output import written_whole
-from hashlearn.hashers import METHODS
 from hashlearn.service.features import ImageFeatures, has_backbone, image_features
 from hashlearn.service.pictures import DEFAULT_FIELD, Pictures, open_pictures
 
@@ -142,10 +141,8 @@ class Opened:
     def _hasher_facts(self) -> dict[str, Any] | None:
         if self.hasher is None:
             return None
-        kind = type(self.hasher)
-        method = next((name for name, cls in METHODS.items() if cls is kind), kind.__name__.lower())
-        title = str(getattr(self.hasher, "title", kind.__name__))
-        return {"method": method, "title": title, "n_features": self.n_features}
+        info = self.hasher.info
+        return {"method": info.name, "title": info.title, "n_features": self.n_features}
 
 
 def open_collection(

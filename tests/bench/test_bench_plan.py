@@ -12,7 +12,7 @@ seeds = [4, 7]
 methods = ["lsh"]
 [variant.itq-short]
 method = "itq"
-n_iter = 5
+max_iter = 5
 """
 
 
@@ -22,7 +22,7 @@ def test_a_plan_of_a_file(tmp_path):
     assert (plan.data, plan.protocol, plan.bits, plan.seeds) == ("digits", "holdout", (8, 16), (4, 7))
     assert [(v.label, v.method, v.settings) for v in plan.variants] == [
         ("lsh", "lsh", {}),
-        ("itq-short", "itq", {"n_iter": 5}),
+        ("itq-short", "itq", {"max_iter": 5}),
     ]
 
 
@@ -41,8 +41,8 @@ WRONG = {
     "data": (GOOD.replace('"digits"', '"digit"'), "Got 'digit' instead"),
     "no data": (GOOD.replace('data = "digits"', ""), "takes any data set"),
     "method": (GOOD.replace('["lsh"]', '["lhs"]'), "Got 'lhs' instead"),
-    "parameter": (GOOD.replace("n_iter", "iterations"), "itq has no parameter 'iterations'; it has"),
-    "value": (GOOD.replace("n_iter = 5", "n_iter = 'five'"), "'n_iter' parameter of ITQ must be"),
+    "parameter": (GOOD.replace("max_iter", "iterations"), "itq has no parameter 'iterations'; it has"),
+    "value": (GOOD.replace("max_iter = 5", "max_iter = 'five'"), "'max_iter' parameter of ITQ must be"),
     "bits": (GOOD.replace("[8, 16]", "[0]"), "between 1 and 1024"),
     "kind of bits": (GOOD.replace("[8, 16]", "8"), "list of whole numbers"),
     "true bits": (GOOD.replace("[8, 16]", "[true]"), "list of whole numbers"),
@@ -50,7 +50,7 @@ WRONG = {
     "negative seeds": (GOOD.replace("[4, 7]", "[-1]"), "not be negative"),
     "twice": (GOOD.replace("variant.itq-short", "variant.lsh"), "stands for two methods"),
     "variant without method": (GOOD.replace("method =", "methods ="), "needs method ="),
-    "bits of a variant": (GOOD.replace("n_iter", "n_bits"), "set by bits"),
+    "bits of a variant": (GOOD.replace("max_iter", "n_bits"), "set by bits"),
     "no methods": ('protocol = "holdout"\ndata = "digits"', "at least one method"),
 }
 

@@ -113,12 +113,12 @@ def test_a_killed_process_fails_alone(tmp_path, monkeypatch):
 
 
 def test_scores_from_kept_codes_equal_the_direct_ones(tmp_path):
-    plan = make_plan("holdout", [], [16], [3], "digits", [Variant("itq-short", "itq", {"n_iter": 5})])
+    plan = make_plan("holdout", [], [16], [3], "digits", [Variant("itq-short", "itq", {"max_iter": 5})])
     run_plan(plan, tmp_path)
     store = Store(tmp_path)
     (run,) = store.runs()
     dataset = protocol("holdout").split(load("digits"), 3).dataset(load("digits"))
-    hasher = ITQ(16, n_iter=5, random_state=3).fit(dataset.train_X)
+    hasher = ITQ(16, max_iter=5, random_state=3).fit(dataset.train_X)
     arguments = (hasher.encode(dataset.query_X), hasher.encode(dataset.train_X), dataset.query_y, dataset.train_y)
     for ties in ("expected", "stable", "optimistic"):
         expected = metrics.evaluate(*arguments, at=100, ties=ties)

@@ -78,10 +78,10 @@ def test_differences_beyond_the_seeds():
 
 def test_one_name_with_two_settings_is_two_rows(call, tmp_path):
     for rounds in (5, 6):
-        variant = Variant("mine", "itq", {"n_iter": rounds})
+        variant = Variant("mine", "itq", {"max_iter": rounds})
         run_plan(make_plan("holdout", [], [8], 1, "digits", [variant]), tmp_path / "results")
     rows = json.loads(call("bench", "table", "results", "--json")[1])["rows"]
-    assert [row["method"] for row in rows] == ["mine (n_iter=5)", "mine (n_iter=6)"]
+    assert [row["method"] for row in rows] == ["mine (max_iter=5)", "mine (max_iter=6)"]
 
 
 def test_label_sets_are_scored_by_ndcg(call, tmp_path):

@@ -87,7 +87,7 @@ def test_pairs(call, folder):
 @pytest.mark.parametrize(
     ("arguments", "code", "sentence"),
     [
-        (["-y", "y.npy", "--method", "foo"], 2, "There is no method 'foo'; there are sdhp, gsdhp, lsh"),
+        (["-y", "y.npy", "--method", "foo"], 2, "There is no method 'foo'; there are adgh, agh, aibc"),
         (["-y", "y.npy", "--set", "alpha=1"], 2, "gsdhp has no parameter 'alpha'; it has batch_size, beta,"),
         (["-y", "y.npy", "--set", "beta"], 2, "--set needs name=value. Got 'beta'."),
         (["-y", "y.npy", "--set", "beta=-1"], 2, "The 'beta' parameter of GSDHP must be"),

@@ -63,8 +63,8 @@ def test_methods(call):
     assert [method["name"] for method in listed] == method_names()
     for method in listed:
         cls = find_method(method["name"])
-        assert (method["title"], method["paper"]) == (cls.title, cls.reference)
-        assert (method["supervision"], method["verified"]) == (cls.supervision, cls.verified)
+        assert (method["title"], method["paper"]) == (cls.info.title, cls.info.reference)
+        assert (method["supervision"], method["verified"]) == (cls.info.supervision_text, cls.info.verified)
 
 
 @pytest.mark.parametrize("width", [80, 120, 200])

@@ -5,6 +5,7 @@ import torch
 from scipy import sparse
 
 from hashlearn.deep import losses
+from hashlearn.deep.codes_network import CodeLoss
 
 torch.set_num_threads(1)
 
@@ -33,8 +34,8 @@ LOSSES = {
     "dnnh-band": lambda m, Y: losses.DNNHLoss(m, per_anchor=3, band=0.3),
     "csq": lambda m, Y: losses.CSQLoss(m, Y, rng()),
     "orthohash": lambda m, Y: losses.OrthoHashLoss(m, Y.shape[1], rng()),
-    "cnnh": lambda m, Y: losses.CNNHLoss(target_codes(Y.shape[0], m)),
-    "gsdhp-star": lambda m, Y: losses.GSDHPStarLoss(target_codes(Y.shape[0], m)),
+    "cnnh": lambda m, Y: CodeLoss(target_codes(Y.shape[0], m)),
+    "gsdhp-star": lambda m, Y: CodeLoss(target_codes(Y.shape[0], m)),
 }
 
 

@@ -7,11 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 import torch
+from parameter_checks import check_parameters_are_checked, small_data
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.utils.estimator_checks import (
-    check_param_validation,
     check_set_output_transform,
     check_transformer_get_feature_names_out,
     parametrize_with_checks,
@@ -21,6 +21,7 @@ from small_methods import small
 import hashlearn as hl
 from hashlearn.deep.network import torch_threads
 from hashlearn.hashers import DEEP_METHODS, find_method
+from hashlearn.parameters import check_parameters
 
 torch.set_num_threads(1)
 X, Y = (part[:400] for part in load_digits(return_X_y=True))
@@ -32,11 +33,14 @@ def test_scikit_learn_checks(estimator, check):
 
 
 @pytest.mark.parametrize("name", DEEP_METHODS)
-@pytest.mark.parametrize(
-    "check", [check_set_output_transform, check_transformer_get_feature_names_out, check_param_validation]
-)
+@pytest.mark.parametrize("check", [check_set_output_transform, check_transformer_get_feature_names_out])
 def test_checks_that_scikit_learn_leaves_out(name, check):
     check(find_method(name).__name__, small(name))
+
+
+@pytest.mark.parametrize("name", DEEP_METHODS)
+def test_every_parameter_is_checked(name):
+    check_parameters_are_checked(small(name), *small_data())
 
 
 @pytest.mark.parametrize("name", DEEP_METHODS)
@@ -94,13 +98,15 @@ def test_random_state_decides_a_backbone_that_starts_at_random():
 @pytest.mark.parametrize("name", DEEP_METHODS)
 def test_metadata_is_complete(name):
     method = find_method(name)
-    for attribute in ("title", "reference", "kind", "supervision", "cost"):
-        assert getattr(method, attribute)
-    assert 2013 < method.year < 2022
+    for fact in ("title", "reference", "kind", "supervision", "cost"):
+        assert getattr(method.info, fact)
+    assert method.info.name == name
+    assert 2013 < method.info.year < 2022
     assert "Examples" in method.__doc__
-    assert method.verified == (name not in ("cnnh", "dnnh", "gsdhp-star"))
+    assert "backbone : object" in method.__doc__
+    assert method.info.verified == (name not in ("cnnh", "dnnh", "gsdhp-star"))
     # The authors' settings are parameters of the method.
-    method(8, **method.authors)._validate_params()
+    check_parameters(method(8, **method.authors))
 
 
 @pytest.mark.parametrize("name", DEEP_METHODS)
@@ -158,8 +164,8 @@ def test_divide_and_encode_is_block_diagonal():
     [
         ({"head": "deep"}, "'head' parameter of DCH"),
         ({"head": [0]}, "hidden widths of a head must be at least 1"),
-        ({"schedule": [0.5]}, "schedule must be None, 'cosine', or pairs"),
-        ({"schedule": [(2.0, 0.1)]}, "schedule must be None, 'cosine', or pairs"),
+        ({"schedule": [0.5]}, "'schedule' parameter of DCH must be None, .* or a list of pairs"),
+        ({"schedule": [(2.0, 0.1)]}, "'schedule' parameter of DCH must be None, .* or a list of pairs"),
         ({"batch_size": 1}, "'batch_size' parameter of DCH"),
         ({"form": "print"}, "'form' parameter of DCH"),
         ({"backbone": "resnet9000"}, "backbone must be one of"),

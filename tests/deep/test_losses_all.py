@@ -5,7 +5,7 @@ import pytest
 import torch
 from every_loss import CLASSES, LOSSES, SETS, batch, matrix
 
-from hashlearn.deep.losses.pairs import logcosh, softplus
+from hashlearn.deep.losses import logcosh, softplus
 
 
 @pytest.mark.parametrize("labels", [CLASSES, SETS], ids=["classes", "sets"])
@@ -14,8 +14,8 @@ def test_gradient_by_finite_differences(name, labels):
     u, Y, idx = batch(labels)
     loss = LOSSES[name](u.shape[1], matrix(Y))
     if name == "dpsh":
-        loss.double()(u, Y, 0, idx)
-        loss.eval()  # the buffer stays as it is: only the batch's own side has a gradient
+        loss.to(torch.float64)(u, Y, 0, idx)
+        loss.training = False  # the buffer stays as it is: only the batch's own side has a gradient
     assert torch.autograd.gradcheck(lambda u: loss(u, Y, 400, idx), u.requires_grad_(), eps=1e-6, atol=1e-6)
 
 
@@ -59,7 +59,7 @@ def test_order_of_rows_does_not_matter(name):
     if name.startswith("dnnh") or name == "hashnet-halves":
         pytest.skip("draws triplets by place, or splits the batch by place")
     u, Y, idx = batch(SETS)
-    loss = LOSSES[name](u.shape[1], matrix(Y)).double()
+    loss = LOSSES[name](u.shape[1], matrix(Y)).to(torch.float64)
     order = torch.from_numpy(np.random.default_rng(1).permutation(len(u)))
     first = loss(u, Y, 7, idx)
     torch.testing.assert_close(loss(u[order], Y[order], 7, idx[order]), first)

@@ -8,7 +8,7 @@ import torch
 from every_loss import CLASSES, SETS, batch, matrix
 
 from hashlearn.deep import losses
-from hashlearn.deep.losses.pairs import similar_share
+from hashlearn.deep.losses import similar_share
 
 BOTH = pytest.mark.parametrize("labels", [CLASSES, SETS], ids=["classes", "sets"])
 
@@ -171,13 +171,13 @@ def test_dpsh_with_the_batch_as_buffer(labels):
     s = (Y @ Y.T).numpy() > 0
     total = np.mean([logistic(v[i] @ v[j] / 2, s[i, j]) for i in range(n) for j in range(n)])
     total += 50 * ((v - np.where(v >= 0, 1, -1)) ** 2).sum() / n**2
-    loss = losses.DPSHLoss(4, matrix(Y)).double()
+    loss = losses.DPSHLoss(4, matrix(Y)).to(torch.float64)
     assert float(loss(u, Y, 0, idx)) == pytest.approx(total, abs=1e-12)
 
 
 def test_dpsh_pairs_a_batch_with_all_rows_seen():
     u, Y, idx = batch(CLASSES)
-    loss = losses.DPSHLoss(4, matrix(Y), quantization=0).double()
+    loss = losses.DPSHLoss(4, matrix(Y), quantization=0).to(torch.float64)
     loss(u[:4], Y[:4], 0, idx[:4])
     # Rows 4 and 5 have not been seen: they count as zeros and pull at nothing.
     later = u[[0, 4]].clone().requires_grad_()
@@ -194,7 +194,9 @@ def test_dpsh_pairs_a_batch_with_all_rows_seen():
 def test_dpsh_takes_no_gradient_through_the_sign():
     u = torch.full((2, 4), 0.25, dtype=torch.float64, requires_grad=True)
     _, Y, idx = batch([0, 1])
-    losses.DPSHLoss(4, matrix(Y), quantization=1.0).double().eval()(u, Y, 0, idx).backward()
+    loss = losses.DPSHLoss(4, matrix(Y), quantization=1.0).to(torch.float64)
+    loss.training = False
+    loss(u, Y, 0, idx).backward()
     np.testing.assert_allclose(u.grad, 2 * (0.25 - 1) / 4)
 
 

@@ -10,7 +10,8 @@ from scipy import sparse
 
 from hashlearn import codes
 from hashlearn.deep import losses
-from hashlearn.deep.losses.cnnh import Stage1
+from hashlearn.deep.codes_network import CodeLoss
+from hashlearn.deep.hashers.cnnh import Stage1
 
 BOTH = pytest.mark.parametrize("labels", [CLASSES, SETS], ids=["classes", "sets"])
 
@@ -19,26 +20,25 @@ def cross_entropy(u, bit):
     return math.log1p(math.exp(-u)) if bit else math.log1p(math.exp(u))
 
 
-@pytest.mark.parametrize("kind", [losses.GSDHPStarLoss, losses.CNNHLoss])
-def test_codes_as_targets_are_indexed_by_training_row(kind):
+def test_codes_as_targets_are_indexed_by_training_row():
     u, Y, _ = batch(CLASSES)
     targets = target_codes(20, 4)
     idx = torch.tensor([3, 19, 0, 7, 7, 12])
     expected = np.mean([cross_entropy(float(u[a, k]), targets[i, k] > 0) for a, i in enumerate(idx) for k in range(4)])
-    assert float(kind(targets)(u, Y, 0, idx)) == pytest.approx(expected, abs=1e-12)
-    assert float(kind((targets + 1) // 2)(u, Y, 0, idx)) == pytest.approx(expected, abs=1e-12)
+    assert float(CodeLoss(targets)(u, Y, 0, idx)) == pytest.approx(expected, abs=1e-12)
+    assert float(CodeLoss((targets + 1) // 2)(u, Y, 0, idx)) == pytest.approx(expected, abs=1e-12)
 
 
 @BOTH
 def test_cnnh_plus_adds_the_labels(labels):
     u, Y, idx = batch(labels, n_bits=4 + 3)
     targets = target_codes(6, 4)
-    bits = float(losses.CNNHLoss(targets)(u[:, :4], Y, 0, idx))
+    bits = float(CodeLoss(targets)(u[:, :4], Y, 0, idx))
     total = 0.0
     for row, y in zip(u[:, 4:].numpy(), Y.numpy(), strict=True):
         log_share = row - math.log(np.exp(row).sum())
         total -= (y / y.sum()) @ log_share / len(u)
-    assert float(losses.CNNHLoss(targets, classes=True)(u, Y, 0, idx)) == pytest.approx(bits + total, abs=1e-12)
+    assert float(CodeLoss(targets, classes=True)(u, Y, 0, idx)) == pytest.approx(bits + total, abs=1e-12)
 
 
 def whole_L(stage):
@@ -89,7 +89,7 @@ def test_stage_1_steps_are_newton_steps():
 def test_stage_1_gives_a_codeword_a_class_near_the_plotkin_bound():
     classes = np.repeat(np.arange(4), 10)
     labels = sparse.csr_matrix(np.eye(4)[classes])
-    found, objective = losses.similarity_codes(labels, 12, np.random.RandomState(0), n_sweeps=10)
+    found, objective = losses.similarity_codes(labels, 12, np.random.RandomState(0), max_iter=10)
     assert np.all(np.diff(objective) < 0)
     words = np.unique(np.c_[classes, found], axis=0)
     assert len(words) == 4

@@ -117,7 +117,7 @@ def test_no_batch_of_a_training_is_a_small_rest(monkeypatch):
             sizes.append(len(u))
             return super().forward(u, Y, step, idx)
 
-    monkeypatch.setattr("hashlearn.deep.losses.DCHLoss", Spy)
+    monkeypatch.setattr("hashlearn.deep.hashers.dch.DCHLoss", Spy)
     hl.deep.DCH(n_epochs=1, **SMALL).fit(X[:257], Y[:257])
     assert sorted(sizes) == [51, 51, 51, 52, 52]
 

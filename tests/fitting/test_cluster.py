@@ -20,7 +20,7 @@ from hashlearn.fitting import WorkersLost
 from hashlearn.fitting.executors import _run_on_cluster
 from hashlearn.fitting.frames import pairwise
 
-CHUNKED = [name for name, method in hl.hashers.METHODS.items() if method.passes]
+CHUNKED = [name for name, method in hl.hashers.METHODS.items() if method.info.passes]
 FEW_ROWS = 2300
 
 pytestmark = pytest.mark.usefixtures("small_ranges")
@@ -58,7 +58,7 @@ def few_files(tmp_path_factory):
 
 def small_fit(name):
     known = hl.hashers.METHODS[name]().get_params()
-    settings = {**SETTINGS, "n_bits": 12, "n_iter": 3, "n_partners": 10, "n_samplings": 3}
+    settings = {**SETTINGS, "n_bits": 12, "max_iter": 3, "n_partners": 10}
     return hl.hashers.METHODS[name](**{key: value for key, value in settings.items() if key in known})
 
 

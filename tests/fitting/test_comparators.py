@@ -28,12 +28,12 @@ METHODS = {
     # With these relevances some steps are too large and are taken back.
     "dserh": hl.DSeRH(12, n_samples=None, class_relevance=np.random.default_rng(2).random((10, 10)), random_state=0),
     "dserh sample": hl.DSeRH(20, n_samples=900, kernel="rbf", n_landmarks=50, random_state=0),
-    "aibc": hl.AIBC(20, n_landmarks=50, n_iter=4, random_state=0),
+    "aibc": hl.AIBC(20, n_landmarks=50, max_iter=4, random_state=0),
     "cosdish": hl.COSDISH(20, n_landmarks=50, random_state=0),
-    "lfh": hl.LFH(12, n_iter=10, random_state=0),
-    "lfh rbf": hl.LFH(70, kernel="rbf", n_landmarks=50, n_iter=5, random_state=0),
+    "lfh": hl.LFH(12, max_iter=10, random_state=0),
+    "lfh rbf": hl.LFH(70, kernel="rbf", n_landmarks=50, max_iter=5, random_state=0),
     "tsh": hl.TSH(8, n_landmarks=50, n_partners=10, random_state=0),
-    "aibc features": hl.AIBC(12, similarity="features", kernel=None, n_iter=4, random_state=0),
+    "aibc features": hl.AIBC(12, similarity="features", kernel=None, max_iter=4, random_state=0),
 }
 
 
@@ -47,7 +47,7 @@ def test_chunks_give_the_answer_of_memory(name):
     X, y = rows_and_classes(5000)
     y = np.where(np.arange(5000) % 9 == 0, np.nan, y)
     model = METHODS[name]
-    labels = y if model.supervision != "none" else None
+    labels = y if model.info.supervised else None
     expected = clone(model).fit(X, labels)
     assert_same(expected, clone(model).fit_chunks(Chunks(X, labels, 1313)))
     assert_same(expected, clone(model).fit_chunks(X, labels))
@@ -66,7 +66,7 @@ def test_the_answer_does_not_depend_on_the_threads_that_blas_may_use(name):
     fits = []
     for threads in (1, 2):
         with threadpool_limits(threads, user_api="blas"):
-            fits.append(clone(model).fit(X, y if model.supervision != "none" else None))
+            fits.append(clone(model).fit(X, y if model.info.supervised else None))
     assert_same(*fits)
 
 
@@ -80,11 +80,11 @@ def test_label_sets_of_cca_itq():
     "model",
     [
         hl.KSDH(12, n_landmarks=50, random_state=0),
-        hl.DSeRH(12, n_samples=None, n_iter=8, random_state=0),
+        hl.DSeRH(12, n_samples=None, max_iter=8, random_state=0),
         hl.DSeRH(12, n_samples=800, random_state=0),
-        hl.AIBC(12, kernel=None, n_iter=3, random_state=0),
+        hl.AIBC(12, kernel=None, max_iter=3, random_state=0),
         hl.COSDISH(12, kernel=None, random_state=0),
-        hl.LFH(12, n_iter=5, random_state=0),
+        hl.LFH(12, max_iter=5, random_state=0),
         hl.TSH(3, n_partners=5, kernel=None, random_state=0),
     ],
     ids=["ksdh", "dserh", "dserh sample", "aibc", "cosdish", "lfh", "tsh"],
@@ -131,7 +131,7 @@ def test_bits_from_pairs_of_a_sample(monkeypatch):
 
 
 def test_every_method_says_whether_it_can():
-    able = {name for name, method in hl.hashers.METHODS.items() if method.passes}
+    able = {name for name, method in hl.hashers.METHODS.items() if method.info.passes}
     assert able >= {"sdhp", "gsdhp", "lsh", "itq", "pca-rr", "cca-itq", "fsdh", "class-code", "sdh", "fsdh-gui"}
     assert able >= {"ksdh", "adgh", "dserh", "aibc", "cosdish", "lfh", "tsh"}
     for name, method in hl.hashers.METHODS.items():

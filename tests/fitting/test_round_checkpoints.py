@@ -26,13 +26,13 @@ FITS = {
     "fsdh-gui": (hl.hashers.FSDHGui(20, n_landmarks=50, random_state=0), "round 3"),
     "ksdh": (hl.KSDH(20, n_landmarks=50, random_state=0), "round 2"),
     "adgh": (hl.ADGH(20, n_landmarks=50, random_state=0), "start codes"),
-    "dserh": (hl.DSeRH(12, n_samples=None, class_relevance=RELEVANCE, n_iter=6, random_state=0), "round 4"),
+    "dserh": (hl.DSeRH(12, n_samples=None, class_relevance=RELEVANCE, max_iter=6, random_state=0), "round 4"),
     "dserh sample": (hl.DSeRH(12, n_samples=600, random_state=0), "draw rows"),
-    "aibc": (hl.AIBC(20, kernel=None, n_iter=4, random_state=0), "round 2, queries"),
+    "aibc": (hl.AIBC(20, kernel=None, max_iter=4, random_state=0), "round 2, queries"),
     "cosdish": (hl.COSDISH(12, n_landmarks=50, random_state=0), "add up codes"),
-    "lfh": (hl.LFH(12, n_iter=5, random_state=0), "move rows"),
+    "lfh": (hl.LFH(12, max_iter=5, random_state=0), "move rows"),
     "tsh": (hl.TSH(8, n_landmarks=50, n_partners=10, random_state=0), "margins 2"),
-    "aibc database": (hl.AIBC(20, kernel=None, n_iter=4, random_state=0), "round 2, database"),
+    "aibc database": (hl.AIBC(20, kernel=None, max_iter=4, random_state=0), "round 2, database"),
 }
 
 

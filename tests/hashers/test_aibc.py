@@ -6,7 +6,7 @@ import pytest
 from hashlearn import AIBC, codes, metrics
 from hashlearn.fitting.frames.rounds import CodeSums
 from hashlearn.fitting.group_sums import GroupSums
-from hashlearn.hashers.aibc import CentredLabels, InnerProducts
+from hashlearn.hashers.aibc import CenteredLabels, InnerProducts
 from hashlearn.labels import label_matrix
 
 
@@ -26,7 +26,7 @@ def test_products_with_s_of_labels(kind):
     S = np.where(shared == 0, -shared.max() * (0.5 if kind == "label sets" else 1), shared)
     S = (S - S.mean()) / (S.max() - S.mean())
     Z = rng.standard_normal((30, 4))
-    np.testing.assert_allclose(CentredLabels(label_matrix(Y)) @ Z, S @ Z, atol=1e-10)
+    np.testing.assert_allclose(CenteredLabels(label_matrix(Y)) @ Z, S @ Z, atol=1e-10)
 
 
 def test_products_with_s_of_features():
@@ -57,10 +57,10 @@ def test_objective_never_rises(kind, nu):
 
 def test_no_single_bit_of_the_final_database_codes_can_be_improved():
     X, y = classes(n=60)
-    hasher = AIBC(n_bits=4, kernel=None, n_iter=100, inner_iter=50, random_state=0).fit(X, y)
+    hasher = AIBC(n_bits=4, kernel=None, max_iter=100, inner_iter=50, random_state=0).fit(X, y)
     assert len(hasher.objective_) < 401  # it stopped because nothing changed
     centred = (X - X.mean(axis=0)).astype(np.float64)
-    S = CentredLabels(label_matrix(y)) @ np.eye(60)
+    S = CenteredLabels(label_matrix(y)) @ np.eye(60)
     Z = codes.unpack_signs(hasher.codes_, 4).astype(float)
     R = hasher.database_function_.weights_.astype(np.float64)
     # B is not kept: take the best one for this Z by trying all codes a row.
@@ -106,13 +106,13 @@ def test_unlabelled_rows_get_database_codes_and_take_no_part():
     Y = np.eye(4, dtype=int)[y]
     Y[150:] = 0
     # After one round the two functions still differ; on easy data they end up the same.
-    hasher = AIBC(n_bits=16, kernel=None, n_iter=1, random_state=0).fit(X, Y)
+    hasher = AIBC(n_bits=16, kernel=None, max_iter=1, random_state=0).fit(X, Y)
     assert (hasher.codes_[150:] == hasher.encode_database(X[150:])).all()
     assert (hasher.codes_[:150] != hasher.encode_database(X[:150])).any()
     assert (hasher.codes_[150:] != hasher.encode(X[150:])).any()
     other = X.copy()
     other[150:] = other[150:][::-1]
-    again = AIBC(n_bits=16, kernel=None, n_iter=1, random_state=0).fit(other, Y)
+    again = AIBC(n_bits=16, kernel=None, max_iter=1, random_state=0).fit(other, Y)
     np.testing.assert_allclose(hasher.function_.weights_, again.function_.weights_, atol=1e-3)
 
 

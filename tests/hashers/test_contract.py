@@ -4,12 +4,12 @@ import pickle
 
 import numpy as np
 import pytest
+from parameter_checks import check_parameters_are_checked, small_data
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import (
-    check_param_validation,
     check_set_output_transform,
     check_set_output_transform_pandas,
     check_transformer_get_feature_names_out,
@@ -42,11 +42,15 @@ def test_scikit_learn_checks(estimator, check):
         check_set_output_transform_pandas,
         check_transformer_get_feature_names_out,
         check_transformer_get_feature_names_out_pandas,
-        check_param_validation,
     ],
 )
 def test_checks_that_scikit_learn_leaves_out(name, check):
     check(METHODS[name].__name__, small(name))
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_parameter_is_checked(name):
+    check_parameters_are_checked(small(name), *small_data())
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -83,12 +87,29 @@ def test_pickle_and_pipeline(name, digits):
 @pytest.mark.parametrize("name", METHODS)
 def test_metadata_is_complete(name):
     method = METHODS[name]
-    for attribute in ("title", "reference", "kind", "supervision", "cost"):
-        assert isinstance(getattr(method, attribute), str)
-        assert getattr(method, attribute)
-    assert 1990 < method.year < 2030
-    assert isinstance(method.verified, bool)
-    assert "Examples" in (method.__doc__ or "")
+    for fact in ("name", "title", "reference", "kind", "cost", "supervision_text"):
+        assert isinstance(getattr(method.info, fact), str)
+        assert getattr(method.info, fact)
+    assert 1990 < method.info.year < 2030
+    assert isinstance(method.info.verified, bool)
+    for section in ("Parameters\n----------\nn_bits", "Attributes\n----------\n", "Examples\n--------\n"):
+        assert section in (method.__doc__ or "")
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_the_protocol_of_the_database_is_true(name, digits):
+    """Learned codes of the training rows differ from hashed ones; the others agree but for rounding."""
+    X, y = digits[0].astype(np.float32), digits[1]
+    hasher = small(name, n_bits=16).fit(X, y)
+    agreement = np.mean(hl.codes.unpack(hasher.codes_, 16) == hasher.transform(X))
+    assert (agreement > 0.999) == (hasher.info.database == "hashed")
+
+
+def test_old_places_of_facts_warn():
+    with pytest.warns(FutureWarning, match=r"ITQ\.title is deprecated .*: use ITQ\.info\.title"):
+        assert hl.ITQ.title == "ITQ"
+    with pytest.warns(FutureWarning, match=r"GSDHP\.supervision"):
+        assert hl.GSDHP().supervision == "classes, label sets, pairs, similarity"
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -114,12 +135,12 @@ def test_wrong_width_and_wrong_length(name, digits):
     hasher = small(name).fit(X, y)
     with pytest.raises(ValueError, match=r"X has 63 features.*expecting 64"):
         hasher.encode(X[:, 1:])
-    if METHODS[name].supervision != "none":
+    if METHODS[name].info.supervised:
         with pytest.raises(ValueError, match="inconsistent numbers of samples"):
             small(name).fit(X, y[:-1])
 
 
-@pytest.mark.parametrize("name", [n for n in METHODS if METHODS[n].supervision != "none"])
+@pytest.mark.parametrize("name", [n for n in METHODS if METHODS[n].info.supervised])
 def test_no_label_at_all(name, digits):
     X, _ = digits
     with pytest.raises(ValueError, match="No row has a label"):

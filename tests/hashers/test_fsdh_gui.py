@@ -48,7 +48,7 @@ def test_codes_of_odd_classes_are_the_first_majority_votes():
     hasher = FSDHGui(n_bits=16, **SMALL).fit(X[rows], Y[rows])
     votes = np.eye(10)[Y[rows]].T @ first_bits(310, 16)
     np.testing.assert_array_equal(learned(hasher), np.sign(votes)[Y[rows]])
-    once = FSDHGui(n_bits=16, n_iter=1, **SMALL).fit(X[rows], Y[rows])
+    once = FSDHGui(n_bits=16, max_iter=1, **SMALL).fit(X[rows], Y[rows])
     np.testing.assert_array_equal(once.codes_, hasher.codes_)
 
 

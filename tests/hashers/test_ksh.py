@@ -10,7 +10,7 @@ from hashlearn.hashers.ksh import Residual, descend, smooth_loss
 from hashlearn.primitives import LabelProduct
 
 X, Y = (part[:400] for part in load_digits(return_X_y=True))
-SMALL = {"n_landmarks": 40, "n_samples": None, "max_steps": 20, "random_state": 0}
+SMALL = {"n_landmarks": 40, "n_samples": None, "max_iter": 20, "random_state": 0}
 
 
 def signs(hasher, rows):
@@ -72,14 +72,15 @@ def test_gradient_equals_finite_differences():
 @pytest.mark.parametrize("seed", range(3))
 def test_descent_lowers_the_smooth_loss_to_a_flat_place(seed):
     K, residual, a = small_problem(seed)
-    end = descend(K, residual, a, 1500, 0.0)
+    end, made = descend(K, residual, a, 1500, 0.0)
+    assert 0 < made <= 1500
     before, after = (smooth_loss(residual, K @ point) for point in (a, end))
     assert after[0] < before[0]
     assert np.abs(K.T @ after[1]).max() < 1e-3 * np.abs(K.T @ before[1]).max()
 
 
 def test_descent_beats_the_eigenvectors_it_starts_from():
-    start = KSH(n_bits=8, **{**SMALL, "max_steps": 0}).fit(X, Y)
+    start = KSH(n_bits=8, **{**SMALL, "max_iter": 0}).fit(X, Y)
     end = KSH(n_bits=8, **SMALL).fit(X, Y)
     assert end.objective_[1] <= start.objective_[1]
     assert end.objective_[-1] < start.objective_[-1]

@@ -68,7 +68,7 @@ def test_hard_solver_takes_the_top_eigenvectors():
 
 def test_soft_solver_nears_orthogonality_and_spreads_what_matters():
     X, y = classes(d=60)
-    soft = RSH(n_bits=24, n_iter=100, random_state=0).fit(X, y)
+    soft = RSH(n_bits=24, max_iter=100, random_state=0).fit(X, y)
     hard = RSH(n_bits=24, orthogonality="hard").fit(X, y)
     assert soft.orthogonality_gap_ < 0.2
     assert soft.score(X, y) > hard.score(X, y) + 0.05
@@ -83,7 +83,7 @@ def test_soft_solver_is_stable_for_other_penalties(penalty):
 def test_more_bits_than_features():
     X, y = classes(d=5)
     assert RSH(n_bits=12, random_state=0).fit(X, y).score(X, y) > 0.5
-    with pytest.raises(ValueError, match=r"at most one bit a feature: 5 features, but n_bits=12"):
+    with pytest.raises(ValueError, match=r"at most one bit per feature: 5 features, but n_bits=12"):
         RSH(n_bits=12, orthogonality="hard").fit(X, y)
 
 

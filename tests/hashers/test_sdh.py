@@ -43,7 +43,7 @@ def test_objective_is_the_formula_at_the_end():
 
 
 def test_no_single_bit_can_be_improved():
-    hasher = SDH(n_bits=8, nu=0.0, n_iter=1, max_sweeps=100, **SMALL).fit(X[:60], Y[:60])
+    hasher = SDH(n_bits=8, nu=0.0, max_iter=1, inner_iter=100, **SMALL).fit(X[:60], Y[:60])
     B, T = learned(hasher), one_hot(Y[:60])
     start = np.random.RandomState(0)
     start.randint(2**31)  # the landmarks' seed

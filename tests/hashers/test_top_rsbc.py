@@ -51,16 +51,16 @@ def test_gradient_by_finite_differences():
 
 def test_learns_to_rank_held_out_rows():
     X, y = classes(n=400, spread=1.0)
-    hasher = TopRSBC(n_bits=16, n_iter=150, random_state=0).fit(X[:200], y[:200])
+    hasher = TopRSBC(n_bits=16, max_iter=150, random_state=0).fit(X[:200], y[:200])
     assert hasher.losses_[-20:].mean() < 0.5 * hasher.losses_[:20].mean()
-    fresh = TopRSBC(n_bits=16, n_iter=1, random_state=0).fit(X[:200], y[:200])
+    fresh = TopRSBC(n_bits=16, max_iter=1, random_state=0).fit(X[:200], y[:200])
     assert hasher.score(X[200:], y[200:]) > fresh.score(X[200:], y[200:]) + 0.15
 
 
 def test_scale_of_the_features_does_not_matter():
     X, y = classes()
-    a = TopRSBC(n_bits=8, n_iter=30, random_state=0).fit(X, y)
-    b = TopRSBC(n_bits=8, n_iter=30, random_state=0).fit(1024 * X, y)
+    a = TopRSBC(n_bits=8, max_iter=30, random_state=0).fit(X, y)
+    b = TopRSBC(n_bits=8, max_iter=30, random_state=0).fit(1024 * X, y)
     assert (a.codes_ == b.codes_).all()
 
 
@@ -69,16 +69,16 @@ def test_label_sets_and_unlabelled_rows():
     Y = np.eye(4, dtype=int)[y]
     Y[:, 0] |= Y[:, 1]
     Y[250:] = 0
-    first = TopRSBC(n_bits=8, n_iter=60, random_state=0).fit(X, Y)
+    first = TopRSBC(n_bits=8, max_iter=60, random_state=0).fit(X, Y)
     other = X.copy()
     other[250:] = other[250:][::-1]
-    second = TopRSBC(n_bits=8, n_iter=60, random_state=0).fit(other, Y)
+    second = TopRSBC(n_bits=8, max_iter=60, random_state=0).fit(other, Y)
     np.testing.assert_allclose(first.function_.weights_, second.function_.weights_, atol=1e-3)
     assert first.score(X[:250], Y[:250]) > 0.7
 
 
 def test_same_seed_same_codes_whatever_the_threads():
     X, y = classes()
-    a, b = (TopRSBC(n_bits=8, n_iter=20, random_state=1, n_jobs=jobs).fit(X, y) for jobs in (1, 2))
+    a, b = (TopRSBC(n_bits=8, max_iter=20, random_state=1, n_jobs=jobs).fit(X, y) for jobs in (1, 2))
     assert (a.codes_ == b.codes_).all()
     assert (a.losses_ == b.losses_).all()

@@ -47,7 +47,8 @@ def test_inference_never_rises_and_often_finds_the_minimum():
     found = 0
     for seed in range(20):
         matrix = random_matrix(8, seed)
-        signs, (before, after) = infer(matrix, 30, np.random.RandomState(0))
+        signs, (before, after), made = infer(matrix, 30, np.random.RandomState(0))
+        assert 0 <= made <= 30
         dense = matrix.toarray()
         assert after <= before
         assert after == 0.5 * signs @ dense @ signs

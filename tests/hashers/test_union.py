@@ -53,8 +53,8 @@ def test_parameters_by_name():
     assert parameters["gsdhp"] is hasher.hashers[1]
     assert list(hasher.get_params(deep=False)) == ["hashers"]
     given = hasher.hashers
-    hasher.set_params(**{"itq-2__n_iter": 3, "gsdhp": LSH(2)})
-    assert hasher.hashers[2].n_iter == 3
+    hasher.set_params(**{"itq-2__max_iter": 3, "gsdhp": LSH(2)})
+    assert hasher.hashers[2].max_iter == 3
     assert isinstance(hasher.hashers[1], LSH)
     assert isinstance(given[1], GSDHP)  # the caller's list is not changed
     hasher.set_params(hashers=[SDH(7)], sdh__n_bits=9)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from abc import abstractmethod
 from collections.abc import Callable
 from contextlib import closing
@@ -14,116 +15,118 @@ from scipy import sparse
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from hashlearn import codes, metrics
+from hashlearn.constraints import COUNT, NON_NEGATIVE, POSITIVE, Anything, Constraint, Instance, Interval, Options
 from hashlearn.deep.extra import require_torch
-from hashlearn.deep.hashers.options import CONSTRAINTS, check_schedule, full_signature
 from hashlearn.fitting.base import BaseHasher, block_precision
 from hashlearn.functions.network import NetworkFunction
 from hashlearn.kernel import dense_rows
 from hashlearn.labels import NO_LABELS, check_variety, group_rows
+from hashlearn.parameters import check_parameters, fitted, parameter
 from hashlearn.progress import verbose_listening
 from hashlearn.timing import PhaseTimer
-from hashlearn.typing import Matrix
+from hashlearn.typing import FloatArray, Matrix
 
 if TYPE_CHECKING:
     from hashlearn.deep.inputs import Inputs
     from hashlearn.deep.losses import Loss
     from hashlearn.deep.setting_up import Opened
 
+HEAD_NAMES = ("auto", "linear", "mlp", "three-layer", "divide", "batchnorm")
 # Parameters that change how fast or where a training runs, and not what it learns.
 _SIDE_ISSUES = ("checkpoint", "device", "n_jobs", "verbose", "backbone", "random_state")
 
 
+class RatePairs(Constraint):
+    """A schedule of learning rates: pairs of a share of the training and a factor."""
+
+    def allows(self, value: Any) -> bool:
+        return isinstance(value, list | tuple) and all(self._is_pair(pair) for pair in value)
+
+    def _is_pair(self, pair: Any) -> bool:
+        share, factor = Interval(float, 0, 1, closed="both"), Interval(float, 0)
+        return isinstance(pair, list | tuple) and len(pair) == 2 and share.allows(pair[0]) and factor.allows(pair[1])
+
+    def __str__(self) -> str:
+        return "a list of pairs (share of the training, factor) such as [(0.67, 0.1)]"
+
+
 class DeepHasher(BaseHasher):
-    """Base of the deep methods. A subclass implements ``_make_loss``.
+    """Base of the deep methods. A subclass implements ``_make_loss``."""
 
-    Every deep method takes, besides its own, these parameters:
-
-    backbone : None, name, dict or torch module, default=None
-        What turns an input into features. None: the inputs are features. A name from ``hl.deep.backbones``, or a dict
-        of its name and settings, ``{"name": "alexnet", "weights": "alexnet.pth"}``. A torch module of your own is
-        copied, never changed; a model file holds its weights, and it must be given again after loading.
-    head : {"auto", "linear", "mlp", "three-layer", "divide", "batchnorm"} or list of hidden widths, default="auto"
-        From features to bits; "auto" is the method's own.
-    n_epochs : int, default=10
-    batch_size, optimizer, learning_rate, weight_decay : default=None
-        None is the backbone's recipe; without one 128, "adam", 0.001, 1e-5.
-    trunk_rate : float or None, default=None
-        Learning rate of the backbone as a share of ``learning_rate``; 0 freezes it, None is its recipe.
-    schedule : None, "cosine" or list of (share, factor), default=None
-        [(0.67, 0.1)] multiplies the learning rates by 0.1 after two thirds of the training.
-    validation : float, default=0.0
-        Share of the labelled rows held out to choose the best epoch by their MAP; training ends when ``patience``
-        (default=3) epochs in a row were not better. 0 trains on all rows and keeps the last epoch.
-    checkpoint : path or None, default=None
-        Written after every epoch. A fit that finds its own checkpoint goes on from there, with the same result as if
-        it had never been stopped.
-    device : str, default="auto"
-        "auto" is a GPU if there is one; else a torch device, "cpu" or "cuda:1" say.
-    precision : {"auto", "full", "mixed"}, default="auto"
-        Mixed is bfloat16 where that is safe; "auto" is mixed on a GPU that has it.
-    unlabeled, n_jobs, random_state, verbose : as everywhere in hashlearn.
-
-    Fitted, it has ``losses_`` (mean loss of every epoch), ``scores_`` (held-out MAP of every epoch), ``best_epoch_``,
-    ``n_iter_`` (epochs made), ``seconds_``, ``function_`` (the network) and ``codes_``.
-    """
-
-    supervision: ClassVar[str] = "classes, label sets"
     head_of_method: ClassVar[str] = "linear"
     authors: ClassVar[dict[str, Any]] = {}
-    """The settings of the authors' own training, of AlexNet where nothing else is said: ``DCH(48, **DCH.authors)``."""
+    """Settings of the authors' own training, of AlexNet unless the class says otherwise: ``DCH(48, **DCH.authors)``."""
 
-    function_: NetworkFunction
+    backbone: Any = parameter(
+        Anything(),
+        "What turns an input into features. None if the inputs are features; a name from ``hl.deep.backbones``, or a "
+        "dict of its name and settings, ``{'name': 'alexnet', 'weights': 'alexnet.pth'}``; or a torch module, which is "
+        "copied, never changed. A model file holds the weights of such a module; the module itself must be given again "
+        "after loading.",
+        default=None,
+    )
+    head: Any = parameter(
+        [Options(*HEAD_NAMES), Instance(list, tuple)],
+        "From features to bits: a name, or a list of hidden widths; 'auto' is the method's own head.",
+        default="auto",
+    )
+    n_epochs: int = parameter(COUNT, "Passes over the training rows.", default=10)
+    batch_size: int | None = parameter(
+        [None, Interval(int, 2)], "Rows per step; None is the backbone's recipe, without one 128.", default=None
+    )
+    optimizer: str | None = parameter(
+        [None, Options("adam", "sgd")], "None is the backbone's recipe, without one 'adam'.", default=None
+    )
+    learning_rate: float | None = parameter(
+        [None, POSITIVE], "None is the backbone's recipe, without one 0.001.", default=None
+    )
+    weight_decay: float | None = parameter(
+        [None, NON_NEGATIVE], "None is the backbone's recipe, without one 1e-5.", default=None
+    )
+    trunk_rate: float | None = parameter(
+        [None, NON_NEGATIVE],
+        "Learning rate of the backbone as a share of ``learning_rate``; 0 freezes it, None is its recipe.",
+        default=None,
+    )
+    schedule: Any = parameter(
+        [None, Options("cosine"), RatePairs()],
+        "How learning rates fall: 'cosine', or pairs (share of the training, factor); [(0.67, 0.1)] multiplies them by "
+        "0.1 after two thirds of the training. None keeps them.",
+        default=None,
+    )
+    validation: float = parameter(
+        Interval(float, 0, 1),
+        "Share of the labeled rows that is held out to choose the best epoch by its MAP on them. 0 trains on all rows "
+        "and keeps the last epoch.",
+        default=0.0,
+    )
+    patience: int = parameter(
+        COUNT, "With ``validation``, training ends after this many epochs without a better one.", default=3
+    )
+    checkpoint: Any = parameter(
+        [None, Instance(str, os.PathLike)],
+        "File that is written after every epoch. A fit that finds its own checkpoint continues from there, with the "
+        "same result as if it had never been stopped.",
+        default=None,
+    )
+    device: str = parameter(
+        Instance(str), "'auto' is a GPU if there is one; otherwise a torch device, 'cpu' or 'cuda:1'.", default="auto"
+    )
+    precision: str = parameter(
+        Options("auto", "full", "mixed"),
+        "'mixed' is bfloat16 where that is safe; 'auto' is mixed on a GPU that has it.",
+        default="auto",
+    )
+    unlabeled: Any = parameter(
+        Anything(), "Besides None and NaN, the class that marks a row as unlabeled, -1 for example.", default=None
+    )
 
-    _parameter_constraints: ClassVar[dict[str, Any]] = {**BaseHasher._parameter_constraints, **CONSTRAINTS}
-
-    def __init__(
-        self,
-        n_bits: int = 64,
-        *,
-        backbone: Any = None,
-        head: Any = "auto",
-        n_epochs: int = 10,
-        batch_size: int | None = None,
-        optimizer: str | None = None,
-        learning_rate: float | None = None,
-        weight_decay: float | None = None,
-        trunk_rate: float | None = None,
-        schedule: Any = None,
-        validation: float = 0.0,
-        patience: int = 3,
-        checkpoint: Any = None,
-        device: str = "auto",
-        precision: str = "auto",
-        unlabeled: Any = None,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.n_bits = n_bits
-        self.backbone = backbone
-        self.head = head
-        self.n_epochs = n_epochs
-        self.batch_size = batch_size
-        self.optimizer = optimizer
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.trunk_rate = trunk_rate
-        self.schedule = schedule
-        self.validation = validation
-        self.patience = patience
-        self.checkpoint = checkpoint
-        self.device = device
-        self.precision = precision
-        self.unlabeled = unlabeled
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        if "__init__" in vars(cls):
-            init: Any = cls.__init__
-            init.__signature__ = full_signature(init, DeepHasher.__init__)
-        super().__init_subclass__(**kwargs)
+    function_: NetworkFunction = fitted("The network.")
+    losses_: FloatArray = fitted("Mean loss of every epoch.")
+    scores_: FloatArray = fitted("MAP on the held-out rows after every epoch.")
+    best_epoch_: int = fitted("The epoch whose weights are kept.")
+    n_iter_: int = fitted("Epochs made.")
+    seconds_: dict[str, float] = fitted("Seconds of each phase of the fit.")
 
     @abstractmethod
     def _make_loss(self, labels: sparse.csr_matrix, rng: np.random.RandomState, rows: Matrix | None) -> Loss:
@@ -136,14 +139,10 @@ class DeepHasher(BaseHasher):
     def _keep_codes(self, loss: Loss, training: NDArray[np.intp]) -> None:
         """Put codes that were learned for training rows into ``codes_``, in place of those the network gives them."""
 
-    def _validate_params(self) -> None:
-        super()._validate_params()
-        check_schedule(self.schedule)
-
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn from classes (n,) or label sets (n, c). X: features, or whatever images the backbone takes."""
         require_torch()
-        self._validate_params()
+        check_parameters(self)
         self.n_bits_ = int(self.n_bits)
         rng = self._rng()
         seed = int(rng.randint(2**31))

@@ -1,35 +1,30 @@
-"""CSQ: central similarity quantisation."""
+"""CSQ: central similarity quantization, where every class has a center in Hamming space."""
 
 from __future__ import annotations
 
-import numbers
-from typing import TYPE_CHECKING, Any, ClassVar, Unpack
+from typing import Any, ClassVar
 
 import numpy as np
-from scipy import sparse
-from sklearn.utils._param_validation import Interval
+from numpy.typing import NDArray
+from scipy import linalg, sparse
 
+from hashlearn import codes
+from hashlearn.constraints import NON_NEGATIVE
+from hashlearn.deep.extra import torch
 from hashlearn.deep.hashers.base import DeepHasher
-from hashlearn.deep.hashers.options import Options
+from hashlearn.deep.losses import Loss
+from hashlearn.methodinfo import MethodInfo
+from hashlearn.parameters import parameter
 from hashlearn.typing import Matrix
 
-if TYPE_CHECKING:
-    from hashlearn.deep.losses import Loss
+MOST_DRAWS = 200
 
 
 class CSQ(DeepHasher):
-    """Central similarity quantisation: each class has a centre in Hamming space, each row the majority of its centres.
+    """Central similarity quantization: the target of a row is the majority of the centers of its labels.
 
-    Centres are rows of a Hadamard matrix where n_bits is a power of two and there are at most 2 n_bits labels, else
-    random.
-
-    Parameters
-    ----------
-    n_bits : int, default=64
-    quantization : float, default=0.05
-        Weight of the quantisation loss.
-    backbone, head, n_epochs, batch_size, learning_rate, checkpoint, ...
-        The parameters of every deep method: see ``DeepHasher``.
+    Centers are rows of a Hadamard matrix if n_bits is a power of two and there are at most 2 n_bits labels, otherwise
+    they are drawn at random.
 
     Examples
     --------
@@ -41,14 +36,16 @@ class CSQ(DeepHasher):
     (797, 2)
     """
 
-    title: ClassVar[str] = "CSQ"
-    reference: ClassVar[str] = (
-        "Yuan et al., Central Similarity Quantization for Efficient Image and Video Retrieval (CVPR 2020)"
+    info = MethodInfo(
+        name="csq",
+        title="CSQ",
+        reference="Yuan et al., Central Similarity Quantization for Efficient Image and Video Retrieval (CVPR 2020)",
+        year=2020,
+        kind="deep, class codes",
+        supervision=("classes", "label sets"),
+        cost="O(T n F), T epochs, F a pass of the network",
+        verified=True,
     )
-    year: ClassVar[int] = 2020
-    kind: ClassVar[str] = "deep, class codes"
-    cost: ClassVar[str] = "O(T n F), T epochs, F a pass of the network"
-    verified: ClassVar[bool] = True
     authors: ClassVar[dict[str, Any]] = {
         "head": "three-layer",
         "optimizer": "adam",
@@ -59,22 +56,63 @@ class CSQ(DeepHasher):
         "schedule": [(k / 9, 0.7) for k in range(1, 9)],
     }
 
-    _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **DeepHasher._parameter_constraints,
-        "quantization": [Interval(numbers.Real, 0, None, closed="left")],
-    }
-
-    def __init__(
-        self,
-        n_bits: int = 64,
-        *,
-        quantization: float = 0.05,
-        **options: Unpack[Options],
-    ) -> None:
-        super().__init__(n_bits, **options)
-        self.quantization = quantization
+    quantization: float = parameter(NON_NEGATIVE, "Weight of the quantization loss.", default=0.05)
 
     def _make_loss(self, labels: sparse.csr_matrix, rng: np.random.RandomState, rows: Matrix | None) -> Loss:
-        from hashlearn.deep.losses import CSQLoss
-
         return CSQLoss(self.n_bits_, labels, rng, quantization=self.quantization)
+
+
+class CSQLoss(Loss):
+    """Cross-entropy of (tanh u + 1) / 2 and (T + 1) / 2, plus quantization * mean((|tanh u| - 1)^2).
+
+    T = sgn(Y C) is the majority of the centers; one fixed random vector decides ties.
+    """
+
+    def __init__(
+        self, n_bits: int, labels: sparse.csr_matrix, rng: np.random.RandomState, *, quantization: float = 0.05
+    ) -> None:
+        self.quantization = quantization
+        centers = hash_centers(labels.shape[1], n_bits, rng)
+        votes = np.asarray(labels @ centers.astype(np.float64))
+        ties = np.where(rng.random_sample(n_bits) < 0.5, 1.0, -1.0)
+        self.targets = torch.from_numpy(np.where(votes == 0, ties, votes) > 0).float()
+
+    def forward(self, u: torch.Tensor, Y: torch.Tensor, step: int, idx: torch.Tensor) -> torch.Tensor:
+        # sigmoid(2 u) = (tanh u + 1) / 2, whose logarithm does not overflow in this form.
+        fit = torch.nn.functional.binary_cross_entropy_with_logits(2.0 * u, self.targets[idx].to(u.dtype))
+        return fit + self.quantization * ((torch.tanh(u).abs() - 1.0) ** 2).mean()
+
+
+def hash_centers(n_labels: int, n_bits: int, rng: np.random.RandomState) -> NDArray[np.int8]:
+    """Centers (n_labels, n_bits) in {-1, +1}, far from each other.
+
+    If there are enough of them, rows of a Hadamard matrix and its negative, with columns shuffled and flipped, because
+    the first column would otherwise be constant and its bit useless. Otherwise random codes with half of the bits +1,
+    drawn until the least distance is above n_bits / 4 and the mean at least n_bits / 2; after 200 draws, the draw with
+    the largest least distance.
+    """
+    if n_bits & (n_bits - 1) == 0 and n_labels <= 2 * n_bits:
+        hadamard = linalg.hadamard(n_bits)
+        rows = np.concatenate([hadamard, -hadamard])[:n_labels]
+        flips = np.where(rng.random_sample(n_bits) < 0.5, 1, -1)
+        return (rows[:, rng.permutation(n_bits)] * flips).astype(np.int8)
+    half = np.where(np.arange(n_bits) < n_bits // 2, 1, -1).astype(np.int8)
+    best: tuple[float, NDArray[np.int8]] | None = None
+    for _ in range(MOST_DRAWS):
+        drawn = np.stack([rng.permutation(half) for _ in range(n_labels)])
+        least, mean = _distances(drawn)
+        if least > n_bits / 4 and mean >= n_bits / 2:
+            return drawn
+        if best is None or least > best[0]:
+            best = least, drawn
+    assert best is not None
+    return best[1]
+
+
+def _distances(centers: NDArray[np.int8]) -> tuple[float, float]:
+    """The least and the mean distance between two centers."""
+    if len(centers) < 2:
+        return np.inf, np.inf
+    packed = codes.pack(centers)
+    distances = codes.hamming_distances(packed, packed)[np.triu_indices(len(centers), 1)]
+    return float(distances.min()), float(distances.mean())

@@ -1,38 +1,25 @@
-"""DNNH: simultaneous feature learning and hash coding."""
+"""DNNH: simultaneous feature learning and hash coding, a triplet loss on sigmoid outputs."""
 
 from __future__ import annotations
 
-import numbers
-from typing import TYPE_CHECKING, Any, ClassVar, Unpack
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy import sparse
-from sklearn.utils._param_validation import Interval
 
+from hashlearn.constraints import COUNT, POSITIVE, Interval
+from hashlearn.deep.extra import torch
 from hashlearn.deep.hashers.base import DeepHasher
-from hashlearn.deep.hashers.options import Options
+from hashlearn.deep.losses import Loss, shared_labels
+from hashlearn.methodinfo import MethodInfo
+from hashlearn.parameters import parameter
 from hashlearn.typing import Matrix
-
-if TYPE_CHECKING:
-    from hashlearn.deep.losses import Loss
 
 
 class DNNH(DeepHasher):
-    """Triplet ranking loss on sigmoid outputs, each bit from channels of its own (divide and encode).
+    """Triplet ranking loss on sigmoid outputs; each bit has channels of its own (divide and encode).
 
-    Restated from a re-implementation; the published figures are not claimed.
-
-    Parameters
-    ----------
-    n_bits : int, default=64
-    margin : float or None, default=None
-        In bits; None is n_bits / 4. The paper has 1, a released network of 12 bits 2.
-    per_anchor : int, default=10
-        Triplets drawn for each row of a batch.
-    band : float or None, default=None
-        Outputs farther than this from 0.5 count as 0 or 1, the paper's piecewise threshold; None leaves it out.
-    backbone, head, n_epochs, batch_size, learning_rate, checkpoint, ...
-        The parameters of every deep method: see ``DeepHasher``.
+    This follows a re-implementation, not the authors' code; the published figures are not claimed.
 
     Examples
     --------
@@ -44,14 +31,16 @@ class DNNH(DeepHasher):
     (797, 2)
     """
 
-    title: ClassVar[str] = "DNNH"
-    reference: ClassVar[str] = (
-        "Lai et al., Simultaneous Feature Learning and Hash Coding with Deep Neural Networks (CVPR 2015)"
+    info = MethodInfo(
+        name="dnnh",
+        title="DNNH",
+        reference="Lai et al., Simultaneous Feature Learning and Hash Coding with Deep Neural Networks (CVPR 2015)",
+        year=2015,
+        kind="deep, triplets",
+        supervision=("classes", "label sets"),
+        cost="O(T n (F + t (b + m))), T epochs, F a pass of the network, t triplets per row",
+        verified=False,
     )
-    year: ClassVar[int] = 2015
-    kind: ClassVar[str] = "deep, triplets"
-    cost: ClassVar[str] = "O(T n (F + t (b + m))), T epochs, F a pass of the network, t triplets a row"
-    verified: ClassVar[bool] = False
     head_of_method: ClassVar[str] = "divide"
     authors: ClassVar[dict[str, Any]] = {
         "optimizer": "sgd",
@@ -61,34 +50,72 @@ class DNNH(DeepHasher):
         "schedule": [(0.6, 0.1), (0.7, 0.1)],
     }
 
-    _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **DeepHasher._parameter_constraints,
-        "margin": [None, Interval(numbers.Real, 0, None, closed="neither")],
-        "per_anchor": [Interval(numbers.Integral, 1, None, closed="left")],
-        "band": [None, Interval(numbers.Real, 0, 0.5, closed="both")],
-    }
+    margin: float | None = parameter(
+        [None, POSITIVE],
+        "In bits; None is n_bits / 4. The paper has 1, a released network of 12 bits has 2.",
+        default=None,
+    )
+    per_anchor: int = parameter(COUNT, "Triplets drawn for each row of a batch.", default=10)
+    band: float | None = parameter(
+        [None, Interval(float, 0, 0.5, closed="both")],
+        "Outputs farther than this from 0.5 count as 0 or 1, the paper's piecewise threshold; None leaves it out.",
+        default=None,
+    )
+
+    def _make_loss(self, labels: sparse.csr_matrix, rng: np.random.RandomState, rows: Matrix | None) -> Loss:
+        seed = int(rng.randint(2**31))
+        return DNNHLoss(self.n_bits_, margin=self.margin, per_anchor=self.per_anchor, band=self.band, seed=seed)
+
+
+class DNNHLoss(Loss):
+    """Mean over triplets of max(0, margin + |f_a - f_p|^2 - |f_a - f_n|^2), f = sigmoid(u).
+
+    Where f is 0 or 1 the squared distance is the Hamming distance, so ``margin`` is in bits; None for m / 4.
+    Triplets are drawn anew from every batch, ``per_anchor`` for each row: p shares a label with the anchor, n shares
+    fewer than p does. ``band`` is the paper's piecewise threshold: f below 0.5 - band counts as 0, above 0.5 + band as
+    1; None leaves it out, as the first author's released structure does.
+    """
 
     def __init__(
         self,
-        n_bits: int = 64,
+        n_bits: int,
         *,
         margin: float | None = None,
         per_anchor: int = 10,
         band: float | None = None,
-        **options: Unpack[Options],
+        seed: int = 0,
     ) -> None:
-        super().__init__(n_bits, **options)
-        self.margin = margin
-        self.per_anchor = per_anchor
-        self.band = band
+        self.margin = n_bits / 4.0 if margin is None else float(margin)
+        self.per_anchor, self.band, self.seed = per_anchor, band, seed
 
-    def _make_loss(self, labels: sparse.csr_matrix, rng: np.random.RandomState, rows: Matrix | None) -> Loss:
-        from hashlearn.deep.losses import DNNHLoss
+    def forward(self, u: torch.Tensor, Y: torch.Tensor, step: int, idx: torch.Tensor) -> torch.Tensor:
+        f = torch.sigmoid(u)
+        if self.band is not None:
+            f = torch.where(f < 0.5 - self.band, 0.0, torch.where(f > 0.5 + self.band, 1.0, f))
+        anchor, positive, negative = self.triplets(Y, step)
+        if len(anchor) == 0:
+            # Without a triplet the loss is zero, but it must have a gradient.
+            return (u * 0.0).sum()
+        near = ((f[anchor] - f[positive]) ** 2).sum(dim=1)
+        far = ((f[anchor] - f[negative]) ** 2).sum(dim=1)
+        return (self.margin + near - far).clamp(min=0.0).mean()
 
-        return DNNHLoss(
-            self.n_bits_,
-            margin=self.margin,
-            per_anchor=self.per_anchor,
-            band=self.band,
-            seed=int(rng.randint(2**31)),
-        )
+    def triplets(self, Y: torch.Tensor, step: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Places (a, p, n) in the batch, the same for the same step; rows without a possible triplet have none."""
+        draws = torch.Generator().manual_seed((self.seed * 1_000_003 + step) % 2**63)
+        shared = shared_labels(Y).cpu()
+        size = len(shared)
+        anchor = torch.arange(size).repeat_interleave(self.per_anchor)
+        mine = shared[anchor]
+        candidate = (mine > 0) & (anchor[:, None] != torch.arange(size))
+        positive, found = _one_of(candidate, draws)
+        candidate = mine < mine.gather(1, positive[:, None])
+        negative, found_too = _one_of(candidate, draws)
+        good = found & found_too
+        return tuple(part[good].to(Y.device) for part in (anchor, positive, negative))  # type: ignore[return-value]
+
+
+def _one_of(mask: torch.Tensor, draws: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
+    """A random True place of every row, and whether the row has one."""
+    value, place = (torch.rand(mask.shape, generator=draws) * mask).max(dim=1)
+    return place, value > 0

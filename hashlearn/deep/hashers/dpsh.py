@@ -1,34 +1,25 @@
-"""DPSH: deep pairwise-supervised hashing."""
+"""DPSH: deep pairwise-supervised hashing, a batch against the last outputs of all training rows."""
 
 from __future__ import annotations
 
-import numbers
-from typing import TYPE_CHECKING, Any, ClassVar, Unpack
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy import sparse
-from sklearn.utils._param_validation import Interval
 
+from hashlearn.constraints import NON_NEGATIVE
+from hashlearn.deep.extra import torch
 from hashlearn.deep.hashers.base import DeepHasher
-from hashlearn.deep.hashers.options import Options
+from hashlearn.deep.losses import Loss, logistic, similarity
+from hashlearn.methodinfo import MethodInfo
+from hashlearn.parameters import parameter
 from hashlearn.typing import Matrix
-
-if TYPE_CHECKING:
-    from hashlearn.deep.losses import Loss
 
 
 class DPSH(DeepHasher):
     """Deep pairwise-supervised hashing: logistic loss of a batch against the last outputs of all training rows.
 
-    Keeps the outputs (n, n_bits) and dense label sets (n, c) of all training rows in memory.
-
-    Parameters
-    ----------
-    n_bits : int, default=64
-    quantization : float, default=50.0
-        Weight of |u - sgn u|^2; both terms are divided by the number of pairs.
-    backbone, head, n_epochs, batch_size, learning_rate, checkpoint, ...
-        The parameters of every deep method: see ``DeepHasher``.
+    It keeps the outputs (n, n_bits) and the dense label sets (n, c) of all training rows in memory.
 
     Examples
     --------
@@ -40,14 +31,16 @@ class DPSH(DeepHasher):
     (797, 2)
     """
 
-    title: ClassVar[str] = "DPSH"
-    reference: ClassVar[str] = (
-        "Li, Wang and Kang, Feature Learning based Deep Supervised Hashing with Pairwise Labels (IJCAI 2016)"
+    info = MethodInfo(
+        name="dpsh",
+        title="DPSH",
+        reference="Li, Wang and Kang, Feature Learning based Deep Supervised Hashing with Pairwise Labels (IJCAI 2016)",
+        year=2016,
+        kind="deep, pairwise",
+        supervision=("classes", "label sets"),
+        cost="O(T n (F + n m)), T epochs, F a pass of the network",
+        verified=True,
     )
-    year: ClassVar[int] = 2016
-    kind: ClassVar[str] = "deep, pairwise"
-    cost: ClassVar[str] = "O(T n (F + n m)), T epochs, F a pass of the network"
-    verified: ClassVar[bool] = True
     authors: ClassVar[dict[str, Any]] = {
         "optimizer": "sgd",
         "learning_rate": 0.05,
@@ -57,22 +50,33 @@ class DPSH(DeepHasher):
         "schedule": [(1 / 3, 0.1), (2 / 3, 0.1)],
     }
 
-    _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **DeepHasher._parameter_constraints,
-        "quantization": [Interval(numbers.Real, 0, None, closed="left")],
-    }
-
-    def __init__(
-        self,
-        n_bits: int = 64,
-        *,
-        quantization: float = 50.0,
-        **options: Unpack[Options],
-    ) -> None:
-        super().__init__(n_bits, **options)
-        self.quantization = quantization
+    quantization: float = parameter(
+        NON_NEGATIVE, "Weight of |u - sgn u|^2; both terms are divided by the number of pairs.", default=50.0
+    )
 
     def _make_loss(self, labels: sparse.csr_matrix, rng: np.random.RandomState, rows: Matrix | None) -> Loss:
-        from hashlearn.deep.losses import DPSHLoss
-
         return DPSHLoss(self.n_bits_, labels, quantization=self.quantization)
+
+
+class DPSHLoss(Loss):
+    """Sum over (batch, training set) of softplus(theta) - s theta, theta = u_i . u_j / 2, over b n, plus
+    quantization * |u - sgn u|^2 / (b n).
+
+    The outputs of rows that no batch has reached yet are zeros: they add a constant and no gradient, so the losses of
+    the first epoch say little.
+    """
+
+    learned = ("outputs",)
+
+    def __init__(self, n_bits: int, labels: sparse.csr_matrix, *, quantization: float = 50.0) -> None:
+        self.quantization = quantization
+        self.outputs = torch.zeros(labels.shape[0], n_bits)
+        self.labels = torch.from_numpy(labels.toarray()).float()
+
+    def forward(self, u: torch.Tensor, Y: torch.Tensor, step: int, idx: torch.Tensor) -> torch.Tensor:
+        if self.training:
+            self.outputs[idx] = u.detach().to(self.outputs.dtype)
+        similar = similarity(Y, self.labels.to(Y.dtype))
+        theta = 0.5 * (u @ self.outputs.to(u.dtype).T)
+        signs = torch.where(u.detach() >= 0, 1.0, -1.0)
+        return logistic(theta, similar).mean() + self.quantization * ((u - signs) ** 2).sum() / theta.numel()

@@ -1,35 +1,23 @@
-"""DSH: deep supervised hashing."""
+"""DSH: deep supervised hashing, a contrastive loss that holds outputs near +1 and -1."""
 
 from __future__ import annotations
 
-import numbers
-from typing import TYPE_CHECKING, Any, ClassVar, Unpack
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy import sparse
-from sklearn.utils._param_validation import Interval
 
+from hashlearn.constraints import NON_NEGATIVE, POSITIVE
+from hashlearn.deep.extra import torch
 from hashlearn.deep.hashers.base import DeepHasher
-from hashlearn.deep.hashers.options import Options
+from hashlearn.deep.losses import Loss, off_diagonal, similarity, squared_distances
+from hashlearn.methodinfo import MethodInfo
+from hashlearn.parameters import parameter
 from hashlearn.typing import Matrix
-
-if TYPE_CHECKING:
-    from hashlearn.deep.losses import Loss
 
 
 class DSH(DeepHasher):
-    """Deep supervised hashing: contrastive loss on squared distances, outputs held near +1 and -1.
-
-    Parameters
-    ----------
-    n_bits : int, default=64
-    margin : float or None, default=None
-        Squared distance beyond which dissimilar pairs cost nothing; None is 2 n_bits, that is n_bits / 2 differing
-        bits.
-    quantization : float, default=0.01
-        Weight of the distance of outputs to +1 or -1.
-    backbone, head, n_epochs, batch_size, learning_rate, checkpoint, ...
-        The parameters of every deep method: see ``DeepHasher``.
+    """Deep supervised hashing: contrastive loss on squared distances, with outputs held near +1 and -1.
 
     Examples
     --------
@@ -41,33 +29,44 @@ class DSH(DeepHasher):
     (797, 2)
     """
 
-    title: ClassVar[str] = "DSH"
-    reference: ClassVar[str] = "Liu, Wang, Shan and Chen, Deep Supervised Hashing for Fast Image Retrieval (CVPR 2016)"
-    year: ClassVar[int] = 2016
-    kind: ClassVar[str] = "deep, pairwise"
-    cost: ClassVar[str] = "O(T n (F + b m)), T epochs, F a pass of the network, b rows a batch"
-    verified: ClassVar[bool] = True
+    info = MethodInfo(
+        name="dsh",
+        title="DSH",
+        reference="Liu, Wang, Shan and Chen, Deep Supervised Hashing for Fast Image Retrieval (CVPR 2016)",
+        year=2016,
+        kind="deep, pairwise",
+        supervision=("classes", "label sets"),
+        cost="O(T n (F + b m)), T epochs, F a pass of the network, b rows per batch",
+        verified=True,
+    )
     authors: ClassVar[dict[str, Any]] = {"optimizer": "sgd", "learning_rate": 1e-3, "weight_decay": 0.004}
 
-    _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **DeepHasher._parameter_constraints,
-        "margin": [None, Interval(numbers.Real, 0, None, closed="neither")],
-        "quantization": [Interval(numbers.Real, 0, None, closed="left")],
-    }
-
-    def __init__(
-        self,
-        n_bits: int = 64,
-        *,
-        margin: float | None = None,
-        quantization: float = 0.01,
-        **options: Unpack[Options],
-    ) -> None:
-        super().__init__(n_bits, **options)
-        self.margin = margin
-        self.quantization = quantization
+    margin: float | None = parameter(
+        [None, POSITIVE],
+        "Squared distance beyond which dissimilar pairs cost nothing; None is 2 n_bits, that is n_bits / 2 differing "
+        "bits.",
+        default=None,
+    )
+    quantization: float = parameter(NON_NEGATIVE, "Weight of the distance of outputs to +1 or -1.", default=0.01)
 
     def _make_loss(self, labels: sparse.csr_matrix, rng: np.random.RandomState, rows: Matrix | None) -> Loss:
-        from hashlearn.deep.losses import DSHLoss
-
         return DSHLoss(self.n_bits_, margin=self.margin, quantization=self.quantization)
+
+
+class DSHLoss(Loss):
+    """Mean over pairs of s d / 2 + (1 - s) max(0, margin - d) / 2, d = |u_i - u_j|^2, plus
+    quantization * mean over rows of sum_k ||u_k| - 1|.
+
+    ``margin``: None for 2 m, the authors' value; codes have d = 4 Hamming distances, so that is m / 2 bits.
+    """
+
+    def __init__(self, n_bits: int, *, margin: float | None = None, quantization: float = 0.01) -> None:
+        self.margin = 2.0 * n_bits if margin is None else float(margin)
+        self.quantization = quantization
+
+    def forward(self, u: torch.Tensor, Y: torch.Tensor, step: int, idx: torch.Tensor) -> torch.Tensor:
+        similar = similarity(Y)
+        pairs = off_diagonal(len(u), u)
+        distance = squared_distances(u)
+        cost = 0.5 * similar * distance + 0.5 * (1.0 - similar) * (self.margin - distance).clamp(min=0.0)
+        return (cost * pairs).sum() / pairs.sum() + self.quantization * (u.abs() - 1.0).abs().sum(dim=1).mean()

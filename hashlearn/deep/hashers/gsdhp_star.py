@@ -1,8 +1,8 @@
-"""GSDH_P*: GSDH_P's codes, learned by a network."""
+"""GSDH_P*: a network learns the codes of GSDH_P. ``GSDHP(function="network")`` does the same with features only."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Unpack
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,34 +10,22 @@ from scipy import sparse
 from sklearn.base import clone
 
 from hashlearn import codes
+from hashlearn.constraints import Instance
+from hashlearn.deep.codes_network import CodeLoss
 from hashlearn.deep.hashers.base import DeepHasher
-from hashlearn.deep.hashers.options import Options
+from hashlearn.deep.losses import Loss
 from hashlearn.fitting.base import BaseHasher
 from hashlearn.hashers.gsdhp import GSDHP
+from hashlearn.methodinfo import MethodInfo
+from hashlearn.parameters import parameter
 from hashlearn.typing import Matrix
-
-if TYPE_CHECKING:
-    from hashlearn.deep.losses import Loss
 
 
 class GSDHPStar(DeepHasher):
     """GSDH_P with a network: codes are learned from labels first, then each bit is a two-class problem of the network.
 
-    The authors released no code of the network's training; its loss and settings here are ours.
-
-    Parameters
-    ----------
-    n_bits : int, default=64
-    hasher : hasher or None, default=None
-        What learns the codes: any supervised hasher of hashlearn, cloned, with n_bits and random_state set. It sees
-        the rows where they are features, and random numbers where they are images. None is ``GSDHP(kernel=None)``
-        on random numbers: labels alone decide.
-    backbone, head, n_epochs, batch_size, learning_rate, checkpoint, ...
-        The parameters of every deep method: see ``DeepHasher``.
-
-    Attributes
-    ----------
-    codes_ : the learned codes of the labelled training rows; encode gives the network's own.
+    The authors released no code of the network's training; its loss and settings here are ours. ``codes_`` of labeled
+    training rows are the codes learned first, ``encode`` gives those of the network.
 
     Examples
     --------
@@ -49,13 +37,18 @@ class GSDHPStar(DeepHasher):
     (797, 2)
     """
 
-    title: ClassVar[str] = "GSDH_P*"
-    reference: ClassVar[str] = "Shi et al., A Scalable Optimization Mechanism for Pairwise based Discrete Hashing"
-    year: ClassVar[int] = 2020
-    kind: ClassVar[str] = "deep, two-step"
-    cost: ClassVar[str] = "O(n (p m + m^2) + T n F), p anchors, T epochs, F a pass of the network"
-    verified: ClassVar[bool] = False
-    # Not the authors', who do not say: a usual training of AlexNet as a classifier.
+    info = MethodInfo(
+        name="gsdhp-star",
+        title="GSDH_P*",
+        reference="Shi et al., A Scalable Optimization Mechanism for Pairwise based Discrete Hashing",
+        year=2020,
+        kind="deep, two-step",
+        supervision=("classes", "label sets"),
+        cost="O(n (p m + m^2) + T n F), p anchors, T epochs, F a pass of the network",
+        verified=False,
+        database="learned",
+    )
+    # The authors do not give theirs: a usual training of AlexNet as a classifier.
     authors: ClassVar[dict[str, Any]] = {
         "optimizer": "sgd",
         "learning_rate": 1e-3,
@@ -65,30 +58,21 @@ class GSDHPStar(DeepHasher):
         "schedule": [(2 / 3, 0.1)],
     }
 
-    _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **DeepHasher._parameter_constraints,
-        "hasher": [None, BaseHasher],
-    }
-
-    def __init__(
-        self,
-        n_bits: int = 64,
-        *,
-        hasher: Any = None,
-        **options: Unpack[Options],
-    ) -> None:
-        super().__init__(n_bits, **options)
-        self.hasher = hasher
+    hasher: BaseHasher | None = parameter(
+        [None, Instance(BaseHasher, words="a hasher")],
+        "What learns the codes: any supervised hasher of hashlearn. It is cloned and gets n_bits and random_state of "
+        "this one. It learns on the rows if they are features, and on random numbers if they are images. None is "
+        "``GSDHP(kernel=None)`` on random numbers, so that the labels alone decide.",
+        default=None,
+    )
 
     def _make_loss(self, labels: sparse.csr_matrix, rng: np.random.RandomState, rows: Matrix | None) -> Loss:
-        from hashlearn.deep.losses import GSDHPStarLoss
-
         hasher = GSDHP(kernel=None) if self.hasher is None else clone(self.hasher)
         hasher.set_params(n_bits=self.n_bits_, random_state=int(rng.randint(2**31)))
         if self.hasher is None or rows is None:
             # As many columns as bits, so that starting directions have full rank.
             rows = rng.standard_normal((labels.shape[0], self.n_bits_)).astype(np.float32)
-        return GSDHPStarLoss(codes.unpack(hasher.fit(rows, labels).codes_, self.n_bits_))
+        return CodeLoss(codes.unpack(hasher.fit(rows, labels).codes_, self.n_bits_))
 
     def _keep_codes(self, loss: Any, training: NDArray[np.intp]) -> None:
         self.codes_[training] = codes.pack(loss.bits.cpu().numpy())

@@ -1,34 +1,23 @@
-"""OrthoHash: one loss, cosine to random centres."""
+"""OrthoHash: one loss, the cosine to fixed random centers."""
 
 from __future__ import annotations
 
-import numbers
-from typing import TYPE_CHECKING, Any, ClassVar, Unpack
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy import sparse
-from sklearn.utils._param_validation import Interval
 
+from hashlearn.constraints import NON_NEGATIVE, POSITIVE
+from hashlearn.deep.extra import torch
 from hashlearn.deep.hashers.base import DeepHasher
-from hashlearn.deep.hashers.options import Options
+from hashlearn.deep.losses import Loss, label_shares, unit_rows
+from hashlearn.methodinfo import MethodInfo
+from hashlearn.parameters import parameter
 from hashlearn.typing import Matrix
-
-if TYPE_CHECKING:
-    from hashlearn.deep.losses import Loss
 
 
 class OrthoHash(DeepHasher):
-    """Cosine softmax towards random binary centres, with a margin; batch normalisation balances the bits.
-
-    Parameters
-    ----------
-    n_bits : int, default=64
-    scale : float, default=8.0
-        Scale of the cosines in the softmax.
-    margin : float, default=0.2
-        What is taken off the cosine of a row's own labels.
-    backbone, head, n_epochs, batch_size, learning_rate, checkpoint, ...
-        The parameters of every deep method: see ``DeepHasher``.
+    """Cosine softmax towards random binary centers, with a margin; batch normalization balances the bits.
 
     Examples
     --------
@@ -40,14 +29,16 @@ class OrthoHash(DeepHasher):
     (797, 2)
     """
 
-    title: ClassVar[str] = "OrthoHash"
-    reference: ClassVar[str] = (
-        "Hoe et al., One Loss for All: Deep Hashing with a Single Cosine Similarity (NeurIPS 2021)"
+    info = MethodInfo(
+        name="orthohash",
+        title="OrthoHash",
+        reference="Hoe et al., One Loss for All: Deep Hashing with a Single Cosine Similarity (NeurIPS 2021)",
+        year=2021,
+        kind="deep, class codes",
+        supervision=("classes", "label sets"),
+        cost="O(T n F), T epochs, F a pass of the network",
+        verified=True,
     )
-    year: ClassVar[int] = 2021
-    kind: ClassVar[str] = "deep, class codes"
-    cost: ClassVar[str] = "O(T n F), T epochs, F a pass of the network"
-    verified: ClassVar[bool] = True
     head_of_method: ClassVar[str] = "batchnorm"
     authors: ClassVar[dict[str, Any]] = {
         "optimizer": "adam",
@@ -59,25 +50,27 @@ class OrthoHash(DeepHasher):
         "schedule": [(0.8, 0.1)],
     }
 
-    _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **DeepHasher._parameter_constraints,
-        "scale": [Interval(numbers.Real, 0, None, closed="neither")],
-        "margin": [Interval(numbers.Real, 0, None, closed="left")],
-    }
-
-    def __init__(
-        self,
-        n_bits: int = 64,
-        *,
-        scale: float = 8.0,
-        margin: float = 0.2,
-        **options: Unpack[Options],
-    ) -> None:
-        super().__init__(n_bits, **options)
-        self.scale = scale
-        self.margin = margin
+    scale: float = parameter(POSITIVE, "Scale of the cosines in the softmax.", default=8.0)
+    margin: float = parameter(NON_NEGATIVE, "What is subtracted from the cosines of a row's own labels.", default=0.2)
 
     def _make_loss(self, labels: sparse.csr_matrix, rng: np.random.RandomState, rows: Matrix | None) -> Loss:
-        from hashlearn.deep.losses import OrthoHashLoss
-
         return OrthoHashLoss(self.n_bits_, labels.shape[1], rng, scale=self.scale, margin=self.margin)
+
+
+class OrthoHashLoss(Loss):
+    """Softmax cross-entropy of scale (cos(v, C) - margin Y) and Y / |Y|; C are random +1 / -1 centers, one per label.
+
+    ``v`` is the output after batch normalization (the "batchnorm" head), which balances the bits; its sign is the code.
+    """
+
+    def __init__(
+        self, n_bits: int, n_labels: int, rng: np.random.RandomState, *, scale: float = 8.0, margin: float = 0.2
+    ) -> None:
+        self.scale, self.margin = scale, margin
+        centers = np.where(rng.random_sample((n_labels, n_bits)) < 0.5, 1.0, -1.0)
+        # Scaled to length 1, so that a cosine is one product.
+        self.centers = torch.from_numpy(centers / np.sqrt(n_bits)).float()
+
+    def forward(self, u: torch.Tensor, Y: torch.Tensor, step: int, idx: torch.Tensor) -> torch.Tensor:
+        cosine = unit_rows(u) @ self.centers.to(u.dtype).T
+        return torch.nn.functional.cross_entropy(self.scale * (cosine - self.margin * Y), label_shares(Y))

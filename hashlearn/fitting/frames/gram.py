@@ -153,7 +153,7 @@ class GramHasher(LinearHasher):
             table, counts = labels[first], np.bincount(group[group >= 0])
         rng, timer = self._rng(), PhaseTimer()
         source, job = memory_source(X, group), Job(n_jobs=self.n_jobs)
-        with verbose_listening(getattr(self, "verbose", 0)), job:
+        with verbose_listening(self.verbose), job:
             with timer("features"):
                 features = self._feature_map(rng)
                 features.fit_landmarks(X)
@@ -162,7 +162,7 @@ class GramHasher(LinearHasher):
                 view = RowView(features, center, None if group is None else GivenGroups(), X.shape[0])
                 n_unlabeled = 0 if group is None else int(np.count_nonzero(group < 0))
                 training = Training(source, view, table, counts, n_unlabeled, self._row_seed(rng))
-                if self.kernel is not None:
+                if not isinstance(features, PlainFeatures):
                     training = _mapped_once(training, X, group, self.n_jobs)
             self._learn_all(training, source, features, job, rng, timer)
         return self
@@ -249,7 +249,7 @@ class GramHasher(LinearHasher):
         ``mean`` is counted from the provisional center.
         """
         center = training.center + mean
-        if self.kernel == "rbf-fixed":
+        if not self._centers_features:
             center = np.zeros_like(center)
         self.features_.center_ = center.astype(np.float32)
         # From the rounded center, because features are hashed with that one.

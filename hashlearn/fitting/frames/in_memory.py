@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-import numbers
 from abc import abstractmethod
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.utils._param_validation import Interval, StrOptions
 
 from hashlearn import codes
 from hashlearn.fitting.base import BaseHasher, HashFunction
 from hashlearn.functions.linear import LinearFunction
-from hashlearn.kernel import AnchorKernel, FeatureMap, PlainFeatures
+from hashlearn.kernel import FeatureMap, PlainFeatures
 from hashlearn.labels import check_variety, group_rows
 from hashlearn.parallel import one_blas_thread, ordered_map, row_blocks
+from hashlearn.parameters import fitted
 from hashlearn.progress import verbose_listening
 from hashlearn.timing import PhaseTimer
 from hashlearn.typing import Matrix
-
-FIXED_BANDWIDTH = 0.4**2
 
 
 @dataclass
@@ -42,21 +39,10 @@ class Learned:
 class LinearHasher(BaseHasher):
     """Base of methods that learn on features in memory. A subclass implements ``_learn``.
 
-    ``kernel`` is "rbf" (map A: mean squared distance as bandwidth, centred), "rbf-fixed" (map B: exp(-d^2 / (2 0.4^2)),
-    not centred) or None (the rows, centred).
+    The features are the centered rows, unless the method has the parameters of ``KernelParameters``.
     """
 
-    multilabel: ClassVar[bool] = True
-    """Whether label sets make sense to this method."""
-
-    _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **BaseHasher._parameter_constraints,
-        "kernel": [None, StrOptions({"rbf", "rbf-fixed"})],
-        "n_landmarks": [Interval(numbers.Integral, 1, None, closed="left")],
-    }
-
-    kernel: str | None = None
-    n_landmarks: int = 1000
+    seconds_: dict[str, float] = fitted("Seconds of each phase of the fit.")
 
     @abstractmethod
     def _learn(
@@ -68,11 +54,11 @@ class LinearHasher(BaseHasher):
         """Learn from classes (n,) or label sets (n, c) of 0/1, dense or sparse; unsupervised methods ignore y."""
         X = self._validate(X)
         labels = None
-        if self.supervision != "none":
+        if self.info.supervised:
             labels = self._label_sets(X, y)
             check_variety(len(group_rows(labels)[1]))
         rng, timer = self._rng(), PhaseTimer()
-        with verbose_listening(getattr(self, "verbose", 0)):
+        with verbose_listening(self.verbose):
             with timer("features"):
                 features = self._map_rows(X, rng)
             with timer("learn"), one_blas_thread():
@@ -100,18 +86,19 @@ class LinearHasher(BaseHasher):
         mapped = np.concatenate(
             list(ordered_map(lambda block: self.features_.map_block(X[block]), blocks, self.n_jobs))
         )
-        center = np.zeros(mapped.shape[1]) if self.kernel == "rbf-fixed" else mapped.mean(axis=0, dtype=np.float64)
+        center = mapped.mean(axis=0, dtype=np.float64) if self._centers_features else np.zeros(mapped.shape[1])
         self.features_.center_ = center.astype(np.float32)
         mapped -= self.features_.center_
         return mapped
 
+    @property
+    def _centers_features(self) -> bool:
+        """Whether the mean of the features is taken away."""
+        return True
+
     def _feature_map(self, rng: np.random.RandomState) -> FeatureMap:
-        if self.kernel is None:
-            return PlainFeatures()
-        bandwidth = FIXED_BANDWIDTH if self.kernel == "rbf-fixed" else None
-        return AnchorKernel(
-            self.n_landmarks, bandwidth=bandwidth, n_jobs=self.n_jobs, random_state=int(rng.randint(2**31))
-        )
+        """The features to learn on, not fitted yet."""
+        return PlainFeatures()
 
 
 def linear(weights: NDArray[np.floating], intercept: NDArray[np.floating] | None = None) -> LinearFunction:

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-import numbers
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
-from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 
 from hashlearn import codes
+from hashlearn.constraints import (
+    COUNT,
+    NON_NEGATIVE,
+    POSITIVE,
+    Anything,
+    HasMethods,
+    Interval,
+    IsCallable,
+    Options,
+)
 from hashlearn.fitting.base import BaseHasher
 from hashlearn.fitting.drawing import draw_evenly, feature_clusters
 from hashlearn.fitting.grouping import GivenGroups, Groups, LabelReader
@@ -27,6 +35,7 @@ from hashlearn.functions.trees import BoostedTrees, EstimatorFunction
 from hashlearn.kernel import AnchorKernel, FeatureMap, PlainFeatures, dense_rows
 from hashlearn.labels import check_variety
 from hashlearn.parallel import one_blas_thread
+from hashlearn.parameters import fitted, parameter
 from hashlearn.primitives.itq import random_rotation
 from hashlearn.progress import report, verbose_listening
 from hashlearn.relevance import RELEVANCES
@@ -88,50 +97,84 @@ class LearnedAnchors:
 class PairwiseHasher(BaseHasher):
     """Base of SDHP and GSDHP; see their docstrings for parameters and attributes."""
 
-    supervision: ClassVar[str] = "classes, label sets, pairs, similarity"
-    passes: ClassVar[str | None] = "2"
+    n_anchors: int = parameter(
+        COUNT,
+        "Rows in the second factor of the objective (p in the paper), drawn from every group in proportion.",
+        default=1000,
+    )
+    batch_size: int = parameter(COUNT, "Anchors that are updated together (the paper: 100 rows).", default=100)
+    beta: float = parameter(NON_NEGATIVE, "How much a bit resists change.", default=10.0)
+    max_iter: int = parameter(
+        COUNT, "Rounds over all anchors (L1 in the paper); fewer when nothing changes any more.", default=20
+    )
+    inner_iter: int = parameter(COUNT, "Repeats of each update (L2 in the paper).", default=3)
+    n_starts: int | str = parameter(
+        [Options("auto"), COUNT],
+        "Starts to learn the anchors from; the outcome with the least objective is kept. 'auto' is 64 / n_bits, at "
+        "most 4, for classes and 1 for label sets.",
+        default=1,
+    )
+    dissimilar: float | str | None = parameter(
+        [None, Options("floor"), Interval(float, None, 0, closed="right")],
+        "S of a pair that shares no label, as a share of the largest relevance (alpha / r_max in the paper), at most "
+        "0. None is -1 for classes and -1/2 for label sets; 'floor' is the released code's -floor(r_max / 2).",
+        default=None,
+    )
+    relevance: Any = parameter(
+        [Options(*RELEVANCES), IsCallable()],
+        "S of a pair that shares labels. A callable takes two dense 0/1 arrays of label sets (a, c), (b, c) and "
+        "returns (a, b).",
+        default="count",
+    )
+    r_max: float | None = parameter(
+        [None, POSITIVE], "The relevance that asks for equal codes; None for the largest that occurs.", default=None
+    )
+    unlabeled: Any = parameter(
+        Anything(), "Besides None and NaN, the class that marks a row as unlabeled, -1 for example.", default=None
+    )
+    structure: int = parameter(
+        Interval(int, 0),
+        "If positive, this many clusters of the features join the label sets: codes keep more of what the labels do "
+        "not say, for classes that nobody labeled, and rows without labels supervise too.",
+        default=0,
+    )
+    kernel: Any = parameter(
+        [None, Options("rbf"), HasMethods("fit_landmarks", "map_block")],
+        "Features of the linear hash function: RBF features of landmarks ('rbf', or an AnchorKernel with settings of "
+        "its own), or the rows themselves (None).",
+        default="rbf",
+    )
+    n_landmarks: int = parameter(COUNT, "Landmarks of kernel='rbf'; an AnchorKernel has its own number.", default=1000)
+    function: Any = parameter(
+        [Options("linear", "trees", "network"), HasMethods("fit")],
+        "The hash function. 'trees' or BoostedTrees, 'network' or deep.Network, and scikit-learn estimators learn the "
+        "bits of the codes from the rows themselves.",
+        default="linear",
+    )
+    ridge: float | str = parameter(
+        [Options("auto"), POSITIVE],
+        "Regularization of the linear function; 'auto' chooses it by generalized cross-validation.",
+        default=1e-3,
+    )
+    projection: str = parameter(
+        Options("auto", "anchors", "rows"),
+        "Weight of a row's own code in the target of the linear function: from the anchors (as printed) or from all "
+        "rows (as released, closer to the codes themselves). 'auto' is anchors for classes with loss 'ksh' or 'bre', "
+        "otherwise rows.",
+        default="auto",
+    )
+    order: str = parameter(
+        Options(*ORDERS),
+        "Learn the anchors and then code every other row alone, or visit all rows in mixed batches as the paper does.",
+        default="anchors-first",
+    )
+    fill: str = parameter(Options(*FILLS), "Starting directions beyond the rank of the supervision.", default="random")
 
-    _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **BaseHasher._parameter_constraints,
-        "n_anchors": [Interval(numbers.Integral, 1, None, closed="left")],
-        "batch_size": [Interval(numbers.Integral, 1, None, closed="left")],
-        "beta": [Interval(numbers.Real, 0, None, closed="left")],
-        "max_iter": [Interval(numbers.Integral, 1, None, closed="left")],
-        "inner_iter": [Interval(numbers.Integral, 1, None, closed="left")],
-        "n_starts": [StrOptions({"auto"}), Interval(numbers.Integral, 1, None, closed="left")],
-        "dissimilar": [None, StrOptions({"floor"}), Interval(numbers.Real, None, 0, closed="right")],
-        "relevance": [StrOptions(set(RELEVANCES)), callable],
-        "r_max": [None, Interval(numbers.Real, 0, None, closed="neither")],
-        "unlabeled": "no_validation",
-        "structure": [Interval(numbers.Integral, 0, None, closed="left")],
-        "kernel": [None, StrOptions({"rbf"}), HasMethods(["fit_landmarks", "map_block"])],
-        "n_landmarks": [Interval(numbers.Integral, 1, None, closed="left")],
-        "function": [StrOptions({"linear", "trees", "network"}), HasMethods(["fit"])],
-        "ridge": [StrOptions({"auto"}), Interval(numbers.Real, 0, None, closed="neither")],
-        "projection": [StrOptions({"auto", "anchors", "rows"})],
-        "order": [StrOptions(set(ORDERS))],
-        "fill": [StrOptions(set(FILLS))],
-    }
-
-    n_anchors: int
-    batch_size: int
-    beta: float
-    max_iter: int
-    inner_iter: int
-    n_starts: int | str
-    dissimilar: float | str | None
-    relevance: Any
-    r_max: float | None
-    unlabeled: Any
-    structure: int
-    kernel: Any
-    n_landmarks: int
-    function: Any
-    ridge: float | str
-    projection: str
-    order: str
-    fill: str
-    verbose: int
+    anchor_indices_: IntArray = fitted("Row numbers of the anchors.")
+    objective_: FloatArray = fitted("Objective of the anchors after every round.")
+    changes_: IntArray = fitted("Number of bits that changed in every round.")
+    n_iter_: int = fitted("Rounds made.")
+    seconds_: dict[str, float] = fitted("Seconds of each phase of the fit.")
 
     def fit(self, X: Matrix, y: Any = None) -> Self:
         """Learn from classes (n,), label sets (n, c) of 0/1, dense or sparse, or a list or set of tags per row.

@@ -60,7 +60,8 @@ class TwoStepHasher(GramHasher):
         if saved is None:
             saved = self._learn_all_codes(training, job, rng)
             job.checkpoint.save("learn-codes", saved)
-        packed, attributes = saved["packed"], under(saved, "attributes.")
+        packed = saved["packed"]
+        attributes = {name: v if v.ndim else v.item() for name, v in under(saved, "attributes.").items()}
         if job.codes_out is not None:
             job.codes_out[:] = packed
         rows = CodedRows(training, packed, self.n_bits_, job)

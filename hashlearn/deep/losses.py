@@ -1,0 +1,135 @@
+"""What the losses of the deep methods share: their base, stable primitives, and pairs of a batch.
+
+A loss stands in the file of its method and is also found here: ``hashlearn.deep.losses.DCHLoss``. It is called as
+``loss(u, Y, step, idx)`` and returns a scalar. ``u`` (b, m) are the outputs of the network before any activation, ``Y``
+(b, c) the 0/1 label sets of the batch, ``step`` the number of batches seen before and ``idx`` (b,) the places of the
+batch among the training rows.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from scipy import sparse
+
+from hashlearn.deep import hashers as methods
+from hashlearn.deep.extra import torch
+from hashlearn.deprecation import renamed_attribute
+
+LOG_2 = math.log(2.0)
+_RENAMED = {
+    "CNNHLoss": "hashlearn.deep.codes_network.CodeLoss",
+    "GSDHPStarLoss": "hashlearn.deep.codes_network.CodeLoss",
+}
+
+
+class Loss(ABC):
+    """Base of all losses.
+
+    Attributes
+    ----------
+    learned : names of tensors that change during training, so that a checkpoint must hold them.
+    training : whether ``learned`` tensors change; set it to False to evaluate a loss only.
+    """
+
+    learned: ClassVar[tuple[str, ...]] = ()
+    training = True
+
+    @abstractmethod
+    def forward(self, u: torch.Tensor, Y: torch.Tensor, step: int, idx: torch.Tensor) -> torch.Tensor:
+        """The loss of one batch."""
+
+    def __call__(self, u: torch.Tensor, Y: torch.Tensor, step: int, idx: torch.Tensor) -> torch.Tensor:
+        return self.forward(u, Y, step, idx)
+
+    def to(self, target: torch.device | torch.dtype | str) -> Self:
+        """Move all tensors to a device, or give them a precision."""
+        for name, value in vars(self).items():
+            if isinstance(value, torch.Tensor):
+                setattr(self, name, value.to(target))
+        return self
+
+    def state_dict(self) -> dict[str, torch.Tensor]:
+        """The learned tensors by name."""
+        return {name: getattr(self, name) for name in self.learned}
+
+    def load_state_dict(self, state: dict[str, torch.Tensor]) -> None:
+        """Take over learned tensors by name, on the device where the present ones are."""
+        for name in self.learned:
+            getattr(self, name).copy_(state[name])
+
+
+def label_shares(Y: torch.Tensor) -> torch.Tensor:
+    """Label sets divided by their sizes, as targets of a softmax."""
+    return Y / Y.sum(dim=1, keepdim=True).clamp(min=1.0)
+
+
+def softplus(x: torch.Tensor) -> torch.Tensor:
+    """log(1 + e^x), exact for every x. torch's own softplus returns x from 20 on."""
+    return -torch.nn.functional.logsigmoid(-x)
+
+
+def logcosh(x: torch.Tensor) -> torch.Tensor:
+    """log cosh x without overflow."""
+    size = x.abs()
+    return size + softplus(-2.0 * size) - LOG_2
+
+
+def logistic(theta: torch.Tensor, similar: torch.Tensor) -> torch.Tensor:
+    """Minus the log-likelihood of each pair: softplus(theta) - s theta."""
+    return softplus(theta) - similar * theta
+
+
+def unit_rows(t: torch.Tensor) -> torch.Tensor:
+    """Rows scaled to length 1; rows of length 0 stay finite."""
+    return torch.nn.functional.normalize(t, dim=1, eps=1e-6)
+
+
+def shared_labels(Y: torch.Tensor, other: torch.Tensor | None = None) -> torch.Tensor:
+    """Numbers of labels that rows have in common."""
+    return Y @ (Y if other is None else other).T
+
+
+def similarity(Y: torch.Tensor, other: torch.Tensor | None = None) -> torch.Tensor:
+    """1 where two rows share a label, otherwise 0."""
+    return (shared_labels(Y, other) > 0).to(Y.dtype)
+
+
+def off_diagonal(size: int, like: torch.Tensor) -> torch.Tensor:
+    """1 for pairs of two different rows of the batch, 0 on the diagonal."""
+    return 1.0 - torch.eye(size, dtype=like.dtype, device=like.device)
+
+
+def squared_distances(t: torch.Tensor) -> torch.Tensor:
+    """Squared Euclidean distances between rows, never negative.
+
+    By norms and one product. Rounding matters only for pairs whose distance is tiny compared with their norms, so
+    callers that need a gradient there bound their inputs first.
+    """
+    norms = (t * t).sum(dim=1)
+    return (norms[:, None] + norms[None, :] - 2.0 * (t @ t.T)).clamp(min=0.0)
+
+
+def similar_share(labels: sparse.csr_matrix, most_rows: int = 5000, seed: int = 0) -> float:
+    """The share of similar pairs among pairs of different training rows, estimated from a sample of many rows."""
+    n_rows = labels.shape[0]
+    if n_rows > most_rows:
+        chosen = np.random.default_rng(seed).choice(n_rows, most_rows, replace=False)
+        labels, n_rows = labels[np.sort(chosen)], most_rows
+    pairs = n_rows * (n_rows - 1)
+    return (int((labels @ labels.T).nnz) - n_rows) / pairs if pairs else 1.0
+
+
+def __getattr__(name: str) -> Any:
+    """What the files of the methods define: their losses and what makes the targets of these."""
+    if not name.startswith("_") and name not in _RENAMED:
+        for file in iter_modules(methods.__path__, f"{methods.__name__}."):
+            found = getattr(import_module(file.name), name, None)
+            if getattr(found, "__module__", None) == file.name:
+                return found
+    return renamed_attribute(__name__, name, _RENAMED, since="0.3")
