@@ -13,13 +13,18 @@ from sklearn.base import clone
 from sklearn.utils import get_tags
 from sklearn.utils.validation import validate_data
 
+import hashlearn.rowkeys as rowkeys
 from hashlearn import codes
 from hashlearn.constraints import Instance
 from hashlearn.fitting.base import BaseHasher
+from hashlearn.functions.calibration import PAIR_ROWS, Calibration, neighbor_pairs
+from hashlearn.kernel import dense_rows
 from hashlearn.methodinfo import MethodInfo
 from hashlearn.parameters import check_parameters, parameter
 from hashlearn.timing import PhaseTimer
 from hashlearn.typing import Matrix
+
+LEAST_SLOPE = 1e-6
 
 
 class Union(BaseHasher):
@@ -27,6 +32,10 @@ class Union(BaseHasher):
 
     Codes learned from labels serve unseen classes badly, codes from features alone serve all classes alike. Some
     bits of each keep most of both: ``Union([GSDHP(32), ITQ(32)])``. Each hasher is fitted on all rows.
+
+    The projections of the hashers differ in size, so ``decision_function`` brings them to one scale by one slope per
+    bit: the expected bit in [-1, 1]. For a hasher that learns codes this is the expected learned bit of the row, for
+    any other hasher the expected bit of a near neighbor. The signs, and with them the codes, are those of the hashers.
 
     Parameters
     ----------
@@ -39,6 +48,7 @@ class Union(BaseHasher):
     hashers_ : list of the fitted clones.
     n_bits_ : int, the sum of their bits.
     codes_ : packed codes of the training rows, learned or hashed as each hasher has it.
+    calibration_ : Calibration, the slopes that bring the projections to one scale.
     seconds_ : dict, the training seconds of each hasher.
 
     Examples
@@ -62,6 +72,7 @@ class Union(BaseHasher):
         supervision=(),
         cost="the sum of its hashers",
         verified=True,
+        components=(Calibration,),
     )
 
     hashers: Sequence[BaseHasher] = parameter(Instance(list, tuple))
@@ -113,11 +124,37 @@ class Union(BaseHasher):
         if self.n_bits_ > codes.MAX_BITS:
             raise ValueError(f"Codes have at most {codes.MAX_BITS} bits. Got {self.n_bits_} in this Union.")
         self.codes_ = codes.pack(np.hstack([codes.unpack(part.codes_, part.n_bits_) for part in self.hashers_]))
+        self.calibration_ = self._calibrated(X)
         self.seconds_ = timer.seconds
         return self
 
+    def _calibrated(self, X: Matrix) -> Calibration:
+        """Learn the slope of every bit from a sample of the training rows."""
+        sample = rowkeys.draw_rows(0, rowkeys.SAMPLE, X.shape[0], PAIR_ROWS)
+        rows = X[sample]
+        row, neighbor = neighbor_pairs(dense_rows(rows))
+        slopes = []
+        for hasher in self.hashers_:
+            projections = hasher._project(rows)
+            if hasher.info.database == "learned":
+                bits = codes.unpack(hasher.codes_[sample], hasher.n_bits_)
+            else:
+                # The bits of these codes are the signs of the projections, which say nothing about their own certainty.
+                bits, projections = projections[neighbor] >= 0, projections[row]
+            slopes.append(Calibration.fit(projections, bits, offset=False).slopes_)
+        # A slope of 0 would make all bits of a column 1. The least positive one keeps the sign and next to no weight.
+        joined = np.maximum(np.concatenate(slopes), LEAST_SLOPE)
+        return Calibration(joined, np.zeros(len(joined)))
+
     def _block_projection(self) -> Callable[[Matrix], NDArray[Any]]:
-        return partial(project_side_by_side, [hasher._block_projection() for hasher in self.hashers_])
+        return partial(
+            project_side_by_side, [hasher._block_projection() for hasher in self.hashers_], self._known_calibration
+        )
+
+    @property
+    def _known_calibration(self) -> Calibration | None:
+        """The calibration, or None for a model file of hashlearn 0.2.0, which has none."""
+        return getattr(self, "calibration_", None)
 
     @property
     def _unlabeled(self) -> Any:
@@ -125,7 +162,8 @@ class Union(BaseHasher):
         return next((found for _, hasher in self._named() if (found := hasher._unlabeled) is not None), None)
 
     def _project(self, X: Matrix) -> NDArray[np.float32]:
-        return np.hstack([hasher._project(X) for hasher in self.hashers_])
+        joined = np.hstack([hasher._project(X) for hasher in self.hashers_])
+        return joined if self._known_calibration is None else self._known_calibration.expected_bits(joined)
 
     def _named(self) -> list[tuple[str, BaseHasher]]:
         """The hashers by class name in lower case, numbered from 1 where it repeats."""
@@ -142,6 +180,9 @@ class Union(BaseHasher):
         return result
 
 
-def project_side_by_side(projections: Sequence[Callable[[Matrix], NDArray[Any]]], X: Matrix) -> NDArray[Any]:
-    """Projections of a block of rows by several hashers, in their order."""
-    return np.hstack([project(X) for project in projections])
+def project_side_by_side(
+    projections: Sequence[Callable[[Matrix], NDArray[Any]]], calibration: Calibration | None, X: Matrix
+) -> NDArray[Any]:
+    """Projections of a block of rows by several hashers, in their order and on one scale."""
+    joined = np.hstack([project(X) for project in projections])
+    return joined if calibration is None else calibration.expected_bits(joined)

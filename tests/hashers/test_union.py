@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 from sklearn.base import clone
+from sklearn.datasets import load_digits
 from sklearn.model_selection import GridSearchCV
 from sklearn.utils.estimator_checks import check_estimator
 
-from hashlearn import GSDHP, ITQ, LSH, SDH, Union, codes, load, save
+from hashlearn import GSDHP, ITQ, LSH, SDH, Union, codes, load, metrics, save
 
 SMALL = {"n_landmarks": 20, "random_state": 0}
 
@@ -30,7 +31,8 @@ def test_bits_of_the_parts_side_by_side():
     assert (hasher.transform(X) == bits).all()
     assert (hasher.encode(X) == codes.pack(bits)).all()
     assert hasher.encode(X).shape == (120, 3)
-    assert (hasher.decision_function(X) == np.hstack([part.decision_function(X) for part in alone])).all()
+    projections = np.hstack([part.decision_function(X) for part in alone])
+    assert ((hasher.decision_function(X) >= 0) == (projections >= 0)).all()
     learned = np.hstack([codes.unpack(part.codes_, part.n_bits_) for part in alone])
     assert (codes.unpack(hasher.codes_, 21) == learned).all()
     assert list(hasher.get_feature_names_out()) == [f"union{i}" for i in range(21)]
@@ -124,3 +126,40 @@ def test_labels_are_needed_exactly_if_a_part_needs_them():
 def test_scikit_learn_contract():
     check_estimator(Union([LSH(3, random_state=0), ITQ(4, random_state=0)]))
     check_estimator(Union([GSDHP(3, n_anchors=10, **SMALL), ITQ(4, random_state=0)]))
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_real_valued_queries_on_classes_never_trained_on_beat_hamming(seed):
+    """The projections of GSDH_P and ITQ differ in size: side by side as they are, they rank worse than plain bits."""
+    X, y = load_digits(return_X_y=True)
+    rng = np.random.default_rng(seed)
+    order = rng.permutation(len(y))
+    X, y = X[order], y[order]
+    unseen = np.isin(y, rng.permutation(10)[:3])
+    known = np.flatnonzero(~unseen)[:600]
+    hasher = Union([GSDHP(48, random_state=0), ITQ(16, random_state=0)]).fit(X[known], y[known])
+    rows = np.flatnonzero(unseen)
+    query, database = rows[::5], np.setdiff1d(rows, rows[::5])
+    packed = hasher.encode(X)
+
+    def score(queries):
+        return metrics.mean_average_precision(queries[query], packed[database], y[query], y[database], at=None)
+
+    uneven = np.hstack([part.decision_function(X) for part in hasher.hashers_])
+    assert score(uneven) < score(packed) < score(hasher.decision_function(X))
+
+
+def test_slopes_keep_the_sign_of_bits_that_say_nothing():
+    X, y = classes()
+    hasher = Union([LSH(64, random_state=0)]).fit(X, y)
+    assert (hasher.calibration_.slopes_ > 0).all()
+    alone = LSH(64, random_state=0).fit(X)
+    assert (hasher.transform(X) == alone.transform(X)).all()
+
+
+def test_a_union_of_an_older_model_file_has_projections_as_they_are():
+    X, y = classes()
+    hasher = union().fit(X, y)
+    del hasher.calibration_
+    projections = np.hstack([part.decision_function(X) for part in hasher.hashers_])
+    assert (hasher.decision_function(X) == projections).all()
