@@ -22,6 +22,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from hashlearn import hashers
 from hashlearn.fitting.base import BaseHasher
+from hashlearn.functions.calibration import Calibration
 from hashlearn.functions.linear import LinearFunction
 from hashlearn.functions.network import Network, NetworkFunction
 from hashlearn.functions.trees import BoostedTrees, EstimatorFunction
@@ -33,7 +34,15 @@ __all__ = ["ModelFileError", "NotSaved", "dumps", "fingerprint", "load", "loads"
 
 # What hashers are made of. A model file may name these classes, the hashers, and the components that a method names in
 # its ``info``; no others.
-COMPONENTS: tuple[type, ...] = (AnchorKernel, PlainFeatures, LinearFunction, BoostedTrees, Network, NetworkFunction)
+COMPONENTS: tuple[type, ...] = (
+    AnchorKernel,
+    PlainFeatures,
+    LinearFunction,
+    BoostedTrees,
+    Network,
+    NetworkFunction,
+    Calibration,
+)
 SPARSE = {cls.__name__: cls for cls in (sparse.csr_matrix, sparse.csr_array, sparse.csc_matrix, sparse.csc_array)}
 SPARSE_PARTS = ("data", "indices", "indptr")
 NUMBERS = {"bool", "float16", "float32", "float64"} | {f"{u}int{bits}" for u in ("", "u") for bits in (8, 16, 32, 64)}

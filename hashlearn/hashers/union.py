@@ -72,7 +72,6 @@ class Union(BaseHasher):
         supervision=(),
         cost="the sum of its hashers",
         verified=True,
-        components=(Calibration,),
     )
 
     hashers: Sequence[BaseHasher] = parameter(Instance(list, tuple))
