@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sized
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, TypeVar
 
 import threadpoolctl
@@ -146,7 +146,8 @@ def ordered_map(
             yield from map(function, tasks)
             return
         with ThreadPoolExecutor(threads) as pool:
-            yield from in_order(lambda task: pool.submit(_with_one_blas_thread, function, task), tasks, 2 * threads)
+            limited = partial(_with_one_blas_thread, function)
+            yield from in_order(partial(pool.submit, limited), tasks, 2 * threads)
 
 
 def in_order(submit: Callable[[Task], Any], tasks: Iterable[Task], ahead: int) -> Iterator[Any]:

@@ -50,6 +50,18 @@ def draw_rows(seed: int, purpose: int, n_rows: int, count: int) -> IntArray:
     return lowest(row_keys(seed, purpose, 0, n_rows), count)
 
 
+def draw_evenly(group: IntArray, count: int, seed: int) -> IntArray:
+    """Draw ``count`` rows that have a group, all if there are fewer: each group in proportion, in row order."""
+    rows = np.flatnonzero(group >= 0)
+    if count >= len(rows):
+        return rows
+    keys = row_keys(seed, ANCHORS, 0, len(group))[rows]
+    order = np.lexsort((keys, group[rows]))
+    sorted_group = group[rows][order]
+    chosen = choose_evenly(sorted_group, keys[order], np.bincount(sorted_group), count)
+    return np.sort(rows[order[chosen]])
+
+
 class Incomplete(Exception):
     """Too few candidates were kept to determine which rows a draw takes."""
 

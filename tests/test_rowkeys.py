@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hashlearn import rowkeys
-from hashlearn.fitting.drawing import draw_evenly
+from hashlearn.rowkeys import draw_evenly
 
 
 @settings(max_examples=30, deadline=None)

@@ -6,6 +6,7 @@ import hashlib
 import pickle
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import BrokenExecutor, CancelledError
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -48,7 +49,7 @@ def run(function: TaskFunction, plan: Any, tasks: Iterable[Any], executor: Any, 
         None for ``n_jobs`` threads of this process.
     """
     if executor is None:
-        return ordered_map(lambda task: function(plan, task), tasks, n_jobs)
+        return ordered_map(partial(function, plan), tasks, n_jobs)
     client = _dask_client(executor)
     if client is not None:
         return _run_on_cluster(client, function, plan, tasks)
@@ -65,7 +66,7 @@ def _run_on_executor(executor: Any, function: TaskFunction, plan: Any, tasks: It
     digest = hashlib.sha256(payload).hexdigest()
     ahead = 2 * getattr(executor, "_max_workers", thread_count(None))
     try:
-        yield from in_order(lambda task: executor.submit(_run_task, function, payload, digest, task), tasks, ahead)
+        yield from in_order(partial(executor.submit, _run_task, function, payload, digest), tasks, ahead)
     except BrokenExecutor as error:
         raise WorkersLost(
             "A worker process died, and with it the pool: out of memory perhaps. Make a new pool and fit again; with "

@@ -90,12 +90,10 @@ class RowView:
             x = self.features.map_block(rows.read(start, stop))
             if self.center is not None:
                 x -= self.center
-            yield RowBlock(slice(start, stop), x, self._group(rows, start, stop))
-
-    def _group(self, rows: RowRange, start: int, stop: int) -> IntArray:
-        if self.groups is None:
-            return np.zeros(stop - start, dtype=np.intp)
-        return self.groups.of(rows.read_labels(start, stop))
+            group = np.zeros(len(x), dtype=np.intp)
+            if self.groups is not None:
+                group = self.groups.of(rows.read_labels(start, stop))
+            yield RowBlock(slice(start, stop), x, group)
 
 
 @dataclass

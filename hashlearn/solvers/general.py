@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from hashlearn.progress import report
 from hashlearn.solvers.greedy import strongest_half
 from hashlearn.solvers.losses import GeneralLoss
 from hashlearn.solvers.problem import AnchorProblem, Batches, Trace, keeps_ground
@@ -35,6 +36,7 @@ def learn(
     slopes = Slopes(loss, problem.table, codes.shape[1])
     trace = Trace(codes)
     for iteration in range(max_iter):
+        report("learn anchors", iteration + 1, max_iter)
         before = codes.copy()
         for batch in batches(iteration):
             codes[batch] = _update_batch(problem, codes, batch, slopes, beta, residual, inner_iter)

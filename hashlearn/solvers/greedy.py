@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hashlearn.compiled import compiled_part
+from hashlearn.progress import report
 from hashlearn.solvers.losses import QuadraticLoss
 from hashlearn.solvers.problem import AnchorProblem, Batches, Trace, keeps_ground
 from hashlearn.typing import FloatArray
@@ -40,6 +41,7 @@ def learn(
     state = _State(problem, start, loss, residual)
     trace = Trace(state.codes)
     for iteration in range(max_iter):
+        report("learn anchors", iteration + 1, max_iter)
         before = state.codes.copy()
         for batch in batches(iteration):
             state.update(batch, beta, inner_iter)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hashlearn.parallel import one_blas_thread
+from hashlearn.progress import report
 from hashlearn.solvers.problem import AnchorProblem, Batches, Trace, sums_by_kind
 from hashlearn.typing import FloatArray
 
@@ -29,6 +30,7 @@ def learn(
     gram = codes[problem.is_anchor].T @ codes[problem.is_anchor]
     trace = Trace(codes)
     for iteration in range(max_iter):
+        report("learn anchors", iteration + 1, max_iter)
         before = codes.copy()
         for batch in batches(iteration):
             old = codes[batch]

@@ -153,7 +153,7 @@ class GramHasher(LinearHasher):
             table, counts = labels[first], np.bincount(group[group >= 0])
         rng, timer = self._rng(), PhaseTimer()
         source, job = memory_source(X, group), Job(n_jobs=self.n_jobs)
-        with verbose_listening(self.verbose), job:
+        with verbose_listening(self.verbose):
             with timer("features"):
                 features = self._feature_map(rng)
                 features.fit_landmarks(X)

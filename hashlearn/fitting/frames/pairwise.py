@@ -8,8 +8,10 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
 from sklearn.base import clone
 
+import hashlearn.rowkeys as rowkeys
 from hashlearn import codes
 from hashlearn.constraints import (
     COUNT,
@@ -22,7 +24,7 @@ from hashlearn.constraints import (
     Options,
 )
 from hashlearn.fitting.base import BaseHasher
-from hashlearn.fitting.drawing import draw_evenly, feature_clusters
+from hashlearn.fitting.clusters import feature_clusters
 from hashlearn.fitting.grouping import GivenGroups, Groups, LabelReader
 from hashlearn.fitting.job import Job
 from hashlearn.fitting.passes import RowView, add_up, hash_rows
@@ -33,18 +35,17 @@ from hashlearn.functions.linear import LinearFunction
 from hashlearn.functions.network import Network
 from hashlearn.functions.trees import BoostedTrees, EstimatorFunction
 from hashlearn.kernel import AnchorKernel, FeatureMap, PlainFeatures, dense_rows
-from hashlearn.labels import check_variety
+from hashlearn.labels import check_variety, group_rows, one_hot
 from hashlearn.parallel import one_blas_thread
 from hashlearn.parameters import fitted, parameter
 from hashlearn.primitives.itq import random_rotation
-from hashlearn.progress import report, verbose_listening
+from hashlearn.progress import verbose_listening
 from hashlearn.relevance import RELEVANCES
 from hashlearn.similarity import (
     LabelSimilarity,
     MatrixSimilarity,
     Similarity,
     check_similarity,
-    from_labels,
     from_pairs,
     neighbour_similarity,
 )
@@ -187,20 +188,15 @@ class PairwiseHasher(BaseHasher):
         rng, timer = self._rng(), PhaseTimer()
         with verbose_listening(self.verbose):
             features = self._fit_features(X, rng, timer)
-            clusters = None
             if self.structure:
                 with timer("clusters"):
                     clusters = feature_clusters(X, features, self.structure, rng, self.n_jobs)
+                    labels = sparse.hstack([labels, one_hot(clusters)], format="csr")
             with timer("similarity"):
-                similarity = from_labels(
-                    labels,
-                    relevance=self.relevance,
-                    dissimilar=self.dissimilar,
-                    largest=self.r_max,
-                    clusters=clusters,
-                )
-                check_variety(similarity.n_groups)
-                anchors = draw_evenly(similarity.group, self.n_anchors, int(rng.randint(2**31)))
+                group, first = group_rows(labels)
+                check_variety(len(first))
+                similarity = LabelSimilarity(group, labels[first], self.relevance, self.dissimilar, self.r_max)
+                anchors = rowkeys.draw_evenly(similarity.group, self.n_anchors, int(rng.randint(2**31)))
             return self._fit_array(X, features, similarity, anchors, rng, timer)
 
     def fit_pairs(self, X: Matrix, similar: ArrayLike, dissimilar: ArrayLike) -> Self:
@@ -267,8 +263,8 @@ class PairwiseHasher(BaseHasher):
         """Fit to rows in memory, whose supervision is known."""
         n_unlabeled = int(np.count_nonzero(similarity.group < 0))
         supervision = Supervision(similarity, anchors, anchors, X[anchors], GivenGroups(), n_unlabeled)
-        with Job(n_jobs=self.n_jobs) as job:
-            self._learn(memory_source(X, similarity.group), features, supervision, job, rng, timer)
+        source = memory_source(X, similarity.group)
+        self._learn(source, features, supervision, Job(n_jobs=self.n_jobs), rng, timer)
         return self
 
     def _fit_source(self, source: AnySource, job: Job, rng: np.random.RandomState) -> None:
@@ -383,7 +379,7 @@ class PairwiseHasher(BaseHasher):
             turned = directions @ random_rotation(self.n_bits_, rng) if k else directions
             start = np.where(sample @ turned >= 0, 1.0, -1.0)
             batches = random_batches(np.arange(len(sample)), self.batch_size, int(rng.randint(2**31)))
-            trace = self._solve(problem, start, _reported(batches, self.max_iter), graded)
+            trace = self._solve(problem, start, batches, graded)
             if best is None or trace.objective[-1] < best[0].objective[-1]:
                 best = trace, turned
         assert best is not None
@@ -436,16 +432,6 @@ class PairwiseHasher(BaseHasher):
             # What this fit draws follows from its own random_state.
             features.set_params(random_state=seed)
         return features
-
-
-def _reported(batches: Batches, total: int) -> Batches:
-    """The same batches, with a report for every iteration begun."""
-
-    def reporting(iteration: int) -> list[IntArray]:
-        report("learn anchors", iteration + 1, total)
-        return batches(iteration)
-
-    return reporting
 
 
 def _rows_of_array(source: AnySource, rows: IntArray) -> Matrix:

@@ -1,4 +1,4 @@
-"""What a fit draws from its rows: anchors in proportion to their groups, clusters of the features."""
+"""Clusters of the rows in feature space, which stand for labels where there are none."""
 
 from __future__ import annotations
 
@@ -12,23 +12,11 @@ from hashlearn.typing import IntArray, Matrix
 CLUSTER_SAMPLE = 20_000
 
 
-def draw_evenly(group: IntArray, count: int, seed: int) -> IntArray:
-    """``count`` supervised rows, or all: each group in proportion, at random inside it, in row order."""
-    rows = np.flatnonzero(group >= 0)
-    if count >= len(rows):
-        return rows
-    keys = rowkeys.row_keys(seed, rowkeys.ANCHORS, 0, len(group))[rows]
-    order = np.lexsort((keys, group[rows]))
-    of_group = group[rows][order]
-    chosen = rowkeys.choose_evenly(of_group, keys[order], np.bincount(of_group), count)
-    return np.sort(rows[order[chosen]])
-
-
 def feature_clusters(
     X: Matrix, features: FeatureMap, count: int, rng: np.random.RandomState, n_jobs: int | None
 ) -> IntArray:
-    """Cluster of every row in feature space, found on a sample of the rows."""
-    # Imported here: it costs a third of the package's import time and few fits need it.
+    """Return the cluster of every row in feature space. The clusters are found on a sample of the rows."""
+    # Imported here, because it takes a third of the package's import time and few fits need it.
     from sklearn.cluster import MiniBatchKMeans
 
     sample = rowkeys.draw_rows(int(rng.randint(2**31)), rowkeys.SAMPLE, X.shape[0], CLUSTER_SAMPLE)
