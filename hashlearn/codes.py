@@ -94,6 +94,21 @@ def check_packed(codes: ArrayLike, n_bits: int | None = None, name: str = "codes
     return array
 
 
+def check_codes(codes: ArrayLike, n_bits: int, bit_order: BitOrder = "big", name: str = "codes") -> NDArray[np.uint8]:
+    """The codes as ``check_packed`` gives them; ValueError also when a padding bit is set.
+
+    Padding bits that are not zero would count as differences between codes.
+    """
+    array = check_packed(codes, n_bits, name)
+    spare, is_big = -n_bits % 8, _checked(bit_order) == "big"
+    if spare and len(array):
+        mask = (1 << spare) - 1 if is_big else 0xFF ^ ((1 << (8 - spare)) - 1)
+        if (array[:, -1] & np.uint8(mask)).any():
+            padding = f"{spare} zero bits per row (bit_order {bit_order!r})"
+            raise ValueError(f"{name} of {n_bits} bits must end in {padding}.")
+    return array
+
+
 def as_words(codes: ArrayLike) -> NDArray[np.uint64]:
     """Packed rows as zero-padded 64-bit words: the form in which XOR and popcount are fast."""
     codes = np.ascontiguousarray(codes, dtype=np.uint8)

@@ -98,3 +98,15 @@ def test_the_old_name_of_the_bit_order_warns():
     for old in (index, index.info()):
         with pytest.warns(FutureWarning, match=r"\.bitorder is deprecated"):
             assert old.bitorder == "little"
+
+
+def test_padding_bits_must_be_zero_in_either_bit_order():
+    good = np.array([[0xFF, 0xF0], [0x00, 0x10]], dtype=np.uint8)
+    np.testing.assert_array_equal(codes.check_codes(good, 12), good)
+    for spoiled, order in ((1, "big"), (8, "big"), (16, "little"), (128, "little")):
+        row = np.array([[0, spoiled]], dtype=np.uint8)
+        with pytest.raises(ValueError, match="queries of 12 bits must end in 4 zero bits per row"):
+            codes.check_codes(row, 12, order, "queries")
+        codes.check_codes(row, 12, "little" if order == "big" else "big")
+    with pytest.raises(ValueError, match="bit_order"):
+        codes.check_codes(good, 16, "middle")

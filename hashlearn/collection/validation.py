@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
-from hashlearn.codes import BitOrder, check_packed, swap_bit_order
+from hashlearn.codes import BitOrder, check_codes, swap_bit_order
 from hashlearn.collection.store import Vectors
 from hashlearn.typing import PackedCodes
 
@@ -29,15 +29,8 @@ def n_rows(array: Any) -> int:
 
 def packed(codes: ArrayLike, n_bits: int, bit_order: BitOrder) -> PackedCodes:
     """Packed codes with bit 0 in the most significant place; the padding bits must be zero."""
-    if bit_order not in ("big", "little"):
-        raise ValueError(f"bit_order must be 'big' or 'little'. Got {bit_order!r} instead.")
-    array = np.ascontiguousarray(check_packed(codes, n_bits))
-    if bit_order == "little":
-        array = swap_bit_order(array)
-    spare = -n_bits % 8
-    if spare and (array[:, -1] & np.uint8((1 << spare) - 1)).any():
-        raise ValueError(f"codes of {n_bits} bits must end in {spare} zero bits a row (bit_order {bit_order!r}).")
-    return array
+    array = np.ascontiguousarray(check_codes(codes, n_bits, bit_order))
+    return swap_bit_order(array) if bit_order == "little" else array
 
 
 def vectors(values: Any, size: int, name: str) -> Vectors:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hashlearn.codes import MAX_BITS, BitOrder, check_packed, n_bytes, renamed_bit_order
+from hashlearn.codes import MAX_BITS, BitOrder, check_codes, n_bytes, renamed_bit_order
 from hashlearn.deprecation import warn_deprecated
 from hashlearn.index import file, inputs, scan
 from hashlearn.index.asymmetric import Lookup
@@ -229,7 +229,7 @@ class Index:
         return index
 
     def _codes(self, codes: ArrayLike, name: str = "codes") -> PackedCodes:
-        return inputs.without_padding(np.ascontiguousarray(check_packed(codes, self.n_bits, name)), self, name)
+        return np.ascontiguousarray(check_codes(codes, self.n_bits, self.bit_order, name))
 
     def _chosen(self, ids: ArrayLike | None) -> tuple[Ids, PackedCodes]:
         return self._rows.whole() if ids is None else self._rows.chosen(np.unique(inputs.checked_ids(ids)))

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hashlearn.index.results import Ball, Hits
-from hashlearn.typing import Ids, PackedCodes
-
-if TYPE_CHECKING:
-    from hashlearn.index.index import Index
+from hashlearn.typing import Ids
 
 _LARGEST_ID = np.iinfo(np.int64).max
 
@@ -46,18 +43,6 @@ def refuse_twice(ids: Ids) -> None:
     twice = np.flatnonzero(ids[1:] == ids[:-1])
     if len(twice):
         raise ValueError(f"Each id may stand only once in a batch. Got {ids[twice[0]]} twice.")
-
-
-def without_padding(codes: PackedCodes, index: Index, name: str) -> PackedCodes:
-    """The codes, once it is clear that the bits after the last are zero: others would count as differences."""
-    spare = -index.n_bits % 8
-    if spare and len(codes):
-        mask = (1 << spare) - 1 if index.bit_order == "big" else 0xFF ^ ((1 << (8 - spare)) - 1)
-        if (codes[:, -1] & np.uint8(mask)).any():
-            raise ValueError(
-                f"{name} of {index.n_bits} bits must end in {spare} zero bits a row (bit_order {index.bit_order!r})."
-            )
-    return codes
 
 
 def projections(queries: NDArray[Any], n_bits: int) -> NDArray[np.float32]:

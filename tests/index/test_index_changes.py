@@ -162,7 +162,7 @@ def test_bad_parameters(make, message):
     [
         (lambda i: i.add(np.zeros((1, 3), dtype=np.uint8)), "codes of 12 bits must have 2 bytes a row. Got 3"),
         (lambda i: i.add(np.zeros((1, 2))), "codes must be packed codes: a 2-D uint8 array. Got 2-D float64"),
-        (lambda i: i.add(np.array([[0, 1]], dtype=np.uint8)), "must end in 4 zero bits a row"),
+        (lambda i: i.add(np.array([[0, 1]], dtype=np.uint8)), "must end in 4 zero bits per row"),
         (lambda i: i.add(np.zeros((1, 2), dtype=np.uint8), [1, 2]), "one id a code. Got 2 ids and 1 codes"),
         (lambda i: i.add(np.zeros((1, 2), dtype=np.uint8), [-1]), "between 0 and 2..63 - 1. Got -1"),
         (lambda i: i.add(np.zeros((1, 2), dtype=np.uint8), [2**63]), "Got 9223372036854775808"),
