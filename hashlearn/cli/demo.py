@@ -77,16 +77,17 @@ def _serve(
     folder: Path | None, images: Path | None, side: int, bits: int, seed: int, port: int, open_page: bool
 ) -> None:
     """Make the collections, in a folder that goes away at the end unless one was given, and serve them."""
-    from hashlearn.cli.serve import need_extra, serve_opened
+    from hashlearn.cli.serve import need_extra, serve_collections
 
     need_extra()
     if images is not None and not images.exists():
         raise BadUse(f"{images} does not exist.")
-    from hashlearn.service import showcase
-    from hashlearn.service.opened import open_collection
-    from hashlearn.service.settings import Settings, read_token
+    from hashlearn.service.demo_collections import gist_demo, make_demo, pixel_demo
+    from hashlearn.service.served_collection import open_collection
+    from hashlearn.service.settings import ServerSettings
+    from hashlearn.service.tokens import read_tokens
 
-    settings = Settings(token=read_token(None))
+    settings = ServerSettings(tokens=read_tokens(None))
     with tempfile.TemporaryDirectory(prefix="hashlearn-demo-") as temporary:
         place = folder or Path(temporary) / "demo"
         wanted: dict[str, Any] = {"bits": bits, "seed": seed}
@@ -94,13 +95,13 @@ def _serve(
             if images is None:
                 dataset = demo_dataset()
                 wanted["dataset"] = dataset.name
-                made = showcase.make(place, wanted, lambda to: showcase.pixels_shown(dataset, bits, seed, to))
+                made = make_demo(place, wanted, lambda to: pixel_demo(dataset, bits, seed, to))
             else:
                 wanted |= {"images": str(images.resolve()), "size": side}
-                made = showcase.make(place, wanted, lambda _: showcase.gist_shown(images, side, bits, seed))
+                made = make_demo(place, wanted, lambda _: gist_demo(images, side, bits, seed))
         if folder is not None:
             say(f"kept in {folder}: hashlearn serve {' '.join(map(str, made))} serves it again.")
-        serve_opened([open_collection(str(path)) for path in made], settings, port, open_page)
+        serve_collections([open_collection(str(path)) for path in made], settings, port, open_page)
 
 
 def _save(dataset: Dataset, folder: Path) -> None:

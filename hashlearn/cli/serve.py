@@ -11,8 +11,8 @@ import typer
 from hashlearn.cli.shell import BadUse, epilog, say
 
 if TYPE_CHECKING:
-    from hashlearn.service.opened import Opened
-    from hashlearn.service.settings import Settings
+    from hashlearn.service.served_collection import ServedCollection
+    from hashlearn.service.settings import ServerSettings
 
 app = typer.Typer()
 
@@ -41,14 +41,23 @@ def serve(
         typer.Option(metavar="[NAME=]PATH", help="Folder or zip with the items' pictures, of one or all collections."),
     ] = None,
     image_features: Annotated[
-        str | None, typer.Option(metavar="KIND:SIDE", help="How uploaded pictures become rows: gist:32, grey:28 …")
+        str | None,
+        typer.Option(metavar="KIND:SIDE", help="How uploaded pictures become rows: gist:32, grey:28 …"),
     ] = None,
     label_field: Annotated[str | None, typer.Option(help="Field of the payload with the labels.")] = None,
     token_file: Annotated[
-        Path | None, typer.Option(help="File with the token that writing needs; or HASHLEARN_TOKEN in the environment.")
+        Path | None,
+        typer.Option(help="File with one token per line, 'read TOKEN' or 'write TOKEN'; or HASHLEARN_TOKEN."),
     ] = None,
     allow_host: Annotated[
         list[str] | None, typer.Option(help="Another name that this machine may be called by in requests.")
+    ] = None,
+    tls_certificate: Annotated[
+        Path | None, typer.Option(help="PEM file with the certificate; the server then speaks HTTPS.")
+    ] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="PEM file with the certificate's private key.")] = None,
+    access_log: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Write one JSON line per request; '-' is standard error.")
     ] = None,
     bench: Annotated[Path | None, typer.Option(help="Folder of a bench report, shown at /bench/.")] = None,
     read_only: Annotated[bool, typer.Option("--read-only", help="Never write, token or not.")] = False,
@@ -59,23 +68,34 @@ def serve(
     Only this machine can connect, and nobody can write, unless there is a token.
     """
     need_extra()
-    from hashlearn.service.opened import default_name, open_collection
-    from hashlearn.service.settings import Settings, read_token
+    from hashlearn.service.served_collection import default_name, open_collection
+    from hashlearn.service.settings import ServerSettings
+    from hashlearn.service.tokens import read_tokens, world_readable
 
     if bench is not None and not (bench / "report.html").is_file():
         raise BadUse(f"{bench} holds no report.html: make one with hashlearn bench report.")
     try:
-        settings = Settings(host, read_token(token_file), tuple(allow_host or ()), bench=bench)
+        settings = ServerSettings(
+            host,
+            read_tokens(token_file),
+            tuple(allow_host or ()),
+            bench=bench,
+            access_log=access_log,
+            tls_certificate=tls_certificate,
+            tls_key=tls_key,
+        )
     except ValueError as error:
         raise BadUse(str(error)) from error
+    if token_file is not None and world_readable(token_file):
+        say(f"warning: every user of this machine can read the tokens in {token_file}: chmod 600 {token_file}")
     pictures = dict(_named(text) for text in images or ())
-    opened: list[Opened] = []
+    served: list[ServedCollection] = []
     try:
         for text in collections:
             given, uri = _named(text)
             name = given or default_name(uri)
             path = pictures.get(name, pictures.get(""))
-            opened.append(
+            served.append(
                 open_collection(
                     uri,
                     name,
@@ -85,14 +105,14 @@ def serve(
                     read_only=read_only,
                 )
             )
-        unknown = set(pictures) - {"", *(one.name for one in opened)}
+        unknown = set(pictures) - {"", *(one.name for one in served)}
         if unknown:
             raise BadUse(f"--images names {min(unknown)!r}, which is no collection here.")
     except BaseException:
-        for one in opened:
+        for one in served:
             one.collection.close()
         raise
-    serve_opened(opened, settings, port, open_page)
+    serve_collections(served, settings, port, open_page)
 
 
 def _named(text: str) -> tuple[str, str]:
@@ -104,6 +124,7 @@ def need_extra() -> None:
     """ImportError as one sentence, before anything is begun."""
     try:
         import fastapi  # noqa: F401
+        import fastapi_offline  # noqa: F401
         import PIL  # noqa: F401
         import prometheus_client  # noqa: F401
         import uvicorn  # noqa: F401
@@ -111,27 +132,27 @@ def need_extra() -> None:
         raise BadUse(f"Serving needs {error.name}: {EXTRA}.") from error
 
 
-def serve_opened(opened: list[Opened], settings: Settings, port: int, open_page: bool) -> None:
+def serve_collections(served: list[ServedCollection], settings: ServerSettings, port: int, open_page: bool) -> None:
     """Listen, say where, and serve until told to stop."""
     from hashlearn.service.run import listen, serve, url_of
     from hashlearn.service.service import Service
 
-    service = Service(opened, settings)
+    service = Service(served, settings)
     try:
         listening = listen(settings.host, port)
+        url = url_of(listening, settings)
+
+        def on_start() -> None:
+            names = ", ".join(service.collections)
+            say(f"serving {names}; {'writing with a token' if settings.may_write else 'read only'}; Ctrl-C ends it.")
+            typer.echo(url)
+            if open_page:
+                import webbrowser
+
+                webbrowser.open(url)
+
+        serve(service, listening, on_start)
     except BaseException:
-        service.close()
+        service.close_now()
         raise
-    url = url_of(listening)
-
-    def started() -> None:
-        names = ", ".join(service.collections)
-        say(f"serving {names}; {'writing with the token' if service.may_write else 'read only'}; Ctrl-C ends it.")
-        typer.echo(url)
-        if open_page:
-            import webbrowser
-
-            webbrowser.open(url)
-
-    serve(service, listening, started)
     say("stopped.")

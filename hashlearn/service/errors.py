@@ -1,4 +1,4 @@
-"""Errors as clients see them: one JSON shape, one sentence, and nothing of the inside of the server."""
+"""Errors as clients see them: one JSON form, one sentence, and nothing about the inside of the server."""
 
 from __future__ import annotations
 
@@ -14,27 +14,35 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
 from hashlearn.collection import CollectionError, UnsupportedByStoreError, WhereError
-from hashlearn.files.arrays import one_line
+from hashlearn.messages import one_line
 
 log = logging.getLogger("hashlearn.service")
 
 LONGEST_MESSAGE = 500
-_CODES = {
-    400: "bad_request",
-    401: "no_token",
-    403: "forbidden",
-    404: "not_found",
-    405: "wrong_method",
-    408: "too_slow",
-    413: "too_large",
-    415: "wrong_type",
-    503: "busy",
+_CODES = {400: "bad_request", 404: "not_found", 405: "wrong_method"}
+_FIELDS = {
+    "vector": "bad_vector",
+    "vectors": "bad_vector",
+    "ids": "bad_id",
+    "id": "bad_id",
+    "codes": "bad_code",
+    "where": "bad_filter",
 }
-_FIELDS = {"vectors": "bad_vector", "ids": "bad_id", "id": "bad_id", "codes": "bad_code", "where": "bad_filter"}
 
 
 class ApiError(HTTPException):
-    """What is answered instead of a result. ``message`` is one sentence, or two, for people."""
+    """What is answered instead of a result.
+
+    Parameters
+    ----------
+    status : int
+        The HTTP status.
+    code : str
+        A word for programs.
+    message : str
+        One sentence, or two, for people.
+    headers : mapping of str to str, optional
+    """
 
     def __init__(self, status: int, code: str, message: str, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(status, message, dict(headers or {}))
@@ -42,6 +50,7 @@ class ApiError(HTTPException):
 
 
 def bad(code: str, message: str) -> ApiError:
+    """The error for a request that is wrong."""
     return ApiError(400, code, message)
 
 
@@ -51,33 +60,36 @@ def to_json(value: Any) -> bytes:
     return text.encode("utf-8", "replace")
 
 
-def json_response(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    return Response(to_json(value), status, headers, "application/json")
+def json_response(content: bytes) -> Response:
+    """An answer of JSON that was encoded elsewhere, in a worker thread as a rule."""
+    return Response(content, media_type="application/json")
 
 
-def error_body(code: str, message: str) -> dict[str, Any]:
-    short = message if len(message) <= LONGEST_MESSAGE else message[: LONGEST_MESSAGE - 1] + "…"
-    return {"error": {"code": code, "message": short}}
+def error_response(error: ApiError) -> Response:
+    """An error as an answer."""
+    message = str(error.detail)
+    if len(message) > LONGEST_MESSAGE:
+        message = message[: LONGEST_MESSAGE - 1] + "…"
+    body = to_json({"error": {"code": error.code, "message": message}})
+    return Response(body, error.status_code, error.headers, "application/json")
 
 
 @contextmanager
-def sentences() -> Iterator[None]:
-    """What a collection says about bad input, as an answer; what it says about itself, to the log."""
+def collection_errors() -> Iterator[None]:
+    """Turn what a collection raises about bad input into an answer, and what it raises about itself into a log line."""
     try:
         yield
     except WhereError as error:
         raise bad("bad_filter", one_line(error)) from error
     except UnsupportedByStoreError as error:
         log.warning("%s", one_line(error))
-        raise bad(
-            "unsupported", "The storage of this collection cannot do that; the server's log says more."
-        ) from error
+        message = "The storage of this collection cannot do that; the server's log says more."
+        raise bad("unsupported", message) from error
     except CollectionError as error:
         # Its message may name files and hosts.
         log.error("%s", one_line(error))
-        raise ApiError(
-            503, "storage", "The storage of this collection failed; the server's log says why.", {"Retry-After": "5"}
-        ) from error
+        message = "The storage of this collection failed; the server's log says why."
+        raise ApiError(503, "storage", message, {"Retry-After": "5"}) from error
     except RecursionError as error:
         raise bad("bad_request", "The request is nested too deep.") from error
     except ValueError as error:
@@ -85,31 +97,26 @@ def sentences() -> Iterator[None]:
 
 
 def install(app: FastAPI) -> None:
-    """Answer every error of the framework in our shape."""
-    app.add_exception_handler(HTTPException, _http)
-    app.add_exception_handler(RequestValidationError, _validation)
-    app.add_exception_handler(Exception, _failure)
+    """Answer every error of the framework in our form."""
+    app.add_exception_handler(HTTPException, _answer_http)
+    app.add_exception_handler(RequestValidationError, _answer_validation)
+    app.add_exception_handler(Exception, _answer_failure)
 
 
-async def _http(request: Request, error: Exception) -> Response:
+async def _answer_http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     if isinstance(error, ApiError):
-        code, message = error.code, str(error.detail)
-    else:
-        code, message = _CODES.get(error.status_code, "error"), _framework(request, error)
-    headers = dict(error.headers or {})
-    if error.status_code == 405:
-        headers["Allow"] = ", ".join(_methods(request)) or headers.get("Allow", "GET")
-    return json_response(error_body(code, message), error.status_code, headers)
-
-
-def _framework(request: Request, error: HTTPException) -> str:
-    path = request.url.path[:100]
+        return error_response(error)
+    path, headers = request.url.path[:100], dict(error.headers or {})
+    message = f"{str(error.detail).rstrip('.')}."
     if error.status_code == 404:
-        return f"There is nothing at {path}."
-    if error.status_code == 405:
-        return f"{request.method[:20]} is not possible at {path}; use {' or '.join(_methods(request)) or 'GET'}."
-    return f"{str(error.detail).rstrip('.')}."
+        message = f"There is nothing at {path}."
+    elif error.status_code == 405:
+        methods = _methods(request) or ["GET"]
+        headers["Allow"] = ", ".join(methods)
+        message = f"{request.method[:20]} is not possible at {path}; use {' or '.join(methods)}."
+    code = _CODES.get(error.status_code, "error")
+    return error_response(ApiError(error.status_code, code, message, headers))
 
 
 def _methods(request: Request) -> list[str]:
@@ -118,21 +125,20 @@ def _methods(request: Request) -> list[str]:
     for route in request.app.state.api_routes:
         if route.matches(request.scope)[0] != Match.NONE:
             found |= set(getattr(route, "methods", None) or ())
-    return sorted(found)
+    return sorted(found | ({"HEAD"} if "GET" in found else set()))
 
 
-async def _validation(request: Request, error: Exception) -> Response:
+async def _answer_validation(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    code, message = sentence_of(error.errors())
-    return json_response(error_body(code, message), 400)
+    return error_response(validation_error(error.errors()))
 
 
-async def _failure(request: Request, error: Exception) -> Response:
-    return json_response(error_body("failed", "The server failed; its log says why."), 500)
+async def _answer_failure(request: Request, error: Exception) -> Response:
+    return error_response(ApiError(500, "failed", "The server failed; its log says why."))
 
 
-def sentence_of(errors: Sequence[Any]) -> tuple[str, str]:
-    """The code and sentence of the first thing that is wrong with a request."""
+def validation_error(errors: Sequence[Any]) -> ApiError:
+    """The first thing that pydantic finds wrong with a request."""
     first = errors[0]
     place = [part for part in first["loc"] if part not in ("body", "query", "path")]
     name = "".join(
@@ -145,4 +151,4 @@ def sentence_of(errors: Sequence[Any]) -> tuple[str, str]:
     elif isinstance(given, (str, int, float, bool)) and first["type"] != "value_error":
         message += f". Got {str(given)[:60]!r} instead" if isinstance(given, str) else f". Got {given} instead"
     code = next((_FIELDS[part] for part in place if isinstance(part, str) and part in _FIELDS), "bad_request")
-    return code, f"{name}: {message}." if name else f"{message}."
+    return bad(code, f"{name}: {message}." if name else f"{message}.")

@@ -1,4 +1,4 @@
-"""The pictures of items, from one folder or zip and from nowhere else."""
+"""The pictures of items, from one folder or zip file and from nowhere else."""
 
 from __future__ import annotations
 
@@ -14,45 +14,45 @@ from typing import Any
 
 from hashlearn.data.images import ENDINGS
 from hashlearn.files.arrays import FileError
-from hashlearn.service.decode import Decoder
 from hashlearn.service.errors import ApiError
+from hashlearn.service.image_decoding import ImageDecoder
 
 DEFAULT_FIELD = "image"
 LARGEST_SIDE = 1024
-# Told by their first bytes, never by their name: what a browser gets as a picture is one.
+# The first bytes tell the type, not the name: so a browser never gets something else as a picture.
 _KINDS = ((b"\x89PNG\r\n\x1a\n", "image/png"), (b"\xff\xd8\xff", "image/jpeg"), (b"GIF8", "image/gif"))
 _UNREADABLE = (OSError, KeyError, EOFError, RuntimeError, NotImplementedError, zipfile.BadZipFile, zlib.error)
 
 
 class Pictures(ABC):
-    """Pictures by the path in an item's payload or, without one, by the item's id as file name ("17.png")."""
+    """Pictures by the path in an item's payload or, without one, by the item's id as the file name ("17.png")."""
 
     def __init__(self, path: Path, field: str = DEFAULT_FIELD) -> None:
         self.path = path
         self.field = field
 
     @abstractmethod
-    def _there(self, name: str) -> bool:
-        """Whether such a file lies inside."""
+    def _exists(self, name: str) -> bool:
+        """Whether there is such a file."""
 
     @abstractmethod
     def _read(self, name: str, limit: int) -> bytes: ...
 
     def name(self, number: int, payload: Mapping[str, Any]) -> str | None:
-        """The path of an item's picture, or None when it has none here."""
+        """The path of an item's picture, or None when it has none."""
         given = payload.get(self.field)
         if isinstance(given, str):
-            return given if given.lower().endswith(ENDINGS) and self._there(given) else None
-        return next((name for ending in ENDINGS if self._there(name := f"{number}{ending}")), None)
+            return given if given.lower().endswith(ENDINGS) and self._exists(given) else None
+        return next((name for ending in ENDINGS if self._exists(name := f"{number}{ending}")), None)
 
-    def picture(self, name: str, side: int | None, decoder: Decoder) -> tuple[bytes, str]:
+    def picture(self, name: str, side: int | None, decoder: ImageDecoder) -> tuple[bytes, str]:
         """The bytes and type of a picture; with ``side``, no wider and no higher than that."""
         try:
             data = self._read(name, decoder.limits.image_bytes)
             kind = kind_of(data)
             if side is None and kind is not None:
                 return data, kind
-            small = decoder.smaller(data, side or LARGEST_SIDE)
+            small = decoder.thumbnail(data, side or LARGEST_SIDE)
             if small is None and kind is not None:
                 return data, kind
             return small or decoder.png(data), "image/png"
@@ -73,7 +73,7 @@ class FolderPictures(Pictures):
         path = self._root / name
         try:
             kind = path.lstat().st_mode
-            # Following links costs as much as a search; a plain file right in the folder has none on its way.
+            # Following links takes as long as a search. A plain file directly in the folder needs none followed.
             if stat.S_ISREG(kind) and "/" not in name and os.sep not in name:
                 return path
             path = path.resolve(strict=True)
@@ -81,7 +81,7 @@ class FolderPictures(Pictures):
             return None
         return path if path.is_relative_to(self._root) and path.is_file() else None
 
-    def _there(self, name: str) -> bool:
+    def _exists(self, name: str) -> bool:
         return self._inside(name) is not None
 
     def _read(self, name: str, limit: int) -> bytes:
@@ -103,7 +103,7 @@ class ZipPictures(Pictures):
             raise FileError(f"{path} is no zip that can be read: {error}.") from error
         self._names = {info.filename for info in self._archive.infolist() if not info.is_dir()}
 
-    def _there(self, name: str) -> bool:
+    def _exists(self, name: str) -> bool:
         return name in self._names
 
     def _read(self, name: str, limit: int) -> bytes:

@@ -1,45 +1,52 @@
-"""Pages for people: the explorer, the list of routes, and the report of a bench."""
+"""Pages for people: the explorer, the documentation of the API, and the report of a bench."""
 
 from __future__ import annotations
 
-import html
+import base64
+import hashlib
+import re
 from pathlib import Path
 from typing import Any
 
+import fastapi_offline
 from fastapi import APIRouter, FastAPI, Response
+from fastapi.openapi.docs import get_swagger_ui_html
 from starlette.responses import FileResponse, HTMLResponse
 from starlette.staticfiles import StaticFiles
 
 from hashlearn.service.errors import ApiError
-from hashlearn.service.security import REPORT_POLICY
-from hashlearn.service.service import Here
+from hashlearn.service.security import POLICY, REPORT_POLICY
+from hashlearn.service.service import ServiceDep
 
 STATIC = Path(__file__).parent / "static"
-REPORT = {"": "report.html", "report.html": "report.html", "report.md": "report.md", "report.csv": "report.csv"}
+SWAGGER_FILES = Path(fastapi_offline.__file__).parent / "static"
+REPORT_FILES = {"": "report.html", "report.html": "report.html", "report.md": "report.md", "report.csv": "report.csv"}
 REPORT_TYPES = {".html": "text/html", ".md": "text/markdown", ".csv": "text/csv"}
-_FRESH = {"Cache-Control": "no-cache"}
+_REVALIDATE = {"Cache-Control": "no-cache"}
 
 router = APIRouter(include_in_schema=False)
 
 
 @router.get("/")
 async def explorer() -> Response:
-    return FileResponse(STATIC / "index.html", headers=_FRESH)
+    return FileResponse(STATIC / "index.html", headers=_REVALIDATE)
 
 
 @router.get("/bench/{name:path}")
-async def bench(here: Here, name: str) -> Response:
-    folder = here.settings.bench
+async def bench(service: ServiceDep, name: str) -> Response:
+    folder = service.settings.bench
     if folder is None:
         raise ApiError(404, "no_report", "There is no bench report here: start the server with --bench FOLDER.")
-    path = folder / REPORT.get(name, "") if name in REPORT else None
+    path = folder / REPORT_FILES[name] if name in REPORT_FILES else None
     if path is None or not path.is_file():
         raise ApiError(404, "not_found", "There is no such file in the bench report.")
-    kind = REPORT_TYPES[path.suffix]
-    return FileResponse(path, media_type=kind, headers={**_FRESH, "Content-Security-Policy": REPORT_POLICY})
+    headers = {**_REVALIDATE, "Content-Security-Policy": REPORT_POLICY}
+    return FileResponse(path, media_type=REPORT_TYPES[path.suffix], headers=headers)
 
 
-class _Static(StaticFiles):
+class _RevalidatedFiles(StaticFiles):
+    """Files that a browser keeps but asks about before it uses them, so that an update is seen at once."""
+
     def file_response(self, *arguments: Any, **more: Any) -> Response:
         response = super().file_response(*arguments, **more)
         response.headers.setdefault("Cache-Control", "no-cache")
@@ -47,29 +54,30 @@ class _Static(StaticFiles):
 
 
 def install(app: FastAPI) -> None:
+    """Add the pages to the application, whose other routes exist already."""
     app.include_router(router)
-    app.mount("/static", _Static(directory=STATIC), name="static")
-    page = routes_page(app.openapi())
+    app.mount("/static", _RevalidatedFiles(directory=STATIC), name="static")
+    app.mount("/docs/files", _RevalidatedFiles(directory=SWAGGER_FILES), name="docs-files")
+    page, policy = swagger_page(app.title)
 
     @app.get("/docs", include_in_schema=False)
     async def docs() -> Response:
-        return HTMLResponse(page, headers=_FRESH)
+        return HTMLResponse(page, headers={**_REVALIDATE, "Content-Security-Policy": policy})
 
 
-def routes_page(schema: dict[str, Any]) -> str:
-    """The routes as one plain page, for the usual one fetches its script from elsewhere."""
-    rows = []
-    for path, methods in schema["paths"].items():
-        for method, route in methods.items():
-            first = route.get("description", "").partition("\n\n")[0]
-            names = ", ".join(part["name"] for part in route.get("parameters", []) if part["in"] == "query")
-            lock = "token" if route.get("security") else ""
-            cells = (method.upper(), path, names, lock, first)
-            rows.append("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in cells) + "</tr>")
-    return (
-        '<!doctype html><html lang="en"><meta charset="utf-8"><title>hashlearn: HTTP API</title>'
-        f"<h1>{html.escape(schema['info']['title'])}</h1>"
-        '<p><a href="/">Explorer</a> · <a href="/openapi.json">openapi.json</a></p>'
-        "<table><thead><tr><th>Method<th>Path<th>Query<th>Needs<th>What it does</thead><tbody>"
-        f"{''.join(rows)}</tbody></table></html>"
+def swagger_page(title: str) -> tuple[bytes, str]:
+    """FastAPI's page for the API, with its files from this server instead of a CDN; and its security policy.
+
+    The page begins with a script of its own, which the policy allows by its hash.
+    """
+    page = get_swagger_ui_html(
+        openapi_url="/openapi.json",
+        title=f"{title}: HTTP API",
+        swagger_js_url="/docs/files/swagger-ui-bundle.js",
+        swagger_css_url="/docs/files/swagger-ui.css",
+        swagger_favicon_url="/static/icon.svg",
     )
+    content = bytes(page.body)
+    scripts = re.findall(rb"<script>(.*?)</script>", content, re.DOTALL)
+    hashes = " ".join(f"'sha256-{base64.b64encode(hashlib.sha256(script).digest()).decode()}'" for script in scripts)
+    return content, POLICY.replace("script-src 'self'", f"script-src 'self' {hashes}")

@@ -1,4 +1,4 @@
-"""Searching: by JSON, by .npy, by a picture; and how far away everything is."""
+"""Routes that search: by JSON, by .npy, by a picture; and how far away all rows are."""
 
 from __future__ import annotations
 
@@ -8,150 +8,148 @@ from typing import Annotated, Any
 
 import numpy as np
 from fastapi import APIRouter, Depends, Query, Request, Response
-from numpy.typing import NDArray
 
 from hashlearn.collection.rescore import DEFAULT_FACTOR
-from hashlearn.service import figures, searching, shapes
-from hashlearn.service.bodies import NPY_TYPE, StrictRoute, packed_codes, parse_json, parse_npy
-from hashlearn.service.errors import ApiError, bad, json_response
-from hashlearn.service.opened import Opened
-from hashlearn.service.searching import How
-from hashlearn.service.service import Chosen, Here
+from hashlearn.service import schemas, statistics
+from hashlearn.service.errors import bad, collection_errors, json_response, to_json
+from hashlearn.service.json_reader import read_json_object
+from hashlearn.service.request_bodies import JSON_TYPE, NPY_TYPE, decode_codes, parse_request, read_body
+from hashlearn.service.search import (
+    Queries,
+    SearchOptions,
+    answer,
+    queries_from_ids,
+    queries_from_vectors,
+    search_json,
+    search_npy,
+)
+from hashlearn.service.served_collection import ServedCollection
+from hashlearn.service.service import CollectionDep, Service, ServiceDep
+from hashlearn.service.settings import Limits
 
 NPZ_TYPE = "application/x-npz"
 IMAGE_TYPES = ("image/png", "image/jpeg", "image/webp")
+_FILTER_CHARS = 64 * 1024  # as much as the server takes of an address
 
-router = APIRouter(prefix="/api/v1/collections/{collection}", route_class=StrictRoute, tags=["search"])
-
-
-def _filter(text: str | None) -> dict[str, Any] | None:
-    if text is None:
-        return None
-    where = parse_json(text.encode("utf-8", "replace"))
-    if not isinstance(where, dict):
-        raise bad("bad_filter", 'where must be a JSON object such as {"year": {">=": 2020}}.')
-    return where
+router = APIRouter(prefix="/api/v1/collections/{collection}", tags=["search"])
 
 
-def how_asked(
-    k: Annotated[int | None, Query(ge=1, description="Hits a query; 10 when there is no radius either.")] = None,
+def options_in_address(
+    k: Annotated[int | None, Query(ge=1, description="Hits per query; 10 if there is no radius either.")] = None,
     radius: Annotated[int | None, Query(ge=0, description="All hits at most this many bits away.")] = None,
-    mode: shapes.Mode = "hamming",
+    mode: schemas.Mode = "hamming",
     oversample: Annotated[float, Query(ge=1, allow_inf_nan=False)] = DEFAULT_FACTOR,
-    metric: shapes.Metric = "cosine",
+    metric: schemas.Metric = "cosine",
     where: Annotated[str | None, Query(description="A filter as JSON text.")] = None,
-) -> How:
+) -> SearchOptions:
     """How to search, from the query part of the address: for bodies that are not JSON."""
-    return How(k, radius, mode, oversample, metric, _filter(where))
+    condition = None
+    if where is not None:
+        condition = read_json_object(where.encode("utf-8", "replace"), _FILTER_CHARS, _FILTER_CHARS)
+    return SearchOptions(k, radius, mode, oversample, metric, condition)
 
 
-Asked = Annotated[How, Depends(how_asked)]
+OptionsDep = Annotated[SearchOptions, Depends(options_in_address)]
 
 
-def binary_body(*kinds: str) -> dict[str, Any]:
-    content = {kind: {"schema": {"type": "string", "format": "binary"}} for kind in kinds}
-    return {"requestBody": {"required": True, "content": content}}
-
-
-def check_type(request: Request, *kinds: str) -> None:
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind not in kinds:
-        raise ApiError(415, "wrong_type", f"The body must be {' or '.join(kinds)}. Got {kind[:60]!r} instead.")
-
-
-@router.post("/search", response_model=shapes.SearchAnswer, responses=shapes.errors(408, 413, 415))
-async def search(here: Here, opened: Chosen, asked: shapes.SearchAsked) -> Response:
+@router.post(
+    "/search",
+    response_model=schemas.SearchResponse,
+    responses=schemas.error_responses(408, 413, 415),
+    openapi_extra=schemas.json_body(schemas.SearchRequest),
+)
+async def search(request: Request, service: ServiceDep, served: CollectionDep) -> Response:
     """Find the nearest items of vectors, of stored items, or of codes."""
-    answer = await here.workers.read(searching.answer, opened, asked, here.settings.limits)
-    return json_response(answer)
+    body = await read_body(request, JSON_TYPE)
+    return json_response(await service.reads.run(search_json, served, body, service.limits))
 
 
 @router.post(
     "/search.npy",
     response_class=Response,
     responses={
-        **shapes.errors(408, 413, 415),
+        **schemas.error_responses(408, 413, 415),
         200: {
             "description": "ids and distances",
             "content": {NPZ_TYPE: {"schema": {"type": "string", "format": "binary"}}},
         },
     },
-    openapi_extra=binary_body(NPY_TYPE),
+    openapi_extra=schemas.binary_body(NPY_TYPE),
 )
-async def search_npy(
-    request: Request,
-    here: Here,
-    opened: Chosen,
-    how: Asked,
-) -> Response:
+async def search_by_npy(request: Request, service: ServiceDep, served: CollectionDep, options: OptionsDep) -> Response:
     """A batch: an .npy array of vectors (float32, float64) or packed codes (uint8); the answer is an .npz.
 
     It holds ids and distances (queries, k), with -1 in empty places; with a radius, lims, ids and distances.
     """
-    check_type(request, NPY_TYPE)
-    body = await request.body()
-    return Response(await here.workers.read(_npz, here, opened, body, how), media_type=NPZ_TYPE)
+    body = await read_body(request, NPY_TYPE)
+    return Response(await service.reads.run(_npz, served, body, options, service.limits), media_type=NPZ_TYPE)
 
 
-def _npz(here: Here, opened: Opened, body: bytes, how: How) -> bytes:
-    limits = here.settings.limits
-    arrays = searching.answer_npy(opened, parse_npy(body, limits.queries), how, limits)
+def _npz(served: ServedCollection, body: bytes, options: SearchOptions, limits: Limits) -> bytes:
     stream = io.BytesIO()
-    np.savez(stream, **arrays)  # type: ignore[arg-type]
+    np.savez(stream, **search_npy(served, body, options, limits))  # type: ignore[arg-type]
     return stream.getvalue()
 
 
 @router.post(
     "/search/image",
-    response_model=shapes.SearchAnswer,
-    responses=shapes.errors(408, 413, 415),
-    openapi_extra=binary_body(*IMAGE_TYPES),
+    response_model=schemas.SearchResponse,
+    responses=schemas.error_responses(408, 413, 415),
+    openapi_extra=schemas.binary_body(*IMAGE_TYPES),
 )
-async def search_image(
+async def search_by_image(
     request: Request,
-    here: Here,
-    opened: Chosen,
-    how: Asked,
+    service: ServiceDep,
+    served: CollectionDep,
+    options: OptionsDep,
     include: Annotated[str, Query(description="payload, code, vector: joined by commas.")] = "payload",
 ) -> Response:
     """Find the nearest items of an uploaded picture (PNG, JPEG or WebP)."""
-    check_type(request, *IMAGE_TYPES)
-    if opened.features is None:
-        message = f"The collection {opened.name} cannot be searched by a picture: its hasher takes other features."
-        raise bad("no_images", message)
-    wanted = {name for name in include.split(",") if name}
-    if wanted - {"payload", "code", "vector"}:
+    included = {name for name in include.split(",") if name}
+    if included - {"payload", "code", "vector"}:
         raise bad("bad_request", "include may name payload, code and vector, joined by commas.")
-    body = await request.body()
-    return json_response(await here.workers.read(_by_picture, here, opened, body, how, wanted))
+    body = await read_body(request, *IMAGE_TYPES)
+    return json_response(await service.reads.run(_search_image, service, served, body, options, included))
 
 
-def _by_picture(here: Here, opened: Opened, body: bytes, how: How, include: set[str]) -> dict[str, Any]:
-    started, limits = time.perf_counter(), here.settings.limits
-    how.check(1, limits.k, limits.hits_json, limits)
-    assert opened.features is not None
-    queries = searching.from_rows(opened, opened.features.row(body, here.decoder))
-    return searching.shown(opened, queries, how, include, False, limits, started)
+def _search_image(
+    service: Service, served: ServedCollection, body: bytes, options: SearchOptions, include: set[str]
+) -> bytes:
+    started, limits = time.perf_counter(), service.limits
+    if served.features is None:
+        message = f"The collection {served.name} cannot be searched by a picture: its hasher takes other features."
+        raise bad("no_images", message)
+    options.check(1, limits.k, limits.hits_json, limits)
+    row = served.features.row(body, service.decoder)
+    with collection_errors():
+        queries = Queries(served.hasher.encode(row), row)
+    return answer(served, queries, options, include, False, limits, started)
 
 
-@router.get("/histogram", response_model=shapes.HistogramShown, responses=shapes.errors())
-async def histogram_of_item(here: Here, opened: Chosen, id: Annotated[shapes.Id, Query()]) -> Response:
+@router.get("/histogram", response_model=schemas.HistogramResponse, responses=schemas.error_responses())
+async def histogram_of_item(service: ServiceDep, served: CollectionDep, id: Annotated[schemas.Id, Query()]) -> Response:
     """How many items lie at every distance from a stored one, itself included."""
-    return json_response(await here.workers.read(_histogram, opened, shapes.HistogramAsked.model_validate({"id": id})))
+    return json_response(await service.reads.run(_histogram, served, to_json({"id": id}), service.limits))
 
 
-@router.post("/histogram", response_model=shapes.HistogramShown, responses=shapes.errors(408, 413, 415))
-async def histogram(here: Here, opened: Chosen, asked: shapes.HistogramAsked) -> Response:
+@router.post(
+    "/histogram",
+    response_model=schemas.HistogramResponse,
+    responses=schemas.error_responses(408, 413, 415),
+    openapi_extra=schemas.json_body(schemas.HistogramRequest),
+)
+async def histogram(request: Request, service: ServiceDep, served: CollectionDep) -> Response:
     """How many items lie at every distance from a vector, an item or a code."""
-    return json_response(await here.workers.read(_histogram, opened, asked))
+    body = await read_body(request, JSON_TYPE)
+    return json_response(await service.reads.run(_histogram, served, body, service.limits))
 
 
-def _histogram(opened: Opened, asked: shapes.HistogramAsked) -> dict[str, Any]:
-    codes: NDArray[np.uint8]
+def _histogram(served: ServedCollection, body: bytes, limits: Limits) -> bytes:
+    asked: Any = parse_request(schemas.HistogramRequest, body, limits)
     if asked.vector is not None:
-        codes = searching.from_vectors(opened, [asked.vector]).codes
+        codes = queries_from_vectors(served, asked.vector[None]).codes
     elif asked.id is not None:
-        codes = searching.from_ids(opened, [asked.id], False).codes
+        codes = queries_from_ids(served, [asked.id], needs_vectors=False).codes
     else:
-        codes = packed_codes([asked.code or ""], opened.n_bits)
-    return figures.histogram(opened, codes[0])
+        codes = decode_codes([asked.code], served.n_bits)
+    return to_json(statistics.distance_histogram(served, codes[0]))

@@ -1,22 +1,22 @@
-"""What a server is started with: where it listens, who may do what, and how much of it."""
+"""What a server is started with: its address, who may do what, and how much one request may ask for."""
 
 from __future__ import annotations
 
 import ipaddress
-import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
-LOCAL_NAMES = ("localhost", "127.0.0.1", "[::1]", "::1")
-LEAST_TOKEN = 16
+from hashlearn.service.tokens import Token
+
+LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
 MIB = 2**20
 
 
 @dataclass(frozen=True)
 class Limits:
-    """How much one request, and all of them together, may ask for."""
+    """How much one request, and all requests together, may ask for."""
 
-    json_bytes: int = 8 * MIB  # parsing holds up everybody else; larger batches come as .npy
+    json_bytes: int = 8 * MIB
     body_bytes: int = 32 * MIB
     image_bytes: int = 16 * MIB
     image_pixels: int = 40_000_000
@@ -25,40 +25,62 @@ class Limits:
     k_npy: int = 10_000
     oversample: float = 100.0
     hits_json: int = 100_000
-    floats_json: int = 2_000_000  # of the vectors of hits
+    floats_json: int = 2_000_000  # in the vectors of all hits of a JSON answer
     hits_npy: int = 10_000_000
-    rows: int = 10_000  # of one add or delete by ids
+    rows: int = 10_000  # per add, and per delete by ids
+    element_chars: int = MIB  # of one vector or one payload in a JSON body
     page: int = 1_000
-    seconds: float = 30.0
-    body_seconds: float = 30.0
-    header_seconds: float = 10.0
-    stop_seconds: float = 60.0
+    seconds: float = 30.0  # of work, counted from when a thread takes the request
+    queue_seconds: float = 10.0  # that a request waits for a thread
+    waiting: int = 512  # requests that wait for a thread
+    body_seconds: float = 30.0  # until the whole body has arrived
+    probe_seconds: float = 5.0  # that /readyz waits for the collections
+    keep_alive_seconds: int = 10  # that an idle connection stays open
+    stop_seconds: int = 60  # that requests under way have after SIGTERM
+    close_seconds: int = 10  # that threads have after that
     held_bytes: int = 256 * MIB  # bodies of all requests under way
-    working: int = 64  # requests that work or wait for a thread
-    connections: int = 512
-    decoding: int = 2  # images unpacked at the same time
+    connections: int = 1_000
+    decoding: int = 2  # images decoded at the same time
 
 
 @dataclass(frozen=True)
-class Settings:
-    """Safe as they are: only this machine can connect, and nobody can write."""
+class ServerSettings:
+    """The defaults are safe: only this machine can connect, and nobody can write.
+
+    Parameters
+    ----------
+    host : str
+        The address to listen on.
+    tokens : tuple of Token
+        Who may read and write. Without a token that may write, nobody writes.
+    allow_hosts : tuple of str
+        Further names that the ``Host`` header of requests may have.
+    limits : Limits
+    bench : Path or None
+        A folder with the report of a bench, shown at ``/bench/``.
+    access_log : str or None
+        The file for one JSON line per request; "-" means standard error.
+    tls_certificate, tls_key : Path or None
+        PEM files. With them the server speaks HTTPS.
+    """
 
     host: str = "127.0.0.1"
-    token: str | None = field(default=None, repr=False)
+    tokens: tuple[Token, ...] = ()
     allow_hosts: tuple[str, ...] = ()
     limits: Limits = field(default_factory=Limits)
     bench: Path | None = None
+    access_log: str | None = None
+    tls_certificate: Path | None = None
+    tls_key: Path | None = None
 
     def __post_init__(self) -> None:
-        if self.token is not None and len(self.token) < LEAST_TOKEN:
-            raise ValueError(f"The token must have at least {LEAST_TOKEN} characters. Got {len(self.token)}.")
-        if self.token is not None and not (self.token.isascii() and self.token.isprintable() and " " not in self.token):
-            raise ValueError("The token must be printable ASCII characters without spaces.")
-        if not self.loopback and self.token is None:
+        if not self.loopback and not self.tokens:
             raise ValueError(
                 f"Listening on {self.host} lets other machines in, and needs a token: give --token-file, or "
                 "HASHLEARN_TOKEN in the environment."
             )
+        if (self.tls_certificate is None) != (self.tls_key is None):
+            raise ValueError("TLS needs both --tls-certificate and --tls-key.")
 
     @property
     def loopback(self) -> bool:
@@ -71,16 +93,27 @@ class Settings:
             return False  # a name could mean any address
 
     @property
-    def known_hosts(self) -> frozenset[str]:
-        """What the Host header of a request to a loopback address may name."""
-        return frozenset(name.lower() for name in (*LOCAL_NAMES, self.host, *self.allow_hosts))
+    def reading_needs_token(self) -> bool:
+        """Whether requests that only read need a token.
 
+        A token that may only read would be of no use if everybody could read, so one such token closes reading on
+        loopback too. A server behind a proxy on the same machine is closed in this way.
+        """
+        return not self.loopback or any(not token.can_write for token in self.tokens)
 
-def read_token(path: Path | None) -> str | None:
-    """The token from a file or else the environment; never from the command line, which everybody can list."""
-    if path is None:
-        return os.environ.get("HASHLEARN_TOKEN") or None
-    token = path.read_text(encoding="utf-8").strip()
-    if not token:
-        raise ValueError(f"{path} holds no token.")
-    return token
+    @property
+    def may_write(self) -> bool:
+        return any(token.can_write for token in self.tokens)
+
+    @property
+    def allowed_hosts(self) -> list[str]:
+        """The names that the ``Host`` header may have.
+
+        A web page elsewhere can let its own name point to 127.0.0.1 and so reach this server through the browser of
+        somebody who sits here. The ``Host`` header still holds that name, which is how such requests are told.
+        Requests from other machines are kept out by the token instead.
+        """
+        if not self.loopback:
+            return ["*"]
+        own = f"[{self.host}]" if ":" in self.host and not self.host.startswith("[") else self.host
+        return [*LOOPBACK_NAMES, own, *self.allow_hosts]

@@ -18,10 +18,10 @@ from PIL import Image
 from sklearn.datasets import load_digits
 
 from hashlearn import ITQ, LSH, Collection
-from hashlearn.service.opened import open_collection
 from hashlearn.service.run import listen, new_server, url_of
+from hashlearn.service.served_collection import open_collection
 from hashlearn.service.service import Service
-from hashlearn.service.settings import Settings
+from hashlearn.service.settings import ServerSettings
 
 PATIENCE = 30
 FLAGS = (
@@ -35,6 +35,7 @@ FLAGS = (
     "--disable-component-update",
     "--disable-sync",
 )
+LOCAL_SCHEMES = ("data", "blob", "chrome")  # the last is the page of a new tab
 ROWS = 300
 HOSTILE = "<img src=x onerror=\"document.title='run'\"><script>document.title='run'</script>"
 
@@ -51,8 +52,8 @@ def make_collections(folder):
     for name, hasher in (("learned", ITQ(n_bits=32, random_state=0)), ("random", LSH(n_bits=24, random_state=0))):
         with Collection.create(folder / name, hasher.fit(X), store_vectors=True) as collection:
             collection.add(X, payload=payload)
-        beside = {"images": "../pictures", "image_features": "grey:8", "label_field": "label"}
-        (folder / name / "serve.json").write_text(json.dumps(beside))
+        display = {"images": "../pictures", "image_features": "grey:8", "label_field": "label"}
+        (folder / name / "serve.json").write_text(json.dumps(display))
     with Collection.create(folder / "cards", n_bits=12) as collection:
         codes = np.random.default_rng(0).integers(0, 256, (40, 2), dtype=np.uint8) & np.array(
             [255, 240], dtype=np.uint8
@@ -91,7 +92,7 @@ def command(*arguments):
 @contextmanager
 def serving(folders, port=0, **settings):
     """The same server in a thread of this process, which starts sooner; its address."""
-    service = Service([open_collection(str(folder)) for folder in folders], Settings(**settings))
+    service = Service([open_collection(str(folder)) for folder in folders], ServerSettings(**settings))
     listening = listen("127.0.0.1", port)
     begun = threading.Event()
     server = new_server(service, begun.set)
@@ -99,7 +100,7 @@ def serving(folders, port=0, **settings):
     thread.start()
     try:
         assert begun.wait(2 * PATIENCE), "The server did not begin."
-        yield url_of(listening).rstrip("/")
+        yield url_of(listening, service.settings).rstrip("/")
     finally:
         server.should_exit = True
         thread.join(2 * PATIENCE)
@@ -199,7 +200,7 @@ class Page:
             if message["method"] == "Network.requestWillBeSent":
                 seen.append(message["params"]["request"]["url"])
         assert seen, "the log of requests is empty"
-        return [url for url in seen if urlsplit(url).netloc != own and urlsplit(url).scheme not in ("data", "blob")]
+        return [url for url in seen if urlsplit(url).netloc != own and urlsplit(url).scheme not in LOCAL_SCHEMES]
 
 
 def need_chromium():

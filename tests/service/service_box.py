@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import io
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,11 +17,12 @@ import httpx
 import numpy as np
 
 from hashlearn import ITQ, Collection
-from hashlearn.service.opened import Opened, open_collection
 from hashlearn.service.pictures import as_png
 from hashlearn.service.run import listen, new_server, url_of
+from hashlearn.service.served_collection import ServedCollection, open_collection
 from hashlearn.service.service import Service
-from hashlearn.service.settings import Limits, Settings
+from hashlearn.service.settings import Limits, ServerSettings
+from hashlearn.service.tokens import Token
 
 TOKEN = "a-token-of-the-tests"
 AUTH = {"Authorization": f"Bearer {TOKEN}"}
@@ -50,7 +54,7 @@ def make_shop(folder: Path, *, pictures: bool = False, vectors: bool = True, nam
     return path
 
 
-def opened_shop(folder: Path, **more: Any) -> Opened:
+def served_shop(folder: Path, **more: Any) -> ServedCollection:
     path = folder / "shop"
     if not path.exists():
         make_shop(folder, pictures=True)
@@ -58,14 +62,15 @@ def opened_shop(folder: Path, **more: Any) -> Opened:
 
 
 def new_service(folder: Path, limits: Limits | None = None, **settings: Any) -> Service:
-    return Service([opened_shop(folder)], Settings(**{"token": TOKEN, "limits": limits or Limits(), **settings}))
+    defaults = {"tokens": (Token(TOKEN),), "limits": limits or Limits()}
+    return Service([served_shop(folder)], ServerSettings(**{**defaults, **settings}))
 
 
 @contextmanager
 def running(service: Service) -> Iterator[str]:
     """A real server in a thread; its address without the last slash."""
     listening = listen("127.0.0.1", 0)
-    url = url_of(listening).rstrip("/")
+    url = url_of(listening, service.settings).rstrip("/")
     begun = threading.Event()
     server = new_server(service, begun.set)
     thread = threading.Thread(target=lambda: asyncio.run(server.serve([listening])), daemon=True)
@@ -84,6 +89,23 @@ def client(service: Service) -> Iterator[httpx.Client]:
     """A client of a real server."""
     with running(service) as url, httpx.Client(base_url=url, timeout=60, trust_env=False) as http:
         yield http
+
+
+@contextmanager
+def command(*arguments: str | Path, token: str | None = None) -> Iterator[tuple[subprocess.Popen, str]]:
+    """A real ``hashlearn`` command that serves, in a process of its own, and its address without the last slash."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "HASHLEARN_TOKEN": token or ""}
+    whole = [sys.executable, "-m", "hashlearn", *map(str, arguments), "--port", "0"]
+    server = subprocess.Popen(whole, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+    try:
+        assert server.stdout is not None
+        url = server.stdout.readline().strip()
+        if not url:
+            raise AssertionError(server.communicate(timeout=30)[1])
+        yield server, url.rstrip("/")
+    finally:
+        server.kill()
+        server.communicate(timeout=30)
 
 
 def npy(array: np.ndarray) -> bytes:

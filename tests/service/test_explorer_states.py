@@ -6,6 +6,8 @@ import explorer_box
 import pytest
 from explorer_box import HOSTILE
 
+from hashlearn.service.tokens import Token
+
 TOKEN = "a-token-of-some-length"
 
 
@@ -148,7 +150,7 @@ def test_a_server_that_is_gone_and_comes_back(explorer_folders, page):
 def test_a_token_is_asked_for(explorer_folders, page):
     cdp = page.driver.execute_cdp_cmd
     # It listens here only, and asks as if it listened everywhere.
-    with explorer_box.serving(explorer_folders[:1], host="0.0.0.0", token=TOKEN) as address:
+    with explorer_box.serving(explorer_folders[:1], host="0.0.0.0", tokens=(Token(TOKEN),)) as address:
         other = explorer_box.Page(page.driver, address)
         try:
             # The page itself is behind the token too; what is tested is how its own requests get it.

@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import io
-import os
 import signal
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
 import numpy as np
 import pytest
 from PIL import Image
-from service_box import ROWS, TOKEN, make_shop
+from service_box import ROWS, TOKEN, command, make_shop
 
 from hashlearn import Collection, cli
 from hashlearn.data import digits
-from hashlearn.service import showcase
-from hashlearn.service.opened import open_collection
+from hashlearn.service.demo_collections import DemoData, make_demo, pixel_demo
+from hashlearn.service.served_collection import open_collection
 
 
 @pytest.fixture(autouse=True)
@@ -77,28 +74,12 @@ def test_the_command_line_alone_does_not_load_the_service():
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
-@contextmanager
-def command(*arguments: str) -> Iterator[tuple[subprocess.Popen, str]]:
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    whole = [sys.executable, "-m", "hashlearn", *arguments]
-    server = subprocess.Popen(whole, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
-    try:
-        assert server.stdout is not None
-        url = server.stdout.readline().strip()
-        if not url:
-            raise AssertionError(server.communicate(timeout=30)[1])
-        yield server, url
-    finally:
-        server.kill()
-        server.communicate(timeout=30)
-
-
 def test_serving_two_under_names_until_ctrl_c(tmp_path):
     a, b = make_shop(tmp_path), make_shop(tmp_path, name="other", vectors=False)
     (tmp_path / "token").write_text(TOKEN)
-    more = ["--port", "0", "--token-file", str(tmp_path / "token"), "--label-field", "colour"]
+    more = ["--token-file", str(tmp_path / "token"), "--label-field", "colour"]
     with command("serve", f"one={a}", f"two={b}", *more) as (server, url):
-        facts = httpx.get(f"{url}api/v1/collections", timeout=60).json()["collections"]
+        facts = httpx.get(f"{url}/api/v1/collections", timeout=60).json()["collections"]
         told = [(one["name"], one["rows"], one["has_vectors"]) for one in facts]
         assert told == [("one", ROWS, True), ("two", ROWS, False)]
         assert {one["label_field"] for one in facts} == {"colour"}
@@ -111,22 +92,22 @@ def test_the_demo_is_made_once_and_shown(tmp_path):
     dataset = digits()
     calls = []
 
-    def compute(folder: Path) -> showcase.Shown:
+    def compute(folder: Path) -> DemoData:
         calls.append(folder)
-        return showcase.pixels_shown(dataset, 16, 0, folder)
+        return pixel_demo(dataset, 16, 0, folder)
 
     folder = tmp_path / "demo"
-    made = showcase.make(folder, {"bits": 16}, compute)
+    made = make_demo(folder, {"bits": 16}, compute)
     assert [path.name for path in made] == ["gsdhp", "lsh"]
-    assert showcase.make(folder, {"bits": 16}, compute) == made
+    assert make_demo(folder, {"bits": 16}, compute) == made
     assert len(calls) == 1
     with pytest.raises(ValueError, match="other settings"):
-        showcase.make(folder, {"bits": 32}, compute)
-    with command("serve", *map(str, made), "--port", "0") as (_, url):
-        api = f"{url}api/v1/collections/gsdhp"
+        make_demo(folder, {"bits": 32}, compute)
+    with command("serve", *map(str, made)) as (_, url):
+        api = f"{url}/api/v1/collections/gsdhp"
         item = httpx.get(f"{api}/items/1600", timeout=60).json()
         assert item["payload"] == {"label": str(dataset.query_y[100]), "part": "test"}
-        picture = httpx.get(f"{url.rstrip('/')}{item['image']}", timeout=60).content
+        picture = httpx.get(f"{url}{item['image']}", timeout=60).content
         pixels = np.asarray(Image.open(io.BytesIO(picture)))
         np.testing.assert_array_equal(pixels, (dataset.query_X[100].reshape(8, 8) * 255).round())
         # An upload of the same picture gets the same code.
@@ -136,7 +117,7 @@ def test_the_demo_is_made_once_and_shown(tmp_path):
         shares = []
         for name in ("gsdhp", "lsh"):
             body = {"ids": list(range(1500, 1700)), "k": 10}
-            answer = httpx.post(f"{url}api/v1/collections/{name}/search", json=body, timeout=60).json()
+            answer = httpx.post(f"{url}/api/v1/collections/{name}/search", json=body, timeout=60).json()
             agree = [
                 hit["payload"]["label"] == result["query"]["payload"]["label"]
                 for result in answer["results"]
@@ -147,20 +128,20 @@ def test_the_demo_is_made_once_and_shown(tmp_path):
 
 
 def test_a_demo_that_was_stopped_begins_anew(tmp_path):
-    def stopped(folder: Path) -> showcase.Shown:
+    def stopped(folder: Path) -> DemoData:
         with Collection.create(folder / "gsdhp", n_bits=8) as half:
             half.add(codes=np.zeros((100, 1), dtype=np.uint8))
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        showcase.make(tmp_path, {}, stopped)
-    made = showcase.make(tmp_path, {}, lambda folder: showcase.pixels_shown(digits(), 8, 0, folder))
+        make_demo(tmp_path, {}, stopped)
+    made = make_demo(tmp_path, {}, lambda folder: pixel_demo(digits(), 8, 0, folder))
     with open_collection(str(made[0])).collection as whole:
         assert len(whole) == 1797
     (tmp_path / "else").mkdir()
     (tmp_path / "else" / "file").touch()
     with pytest.raises(ValueError, match="other files"):
-        showcase.make(tmp_path / "else", {}, stopped)
+        make_demo(tmp_path / "else", {}, stopped)
 
 
 def test_the_demo_with_pictures_of_ones_own(tmp_path, monkeypatch):
@@ -178,17 +159,17 @@ def test_the_demo_with_pictures_of_ones_own(tmp_path, monkeypatch):
                     archive.writestr(f"{part}/{kind}/{number}.png", stream.getvalue())
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     folder = tmp_path / "demo"
-    more = ["--images", str(tmp_path / "pictures.zip"), "--bits", "16", "--folder", str(folder), "--port", "0"]
+    more = ["--images", str(tmp_path / "pictures.zip"), "--bits", "16", "--folder", str(folder)]
     with command("demo", "--serve", *more) as (server, url):
-        facts = httpx.get(f"{url}api/v1/collections", timeout=60).json()["collections"]
+        facts = httpx.get(f"{url}/api/v1/collections", timeout=60).json()["collections"]
         assert [(one["name"], one["rows"], one["can"]["image"]) for one in facts] == [
             ("learned", 96, True),
             ("hashed", 96, True),
         ]
-        api = f"{url}api/v1/collections/hashed"
+        api = f"{url}/api/v1/collections/hashed"
         item = httpx.get(f"{api}/items/95", timeout=60).json()
         assert item["payload"] == {"label": "stripes", "part": "test", "image": "test/stripes/7.png"}
-        picture = httpx.get(url.rstrip("/") + item["image"], timeout=60)
+        picture = httpx.get(url + item["image"], timeout=60)
         headers = {"Content-Type": "image/png"}
         answer = httpx.post(f"{api}/search/image?k=10", content=picture.content, headers=headers, timeout=60).json()
         result = answer["results"][0]

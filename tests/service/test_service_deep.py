@@ -10,7 +10,7 @@ from PIL import Image
 from service_box import client, error_of
 
 from hashlearn import Collection
-from hashlearn.service.opened import open_collection
+from hashlearn.service.served_collection import open_collection
 from hashlearn.service.service import Service
 
 

@@ -6,7 +6,6 @@ import io
 import json
 import socket
 import struct
-import threading
 import time
 import zlib
 
@@ -184,8 +183,6 @@ SMALL = Limits(
     rows=5,
     seconds=3.0,
     body_seconds=1.5,
-    header_seconds=1.5,
-    working=2,
     connections=8,
     held_bytes=6000,
 )
@@ -256,49 +253,20 @@ def _answer(connection: socket.socket) -> bytes:
     return b"".join(parts)
 
 
-def test_slow_clients_are_sent_away(small):
+def test_slow_bodies_are_sent_away(small):
     http, _ = small
     post = b"POST %s/search HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n" % API.encode()
-    for name, first, status in (
-        ("silent", b"", 408),
-        ("half of the headers", b"GET /healthz HTTP/1.1\r\nHost: local", 408),
-        ("half of the body", post + b"Content-Length: 100\r\n\r\n{", 408),
-        ("half of the pieces", post + b"Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\n", 408),
+    for name, first in (
+        ("half of the body", post + b"Content-Length: 100\r\n\r\n{"),
+        ("half of the pieces", post + b"Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\n"),
     ):
         started = time.monotonic()
         with _raw(http) as connection:
             connection.sendall(first)
             answer = _answer(connection)
-        assert answer.startswith(b"HTTP/1.1 %d" % status), name
+        assert answer.startswith(b"HTTP/1.1 408"), name
         assert b'"too_slow"' in answer, name
         assert time.monotonic() - started < 20, name
-
-
-def test_a_byte_now_and_then_does_not_help(small):
-    http, _ = small
-    with _raw(http) as connection:
-        started = time.monotonic()
-        try:
-            for byte in b"GET /healthz HTTP/1.1\r\nX: " + b"x" * 1000:
-                connection.sendall(bytes([byte]))
-                time.sleep(0.1)
-        except OSError:
-            pass
-        assert time.monotonic() - started < 20
-
-
-def test_a_client_that_reads_nothing_is_dropped(small):
-    http, _ = small
-    # Pipelined requests whose answers nobody reads fill the buffers on the way until the server can write no more.
-    with socket.socket() as connection:
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        connection.settimeout(30)
-        connection.connect((http.base_url.host, http.base_url.port))
-        request = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n"
-        with pytest.raises(OSError, match=r"reset|[Bb]roken pipe"):
-            for _ in range(100_000):
-                connection.sendall(request * 100)
-    assert http.get("/healthz").status_code == 200
 
 
 def test_what_is_no_http(small):
@@ -314,57 +282,30 @@ def test_what_is_no_http(small):
             connection.sendall(raw)
             answer = _answer(connection)
         assert answer.startswith(b"HTTP/1.1 400"), raw[:40]
-        assert b'"error"' in answer
 
 
 def test_too_many_connections(small):
+    """uvicorn's own limit: a request is refused while the server has more connections than that."""
     http, _ = small
-    http.get("/healthz")
-    held = [_raw(http) for _ in range(12)]
+    request = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    held = [_raw(http) for _ in range(SMALL.connections + 2)]
     try:
+        for connection in held:
+            connection.sendall(request)
         answers = [connection.recv(65536) for connection in held]
     finally:
         for connection in held:
             connection.close()
-    assert any(answer.startswith(b"HTTP/1.1 503") and b'"busy"' in answer for answer in answers)
-    for _ in range(100):
-        try:
-            if http.get("/healthz").status_code == 200:
-                return
-        except httpx.HTTPError:
-            pass
-        time.sleep(0.1)
-    raise AssertionError("the server did not come back")
+    assert any(answer.startswith(b"HTTP/1.1 503") for answer in answers)
+    _until(lambda: http.get("/healthz").status_code == 200)
 
 
-def test_too_much_work_and_too_long_work(small):
-    http, service = small
-    collection = service.collections["shop"].collection
-    go_on, original = threading.Event(), collection.search
-
-    def slow(*arguments, **more):
-        go_on.wait(60)
-        return original(*arguments, **more)
-
-    collection.search = slow
-    try:
-        response = http.post(f"{API}/search", json={"ids": [1]})
-        assert error_of(response, 503) == "too_long"
-        assert error_of(http.post(f"{API}/search", json={"ids": [1]}), 503) == "too_long"
-        # Both places are still taken by threads that nobody waits for any more.
-        response = http.get(f"{API}/items/1")
-        assert error_of(response, 503) == "busy"
-        assert response.headers["retry-after"] == "1"
-        assert http.get("/healthz").status_code == 200
-        assert error_of(http.get("/readyz"), 503) == "not_ready"
-    finally:
-        go_on.set()
-        collection.search = original
-    for _ in range(100):
-        if http.get(f"{API}/items/1").status_code == 200:
-            return
-        time.sleep(0.1)
-    raise AssertionError("the places were not given back")
+def _until(true) -> None:
+    """Wait until something is true, for a minute at most."""
+    end = time.monotonic() + 60
+    while not true():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.05)
 
 
 def test_bodies_held_at_the_same_time_are_limited(small):

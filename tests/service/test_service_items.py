@@ -20,16 +20,17 @@ from service_box import (
     make_shop,
     new_service,
     npy,
-    opened_shop,
     payload,
     rows,
+    served_shop,
 )
 
 from hashlearn import Collection
 from hashlearn.codes import unpack
-from hashlearn.service.opened import Beside, Opened, default_name, open_collection
+from hashlearn.service.served_collection import DisplayConfig, ServedCollection, default_name, open_collection
 from hashlearn.service.service import Service
-from hashlearn.service.settings import Settings
+from hashlearn.service.settings import ServerSettings
+from hashlearn.service.tokens import Token
 
 
 @pytest.fixture(scope="module")
@@ -189,7 +190,7 @@ def test_no_filter_deletes_nothing(http):
 
 def test_read_only_collections_are_not_written(tmp_path):
     make_shop(tmp_path, pictures=True)
-    service = Service([opened_shop(tmp_path, read_only=True)], Settings(token=TOKEN))
+    service = Service([served_shop(tmp_path, read_only=True)], ServerSettings(tokens=(Token(TOKEN),)))
     with client(service) as http:
         body = {"vectors": rows(1).tolist()}
         assert error_of(http.post(f"{API}/items", json=body, headers=AUTH), 403) == "read_only"
@@ -219,7 +220,7 @@ def test_pictures_of_a_zip_named_in_the_payload(tmp_path):
         names = ["a/red one.bmp", "a/notes.txt", "a/fake.png", "../pictures.zip", None]
         fields = [{} if name is None else {"photo": name} for name in names]
         made.add(codes=np.zeros((5, 1), dtype=np.uint8), payload=fields)
-    Beside(images="../pictures.zip", image_field="photo").write(tmp_path / "c")
+    DisplayConfig(images="../pictures.zip", image_field="photo").write(tmp_path / "c")
     with client(Service([open_collection(str(tmp_path / "c"))])) as http:
         api = "/api/v1/collections/c"
         shown = http.get(f"{api}/images/0")
@@ -238,9 +239,9 @@ def test_names_of_collections(tmp_path):
     with Collection.open(tmp_path / "shop") as collection:
         for name in ("a/b", "", "..", "x" * 65):
             with pytest.raises(ValueError, match="name"):
-                Opened(name, collection)
+                ServedCollection(name, collection)
         with pytest.raises(ValueError, match="Two collections are called 'a'"):
-            Service([Opened("a", collection), Opened("a", collection)])
+            Service([ServedCollection("a", collection), ServedCollection("a", collection)])
 
 
 def test_a_wrong_serve_json_is_said(tmp_path):

@@ -175,11 +175,11 @@ def test_histogram_counts_every_row(shop):
         ({"ids": [2**70]}, "bad_id", "ids[0]"),
         ({"ids": [True]}, "bad_id", "ids[0]"),
         ({"ids": []}, "bad_id", "ids"),
-        ({"vectors": [[1.0, 2.0]]}, "bad_vector", "16 numbers each. Got 2"),
+        ({"vectors": [[1.0, 2.0]]}, "bad_vector", "(rows, 16). Got (1, 2)"),
         ({"vectors": [[1.0] * 16, [1.0]]}, "bad_vector", "one length"),
         ({"vectors": [[1e300] * 16]}, "bad_vector", "row 0"),
-        ({"vectors": [[10**400] * 16]}, "bad_vector", "vectors"),
-        ({"vectors": [["1"] * 16]}, "bad_vector", "vectors[0][0]"),
+        ({"vectors": [[0.5] * 16, [10**400] * 16]}, "bad_vector", "row 1"),
+        ({"vectors": [["1"] * 16]}, "bad_vector", "row 0"),
         ({"codes": ["zz"]}, "bad_code", "12 bits"),
         ({"codes": ["abcd"]}, "bad_code", "4 zero bits"),
         ({"codes": ["abc0"], "mode": "rescore"}, "bad_mode", "vectors of the queries"),
@@ -202,4 +202,4 @@ def test_what_is_not_there(shop):
     assert error_of(http.get("/nothing"), 404) == "not_found"
     response = http.put(f"{API}/items", json={})
     assert error_of(response, 405) == "wrong_method"
-    assert response.headers["allow"] == "DELETE, GET, POST"
+    assert response.headers["allow"] == "DELETE, GET, HEAD, POST"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import runpy
 import signal
@@ -13,12 +12,11 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
 import numpy as np
-from service_box import API, AUTH, ROWS, TOKEN, client, make_shop, new_service, rows
+from service_box import API, AUTH, ROWS, TOKEN, client, command, make_shop, new_service, rows
 
 from hashlearn import Collection
 from hashlearn.codes import hamming_distances
@@ -107,27 +105,10 @@ def test_an_answer_does_not_wait_for_the_network(tmp_path):
     assert min(seconds) < 0.03
 
 
-@contextmanager
-def process(folder: Path, *more: str) -> Iterator[tuple[subprocess.Popen, str]]:
-    """A real ``hashlearn serve`` and its address."""
-    command = [sys.executable, "-m", "hashlearn", "serve", str(folder), "--port", "0", *more]
-    environment = {**os.environ, "HASHLEARN_TOKEN": TOKEN, "OMP_NUM_THREADS": "1"}
-    server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
-    try:
-        assert server.stdout is not None
-        url = server.stdout.readline().strip()
-        if not url:
-            raise AssertionError(server.communicate(timeout=30)[1])
-        yield server, url.rstrip("/")
-    finally:
-        server.kill()
-        server.communicate(timeout=30)
-
-
 def test_sigterm_finishes_what_was_accepted(tmp_path):
     make_shop(tmp_path)
     new = np.random.default_rng(3).random((2000, 16), dtype=np.float32)
-    with process(tmp_path / "shop") as (server, url):
+    with command("serve", tmp_path / "shop", token=TOKEN) as (server, url):
         with httpx.Client(base_url=url, headers=AUTH, timeout=60, trust_env=False) as http:
             assert http.get("/healthz").status_code == 200
 
@@ -151,11 +132,41 @@ def test_sigterm_finishes_what_was_accepted(tmp_path):
         np.testing.assert_array_equal(codes, after.hasher.encode(new))
 
 
+STUCK = """
+import sys, threading
+from hashlearn.service.run import listen, serve, url_of
+from hashlearn.service.served_collection import open_collection
+from hashlearn.service.service import Service
+from hashlearn.service.settings import Limits, ServerSettings
+
+settings = ServerSettings(limits=Limits(seconds=1, stop_seconds=1, close_seconds=1))
+service = Service([open_collection(sys.argv[1])], settings)
+service.collections["shop"].collection.get = lambda *_, **__: threading.Event().wait()
+listening = listen("127.0.0.1", 0)
+serve(service, listening, lambda: print(url_of(listening, settings), flush=True))
+"""
+
+
+def test_sigterm_does_not_wait_for_work_that_never_ends(tmp_path):
+    make_shop(tmp_path)
+    command = [sys.executable, "-c", STUCK, str(tmp_path / "shop")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as server:
+        try:
+            url = server.stdout.readline().strip().rstrip("/")
+            answer = httpx.get(f"{url}{API}/items/1", timeout=60)
+            assert answer.status_code == 503
+            server.send_signal(signal.SIGTERM)
+            assert server.wait(20) == 1  # not 0: something was given up
+            assert "was given up" in server.stderr.read()
+        finally:
+            server.kill()
+
+
 def test_kill_9_loses_nothing_acknowledged(tmp_path):
     make_shop(tmp_path)
     acknowledged: dict[int, str] = {}
     for turn in range(2):
-        with process(tmp_path / "shop") as (server, url):
+        with command("serve", tmp_path / "shop", token=TOKEN) as (server, url):
             killer = threading.Timer(1.0, server.kill)
             with httpx.Client(base_url=url, headers=AUTH, timeout=60, trust_env=False) as http:
                 assert http.get("/healthz").status_code == 200

@@ -9,9 +9,10 @@ from service_box import AUTH, ROWS, TOKEN, client, error_of, npy, payload, rows
 
 from hashlearn import ITQ, Collection
 from hashlearn.codes import hamming_distances
-from hashlearn.service.opened import open_collection
+from hashlearn.service.served_collection import open_collection
 from hashlearn.service.service import Service
-from hashlearn.service.settings import Settings
+from hashlearn.service.settings import ServerSettings
+from hashlearn.service.tokens import Token
 
 
 @pytest.mark.parametrize("place", ["postgres_uri", "milvus_uri"])
@@ -24,7 +25,7 @@ def test_a_collection_on_a_server(place, request):
     codes = hasher.encode(X)
     far = hamming_distances(codes[7:8], codes)[0].astype(int)
     near = sorted((int(distance), row) for row, distance in enumerate(far) if row != 7)
-    service = Service([open_collection(uri, "far")], Settings(token=TOKEN))
+    service = Service([open_collection(uri, "far")], ServerSettings(tokens=(Token(TOKEN),)))
     api = "/api/v1/collections/far"
     with client(service) as http:
         (facts,) = http.get("/api/v1/collections").json()["collections"]

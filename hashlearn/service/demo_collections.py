@@ -1,4 +1,4 @@
-"""What ``hashlearn demo --serve`` shows: a data set whose pictures are here, coded in two ways, side by side."""
+"""What ``hashlearn demo --serve`` shows: a data set with pictures, encoded in two ways, side by side."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ from hashlearn.files.arrays import FileError
 from hashlearn.files.output import written_whole
 from hashlearn.hashers import METHODS
 from hashlearn.progress import report
-from hashlearn.service.opened import Beside
+from hashlearn.service.display_config import DisplayConfig
 from hashlearn.service.pictures import as_png
 
-MADE = "demo.json"
+DEMO_FILE = "demo.json"
 PICTURES = "images.zip"
 _ADDED_ROWS = 10_000
 
 
 @dataclass(frozen=True)
-class Shown:
-    """Rows to show, how they were coded, and what to tell about each."""
+class DemoData:
+    """The rows of a demonstration, their codes by each way of encoding, and what to tell about each row."""
 
     hashers: dict[str, Any]
     codes: dict[str, NDArray[np.uint8]]
     rows: NDArray[np.float32]
     payload: list[dict[str, Any]]
-    beside: Beside
+    display: DisplayConfig
 
 
-def pixels_shown(dataset: Dataset, n_bits: int, seed: int, folder: Path) -> Shown:
-    """Learned codes beside random ones, of square grey pictures whose pixels are the features."""
+def pixel_demo(dataset: Dataset, n_bits: int, seed: int, folder: Path) -> DemoData:
+    """Learned and random codes of square grey pictures whose pixels are the features."""
     side = math.isqrt(dataset.train_X.shape[1])
     rows = np.concatenate([dataset.train_X, dataset.query_X])
     labels = np.concatenate([dataset.train_y, dataset.query_y]).tolist()
@@ -56,12 +56,12 @@ def pixels_shown(dataset: Dataset, n_bits: int, seed: int, folder: Path) -> Show
         codes[name] = hashers[name].encode(rows)
     _write_pictures(folder / PICTURES, rows.reshape(len(rows), side, side))
     payload = [{"label": names[label], "part": part} for label, part in zip(labels, parts, strict=True)]
-    beside = Beside(images=f"../{PICTURES}", image_features=f"grey:{side}", label_field="label")
-    return Shown(hashers, codes, rows, payload, beside)
+    display = DisplayConfig(images=f"../{PICTURES}", image_features=f"grey:{side}", label_field="label")
+    return DemoData(hashers, codes, rows, payload, display)
 
 
-def gist_shown(images: Path, side: int, n_bits: int, seed: int) -> Shown:
-    """Codes that learning gave the training pictures with their labels, beside those that any picture gets."""
+def gist_demo(images: Path, side: int, n_bits: int, seed: int) -> DemoData:
+    """Codes that training pictures got with their labels ("learned"), and codes that any picture gets ("hashed")."""
     if not images.is_dir() and images.suffix.lower() != ".zip":
         raise FileError(f"{images} is no folder and no zip of pictures.")
     pool = image_folder(images, size=side)
@@ -78,41 +78,41 @@ def gist_shown(images: Path, side: int, n_bits: int, seed: int) -> Shown:
         {"label": pool.label_names[label], "part": "train" if train else "test", "image": path}
         for label, train, path in zip(pool.y.tolist(), learning.tolist(), pool.ids.tolist(), strict=True)
     ]
-    beside = Beside(images=str(images.resolve()), image_features=f"gist:{side}", label_field="label")
+    display = DisplayConfig(images=str(images.resolve()), image_features=f"gist:{side}", label_field="label")
     codes = {"learned": learned, "hashed": hashed}
-    return Shown(dict.fromkeys(codes, hasher), codes, features, payload, beside)
+    return DemoData(dict.fromkeys(codes, hasher), codes, features, payload, display)
 
 
-def make(folder: Path, settings: dict[str, Any], compute: Callable[[Path], Shown]) -> list[Path]:
-    """Collections in ``folder``, one a way of coding; those that the same settings made before are used again."""
+def make_demo(folder: Path, settings: dict[str, Any], compute: Callable[[Path], DemoData]) -> list[Path]:
+    """Collections in ``folder``, one per way of encoding. Those that the same settings made before are used again."""
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / MADE
+    path = folder / DEMO_FILE
     if path.exists():
         made = _read(path)
         if made["settings"] != settings:
             raise FileError(f"{folder} holds a demo with other settings: choose another folder, or delete it.")
         if made["collections"] is not None:
             return [folder / name for name in made["collections"]]
-        for old in folder.glob("*/collection.sqlite"):  # of a run that was stopped
+        for old in folder.glob("*/collection.sqlite"):  # left by a run that was stopped
             Collection.drop(old.parent)
     elif any(folder.iterdir()):
         raise FileError(f"{folder} holds other files: choose an empty or a new folder for the demo.")
     _write(path, {"settings": settings, "collections": None})
-    shown = compute(folder)
-    for name, codes in shown.codes.items():
-        _fill(folder / name, name, codes, shown)
-    _write(path, {"settings": settings, "collections": list(shown.codes)})
-    return [folder / name for name in shown.codes]
+    data = compute(folder)
+    for name, codes in data.codes.items():
+        _fill(folder / name, name, codes, data)
+    _write(path, {"settings": settings, "collections": list(data.codes)})
+    return [folder / name for name in data.codes]
 
 
-def _fill(folder: Path, name: str, codes: NDArray[np.uint8], shown: Shown) -> None:
-    with Collection.create(folder, shown.hashers[name], store_vectors=True) as collection:
+def _fill(folder: Path, name: str, codes: NDArray[np.uint8], data: DemoData) -> None:
+    with Collection.create(folder, data.hashers[name], store_vectors=True) as collection:
         for start in range(0, len(codes), _ADDED_ROWS):
             part = slice(start, start + _ADDED_ROWS)
             ids = np.arange(start, start + len(codes[part]))
-            collection.add(codes=codes[part], ids=ids, payload=shown.payload[part], vectors=shown.rows[part])
+            collection.add(codes=codes[part], ids=ids, payload=data.payload[part], vectors=data.rows[part])
             report(f"filling {name}", min(part.stop, len(codes)), len(codes))
-    shown.beside.write(folder)
+    data.display.write(folder)
 
 
 def _write_pictures(path: Path, pictures: NDArray[np.float32]) -> None:

@@ -1,4 +1,4 @@
-"""From an uploaded picture to the row that a collection's hasher takes."""
+"""Uploaded pictures as rows that a collection's hasher takes."""
 
 from __future__ import annotations
 
@@ -10,24 +10,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hashlearn.data import gist
-from hashlearn.service.decode import Decoder
+from hashlearn.service.image_decoding import ImageDecoder
 
 _TEXT = re.compile(r"(gist|pixels|grey):(\d{1,4})")
 _LARGEST_SIDE = 1024
 
 
 class ImageFeatures(Protocol):
-    """Rows of pictures, as the hasher was fitted on."""
+    """Makes rows such as the hasher was fitted on."""
 
-    def row(self, data: bytes, decoder: Decoder) -> NDArray[Any]:
-        """One row, (1, …), of an image file."""
+    def row(self, data: bytes, decoder: ImageDecoder) -> NDArray[Any]:
+        """The row of an image file, of shape (1, …)."""
 
 
 @dataclass(frozen=True)
 class SquareFeatures:
     """Features of a square of ``side`` pixels, cut from the middle of the picture as ``data.image_folder`` does.
 
-    kind : "gist", 512 numbers; "pixels", the colours in 0..1; "grey", their brightness in 0..1.
+    Parameters
+    ----------
+    kind : str
+        "gist" for 512 numbers, "pixels" for the colors in 0..1, "grey" for their brightness in 0..1.
+    side : int
     """
 
     kind: str
@@ -35,16 +39,16 @@ class SquareFeatures:
 
     @property
     def size(self) -> int:
-        """How many numbers a row has."""
+        """SearchOptions many numbers a row has."""
         return {"gist": gist.N_FEATURES, "pixels": 3 * self.side**2, "grey": self.side**2}[self.kind]
 
     def __str__(self) -> str:
         return f"{self.kind}:{self.side}"
 
-    def row(self, data: bytes, decoder: Decoder) -> NDArray[np.float32]:
+    def row(self, data: bytes, decoder: ImageDecoder) -> NDArray[np.float32]:
         from PIL import Image, ImageOps
 
-        image = decoder.uploaded(data, self.side)
+        image = decoder.upload(data, self.side)
         if image.size != (self.side, self.side):
             image = ImageOps.fit(image, (self.side, self.side), method=Image.Resampling.BILINEAR)
         if self.kind == "gist":
@@ -57,8 +61,8 @@ class SquareFeatures:
 class BackboneFeatures:
     """Pixels for a hasher with an image backbone, which scales them itself."""
 
-    def row(self, data: bytes, decoder: Decoder) -> NDArray[np.uint8]:
-        return np.asarray(decoder.uploaded(data, None))[None]
+    def row(self, data: bytes, decoder: ImageDecoder) -> NDArray[np.uint8]:
+        return np.asarray(decoder.upload(data, None))[None]
 
 
 def has_backbone(hasher: Any) -> bool:

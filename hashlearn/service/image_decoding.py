@@ -14,13 +14,13 @@ from hashlearn.service.settings import Limits
 
 Result = TypeVar("Result")
 
-UPLOADED = ("PNG", "JPEG", "WEBP")
-# What data sets are kept in; nothing that starts a program (EPS) or reads other files.
-KEPT = (*UPLOADED, "GIF", "BMP", "PPM", "TIFF")
+UPLOAD_FORMATS = ("PNG", "JPEG", "WEBP")
+# The formats of data sets. None of them starts a program, as EPS does, or reads other files.
+STORED_FORMATS = (*UPLOAD_FORMATS, "GIF", "BMP", "PPM", "TIFF")
 
 
-class Decoder:
-    """Unpacks images; pixels are large, so only a few are unpacked at the same time."""
+class ImageDecoder:
+    """Decodes image files. Pixels take much memory, so only ``limits.decoding`` files are decoded at a time."""
 
     def __init__(self, limits: Limits) -> None:
         try:
@@ -30,26 +30,27 @@ class Decoder:
         self.limits = limits
         self._places = threading.Semaphore(limits.decoding)
 
-    def uploaded(self, data: bytes, side: int | None) -> Any:
+    def upload(self, data: bytes, side: int | None) -> Any:
         """An upright RGB image of Pillow, no larger than needed for squares of ``side`` pixels."""
-        return self._opened(data, UPLOADED, lambda image: _upright(_draft(image, side)))
+        return self._decode(data, UPLOAD_FORMATS, lambda image: _upright(_draft(image, side)))
 
-    def smaller(self, data: bytes, side: int) -> bytes | None:
+    def thumbnail(self, data: bytes, side: int) -> bytes | None:
         """A PNG of at most ``side`` pixels either way; None when the image is that small already."""
 
         def shrink(image: Any) -> bytes | None:
             if max(image.size) <= side:
                 return None
-            colour = _upright(_draft(image, side))
-            colour.thumbnail((side, side))
-            return _png(colour)
+            upright = _upright(_draft(image, side))
+            upright.thumbnail((side, side))
+            return _png(upright)
 
-        return self._opened(data, KEPT, shrink)
+        return self._decode(data, STORED_FORMATS, shrink)
 
     def png(self, data: bytes) -> bytes:
-        return self._opened(data, KEPT, lambda image: _png(_upright(image)))
+        """The image as a PNG."""
+        return self._decode(data, STORED_FORMATS, lambda image: _png(_upright(image)))
 
-    def _opened(self, data: bytes, formats: tuple[str, ...], use: Callable[[Any], Result]) -> Result:
+    def _decode(self, data: bytes, formats: tuple[str, ...], use: Callable[[Any], Result]) -> Result:
         from PIL import Image
 
         with self._places:
@@ -60,7 +61,7 @@ class Decoder:
                         raise Image.DecompressionBombError
                     return use(image)
             except Image.DecompressionBombError as error:
-                message = f"The image claims more than the {self.limits.image_pixels:,} pixels that are unpacked."
+                message = f"The image claims more than the {self.limits.image_pixels:,} pixels that are decoded."
                 raise ApiError(413, "too_large", message) from error
             # Damaged bytes reach every corner of a decoder, so no list of exceptions is complete.
             except Exception as error:
@@ -69,7 +70,7 @@ class Decoder:
 
 
 def _draft(image: Any, side: int | None) -> Any:
-    # A JPEG can be unpacked at a fraction of its size; twice what is needed leaves enough to average over.
+    # A JPEG can be decoded at a fraction of its size. Twice what is needed leaves enough pixels to average over.
     if side is not None:
         image.draft("RGB", (2 * side, 2 * side))
     return image

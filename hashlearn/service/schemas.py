@@ -1,0 +1,302 @@
+"""The JSON of requests and answers, as OpenAPI describes it. Requests are read strictly: no text for a number."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, PlainValidator, WithJsonSchema, model_validator
+
+from hashlearn.collection.rescore import DEFAULT_FACTOR
+from hashlearn.typing import Float32Array
+
+Mode = Literal["hamming", "asymmetric", "rescore"]
+Metric = Literal["cosine", "euclidean", "dot"]
+Included = Literal["payload", "code", "vector"]
+Id = Annotated[int, Field(ge=0, le=2**63 - 1)]
+
+
+# Long lists are checked by these functions rather than by pydantic, whose check of a whole list is one call that no
+# other thread interrupts (see json_reader.py). They also turn vectors into arrays at once.
+
+
+def _vectors(value: Any) -> Float32Array:
+    if type(value) is not list or not value:
+        raise ValueError("this must be a list of at least one vector")
+    rows = [_vector(row, f"row {number}: ") for number, row in enumerate(value)]
+    lengths = {len(row) for row in rows}
+    if len(lengths) > 1:
+        raise ValueError(f"all vectors must have one length. Got {', '.join(map(str, sorted(lengths)[:5]))}")
+    return np.stack(rows)
+
+
+def _vector(value: Any, place: str = "") -> Float32Array:
+    if type(value) is not list or not value or not set(map(type, value)) <= {int, float}:
+        raise ValueError(f"{place}a vector must be a list of at least one number, and of nothing else")
+    with np.errstate(over="ignore"):
+        try:
+            array = np.array(value, dtype=np.float32)
+        except OverflowError:
+            array = np.array([np.inf], dtype=np.float32)
+    if not np.isfinite(array).all():
+        raise ValueError(f"{place}the numbers of a vector must be finite as float32")
+    return array
+
+
+def _payloads(value: Any) -> list[dict[str, Any]]:
+    if type(value) is not list or not value or not set(map(type, value)) <= {dict}:
+        raise ValueError("this must be a list of at least one object")
+    return value
+
+
+def _filter(value: Any) -> dict[str, Any]:
+    if type(value) is not dict:
+        raise ValueError('a filter must be an object such as {"year": {">=": 2020}}')
+    return value
+
+
+_NUMBERS = {"type": "array", "minItems": 1, "items": {"type": "number"}}
+_OBJECT = {"type": "object", "additionalProperties": True}
+Vector = Annotated[Any, PlainValidator(_vector), WithJsonSchema(_NUMBERS)]
+Vectors = Annotated[Any, PlainValidator(_vectors), WithJsonSchema({"type": "array", "minItems": 1, "items": _NUMBERS})]
+Payloads = Annotated[
+    list[dict[str, Any]],
+    PlainValidator(_payloads),
+    WithJsonSchema({"type": "array", "minItems": 1, "items": _OBJECT}),
+]
+Where = Annotated[dict[str, Any], PlainValidator(_filter), WithJsonSchema(_OBJECT)]
+
+_CODE = "A packed code as hex or base64; bit 0 is the most significant bit of the first byte."
+_WHERE = 'A filter over payloads: {"color": "red", "year": {">=": 2020}}.'
+
+
+def _needs(keyword: str, *names: str) -> Callable[[dict[str, Any]], None]:
+    """The OpenAPI of a body that needs exactly one ("oneOf") or at least one ("anyOf") of these fields."""
+
+    def complete(schema: dict[str, Any]) -> None:
+        _forbid_null(schema)
+        schema[keyword] = [{"required": [name]} for name in names]
+
+    return complete
+
+
+def _forbid_null(schema: dict[str, Any]) -> None:
+    """Optional fields may be left out, which is not the same as null."""
+    for name, field in schema.get("properties", {}).items():
+        options = field.get("anyOf", [])
+        if {"type": "null"} in options and len(options) == 2:
+            rest = next(option for option in options if option != {"type": "null"})
+            kept = {key: value for key, value in field.items() if key not in ("anyOf", "default")}
+            schema["properties"][name] = {**rest, **kept}
+
+
+class RequestModel(BaseModel):
+    """A body that a client sends. Of the fields in ``one_of`` it must have exactly one."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+    one_of: ClassVar[tuple[str, ...]] = ()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _check_names(cls, members: dict[str, Any]) -> dict[str, Any]:
+        for name, value in members.items():
+            if value is None:
+                raise ValueError(f"{str(name)[:60]!r} is null: leave it out instead")
+        if cls.one_of:
+            given = [name for name in cls.one_of if name in members]
+            if len(given) != 1:
+                got = " and ".join(given) or "none of them"
+                raise ValueError(f"give exactly one of {', '.join(cls.one_of)}; got {got}")
+        return members
+
+
+class SearchRequest(RequestModel):
+    """What to search for, how, and what to tell about the hits."""
+
+    one_of = ("vectors", "ids", "codes")
+    model_config = ConfigDict(json_schema_extra=_needs("oneOf", *one_of))
+
+    vectors: Vectors | None = Field(None, description="Rows that the collection's hasher encodes.")
+    ids: list[Id] | None = Field(None, min_length=1, description="Items of the collection whose neighbors to find.")
+    codes: list[str] | None = Field(None, min_length=1, description=_CODE)
+    k: int | None = Field(None, ge=1, description="Hits per query, nearest first; 10 if there is no radius either.")
+    radius: int | None = Field(None, ge=0, description="All hits at most this many bits away; k then cuts them off.")
+    mode: Mode = Field("hamming", description="asymmetric: by real-valued projections; rescore: by kept vectors.")
+    oversample: FiniteFloat = Field(DEFAULT_FACTOR, ge=1, description="rescore looks at this many times k candidates.")
+    metric: Metric = Field("cosine", description="How rescore compares vectors.")
+    where: Where | None = Field(None, description=_WHERE)
+    include: list[Included] = Field(["payload"], max_length=3)
+    exclude_self: bool = Field(True, description="With ids: leave an item out of its own hits.")
+
+
+class HistogramRequest(RequestModel):
+    """One query whose distances to all rows are counted."""
+
+    one_of = ("vector", "id", "code")
+    model_config = ConfigDict(json_schema_extra=_needs("oneOf", *one_of))
+
+    vector: Vector | None = None
+    id: Id | None = None
+    code: str | None = Field(None, description=_CODE)
+
+
+class AddRequest(RequestModel):
+    """Items to add, or to replace where the id exists."""
+
+    model_config = ConfigDict(json_schema_extra=_needs("anyOf", "vectors", "codes"))
+
+    vectors: Vectors | None = Field(None, description="Rows to encode; beside codes, rows to keep.")
+    codes: list[str] | None = Field(None, min_length=1, description=_CODE)
+    ids: list[Id] | None = Field(None, min_length=1, description="One per row; without them ids continue the largest.")
+    payload: Payloads | None = Field(None, description="One JSON object per row.")
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.vectors is None and self.codes is None:
+            raise ValueError("give vectors or codes")
+        return self
+
+
+class DeleteRequest(RequestModel):
+    """Items to delete: by their ids, or all whose payload matches."""
+
+    one_of = ("ids", "where")
+    model_config = ConfigDict(json_schema_extra=_needs("oneOf", *one_of))
+
+    ids: list[Id] | None = Field(None, min_length=1)
+    where: Where | None = Field(None, description=_WHERE)
+
+
+class Hit(BaseModel):
+    id: int
+    distance: float
+    code: str | None = None
+    payload: dict[str, Any] | None = None
+    vector: list[float] | None = None
+    image: str | None = None
+
+
+class QueryInfo(BaseModel):
+    code: str
+    id: int | None = None
+    payload: dict[str, Any] | None = None
+    image: str | None = None
+
+
+class SearchResult(BaseModel):
+    query: QueryInfo
+    hits: list[Hit]
+    found: int | None = Field(None, description="With a radius: how many rows are within, also those that k cut off.")
+
+
+class SearchResponse(BaseModel):
+    mode: Mode
+    n_bits: int
+    took_ms: float
+    results: list[SearchResult]
+
+
+class Capabilities(BaseModel):
+    vector: bool
+    image: bool
+    asymmetric: bool
+    rescore: bool
+    write: bool
+
+
+class HasherInfo(BaseModel):
+    method: str
+    title: str
+    n_features: int | None
+
+
+class CollectionInfo(BaseModel):
+    model_config = ConfigDict(extra="allow")
+
+    name: str
+    rows: int
+    n_bits: int
+    hasher: HasherInfo | None
+    has_vectors: bool
+    has_images: bool
+    has_labels: bool
+    label_field: str | None
+    can: Capabilities
+    kind: str
+
+
+class CollectionList(BaseModel):
+    collections: list[CollectionInfo]
+    bench: bool
+
+
+class ItemInfo(BaseModel):
+    id: int
+    code: str
+    payload: dict[str, Any]
+    vector: list[float] | None = None
+    image: str | None = None
+
+
+class ItemPage(BaseModel):
+    items: list[ItemInfo]
+    next: int | None = Field(description="Give it as after= for the next page; null on the last one.")
+
+
+class AddResponse(BaseModel):
+    ids: list[int]
+    count: int
+
+
+class DeleteResponse(BaseModel):
+    deleted: int
+
+
+class HistogramResponse(BaseModel):
+    n_bits: int
+    counts: list[int] = Field(description="Rows at the distances 0 to n_bits.")
+
+
+class StatisticsResponse(BaseModel):
+    rows: int
+    n_bits: int
+    bytes: int | None
+    code_bytes: int
+    sampled: int = Field(description="Rows, drawn at random, that the figures about bits come from.")
+    ones: list[float] = Field(description="Share of ones of every bit; 0.5 is balanced.")
+    largest_correlation: float | None = Field(description="Between two different bits, without its sign.")
+    distinct_codes: int = Field(description="Among the sampled rows.")
+
+
+class StatusResponse(BaseModel):
+    status: str
+
+
+class ErrorDetail(BaseModel):
+    code: str
+    message: str
+
+
+class ErrorResponse(BaseModel):
+    error: ErrorDetail
+
+
+REQUESTS: tuple[type[RequestModel], ...] = (SearchRequest, HistogramRequest, AddRequest, DeleteRequest)
+
+
+def error_responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """The errors that a route may answer with, for OpenAPI."""
+    return {status: {"model": ErrorResponse} for status in (400, 403, 404, 503, *statuses)}
+
+
+def json_body(model: type[RequestModel]) -> dict[str, Any]:
+    """The OpenAPI of a route that takes this JSON body and reads it itself."""
+    reference = {"$ref": f"#/components/schemas/{model.__name__}"}
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": reference}}}}
+
+
+def binary_body(*types: str) -> dict[str, Any]:
+    """The OpenAPI of a route that takes the bytes of a file of one of these types."""
+    content = {name: {"schema": {"type": "string", "format": "binary"}} for name in types}
+    return {"requestBody": {"required": True, "content": content}}
