@@ -102,6 +102,7 @@ def test_damaged_idx(raw, sentence, tmp_path):
         embedded.read_idx(tmp_path / "a.gz")
 
 
+@pytest.mark.slow
 def test_the_command_prints_json_alone(tmp_path):
     done = subprocess.run(
         [sys.executable, "-m", "hashlearn", "demo", "--bits", "8", "--json"],

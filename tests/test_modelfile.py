@@ -57,6 +57,7 @@ def described(folder, extra=(), **changes):
     return to_bytes(document | changes, arrays), document
 
 
+@pytest.mark.slow
 def test_every_flipped_bit_is_noticed(tmp_path):
     data = tiny_bytes(tmp_path)
     assert len(data) < 2000
@@ -215,6 +216,7 @@ for _ in sys.stdin:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork and SIGKILL")
 def test_killed_while_saving(tmp_path):
     models, target = [], tmp_path / "there" / "model.hl"

@@ -44,6 +44,7 @@ def changed(before):
     return {name for name, code in before.items() if method_code.method_code(name) != code}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("file", "methods"),
     [

@@ -50,6 +50,7 @@ def test_what_is_there_is_not_made_again(call, results):
     assert all(path.stat().st_mtime_ns == stamp for path, stamp in stamps.items())
 
 
+@pytest.mark.slow
 def test_an_interrupted_bench_goes_on(call, tmp_path):
     command = [sys.executable, "-m", "hashlearn", "bench", "run", *SMALL, "--seeds", "50", "-o", "results"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -84,6 +85,7 @@ def test_a_failing_method_does_not_stop_the_rest(call, tmp_path, broken):
     assert "wrong house" in err
 
 
+@pytest.mark.slow
 def test_processes_give_the_same_codes(tmp_path):
     plan = make_plan("holdout", ["itq", "lsh"], [8], 1, "digits")
     outcome = run_plan(plan, tmp_path / "two", jobs=2, threads=1)

@@ -14,6 +14,7 @@ from hashlearn.files import read as files_read
 from hashlearn.models import load
 
 
+@pytest.mark.slow
 def test_encode_in_its_own_process(run, model, folder):
     done = run("encode", "model.hl", "X.npy", "-o", "codes.npy", "--json")
     assert done.returncode == 0, done.stderr
@@ -97,6 +98,7 @@ def test_mistakes_are_one_sentence_and_write_nothing(arguments, code, sentence, 
     assert sorted(folder.iterdir()) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_an_interrupt_leaves_nothing_behind(sent, code, model, folder):
     # A file of holes: long enough to be caught in the middle, and next to nothing on disk.

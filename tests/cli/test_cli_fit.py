@@ -10,6 +10,7 @@ from hashlearn import files, hashers
 from hashlearn.models import load
 
 
+@pytest.mark.slow
 def test_fit_in_its_own_process(run, folder):
     done = run("fit", "X.npy", "--labels", "y.npy", "--bits", 16, "-o", "model.hl", "--json", *SMALL)
     assert done.returncode == 0, done.stderr

@@ -187,6 +187,7 @@ def test_an_interrupted_run_notices_another_file(call, model, folder, monkeypatc
     assert facts(call("index", "add", "shop", "big.npy", "--restart", "--json"))["rows_added"] == 5000
 
 
+@pytest.mark.slow
 def test_killed_and_resumed(call, model, folder):
     """A real process, a real SIGKILL."""
     facts(call("index", "create", "shop", "--model", "model.hl", "--json"))

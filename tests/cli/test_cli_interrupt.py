@@ -13,6 +13,8 @@ from real_command import COMMAND, ENVIRONMENT, ROOT
 from hashlearn import files
 from hashlearn.models import load
 
+pytestmark = pytest.mark.slow
+
 # Runs in the child before anything else: reports where it is by a pipe, and waits there for Ctrl-C.
 AT_STEP = """
 import os

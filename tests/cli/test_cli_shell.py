@@ -89,6 +89,7 @@ def test_a_pipe_that_closes_at_the_last_flush_is_quiet(monkeypatch, capfd):
     assert capfd.readouterr().err == ""
 
 
+@pytest.mark.slow
 def test_a_closed_pipe_is_quiet():
     reader, writer = os.pipe()
     os.close(reader)
@@ -98,6 +99,7 @@ def test_a_closed_pipe_is_quiet():
     assert done.returncode == 1
 
 
+@pytest.mark.slow
 def test_progress_goes_to_a_terminal_on_standard_error(model, folder):
     terminal, other_end = pty.openpty()
     command = [*COMMAND, "encode", "model.hl", "X.npy", "-o", "c.npy", "--json"]

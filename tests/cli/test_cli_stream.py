@@ -33,6 +33,7 @@ def test_a_pattern_is_streamed_and_gives_the_model_of_one_file(call, model, shar
     np.testing.assert_array_equal(files.read_codes("many.npy").codes, files.read_codes("learned.npy").codes)
 
 
+@pytest.mark.slow
 def test_processes_in_a_process_of_its_own(run, model, shards):
     done = run("fit", "shards/x*.npy", *FIT, "-o", "many.hl", "--workers", 1, "--checkpoint", "point", timeout=120)
     assert done.returncode == 0, done.stderr

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 import hashlearn
 from collection.crash_child import BITS, IDS, change_model, code_of
@@ -33,6 +34,7 @@ def expected(model):
     return {n: (model[n] if n % 3 else None, code.tobytes()) for n, code in zip(ids.tolist(), codes, strict=True)}
 
 
+@pytest.mark.slow
 def test_killed_sixty_times_nothing_acknowledged_is_lost(tmp_path):
     folder = tmp_path / "shop"
     Collection.create(folder, n_bits=BITS).close()

@@ -134,6 +134,7 @@ def _add_rows(folder, start, count):
             collection.add(codes=random_codes(3, start + number), payload=[{"writer": start}] * 3)
 
 
+@pytest.mark.slow
 def test_writers_in_several_processes_take_turns(shop, tmp_path):
     context = multiprocessing.get_context("spawn")
     writers = [context.Process(target=_add_rows, args=(tmp_path / "shop", 1000 * n, 25)) for n in range(1, 3)]

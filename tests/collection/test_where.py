@@ -146,6 +146,7 @@ _FILTERS = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=400, deadline=None)
 @given(payloads=st.lists(_PAYLOADS, min_size=1, max_size=12), where=_FILTERS, data=st.data())
 def test_sqlite_means_the_same(payloads, where, data):
@@ -190,6 +191,7 @@ def test_plain_names_are_left_to_sqlite(monkeypatch):
             asked.clear()
 
 
+@pytest.mark.slow
 def test_long_and_deep_filters_run():
     with contextlib.closing(sqlite3.connect(":memory:")) as db:
         db.execute("CREATE TABLE payload (id INTEGER PRIMARY KEY, json TEXT)")

@@ -126,6 +126,7 @@ def test_alexnet_is_torchvisions():
     }
 
 
+@pytest.mark.slow
 def test_alexnet_from_files(tmp_path):
     full = alexnet.AlexNet(1000).eval()
     state = full.state_dict()

@@ -85,6 +85,7 @@ def test_images_in_one_command(kind, call, tmp_path):
     assert (bits[:8].mean(axis=0) > 0.5).tolist() != (bits[8:].mean(axis=0) > 0.5).tolist()
 
 
+@pytest.mark.slow
 def test_alexnet_in_one_command(call, tmp_path):
     """The paper's network on a tiny folder; with weights= a local file it is the exact setting."""
     write_images(tmp_path / "images", per_class=2)

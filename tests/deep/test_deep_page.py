@@ -3,12 +3,14 @@
 import re
 from pathlib import Path
 
+import pytest
 import torch
 
 torch.set_num_threads(1)
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "deep.md"
 
 
+@pytest.mark.slow
 def test_the_page_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     space: dict = {}

@@ -172,6 +172,7 @@ extract(PIXELS, backbones.build(Slow(), image_size=8), {path!r}, batch_size=2)
 """
 
 
+@pytest.mark.slow
 def test_killed_without_warning(tmp_path):
     path = tmp_path / "X.npy"
     code = KILLED.format(root=ROOT, tests=os.path.join(ROOT, "tests"), path=str(path))
@@ -256,6 +257,7 @@ def test_bad_settings():
             extract(**{"images": PIXELS, "backbone": build()} | settings)
 
 
+@pytest.mark.slow
 def test_threads_change_no_number():
     before = torch.get_num_threads()
     one, three = (extract(PIXELS, "efficientnet_lite2", image_size=32, batch_size=4, n_jobs=jobs).X for jobs in (1, 3))
@@ -280,6 +282,7 @@ def call(capsys, *arguments):
     return code, captured.out, captured.err
 
 
+@pytest.mark.slow
 def test_command(tmp_path, capsys):
     folder = write(tmp_path / "images", DAMAGED)
     out, labels = tmp_path / "X.npy", tmp_path / "y.npy"
@@ -354,6 +357,7 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
+@pytest.mark.slow
 def test_command_without_torch(tmp_path):
     arguments = ["data", "features", str(tmp_path), "-o", str(tmp_path / "X.npy")]
     done = subprocess.run(

@@ -173,6 +173,7 @@ with listening(kill):
 """
 
 
+@pytest.mark.slow
 def test_resume_after_kill_9(tmp_path):
     path = tmp_path / "training.hl"
     environment = {**os.environ, "PYTHONPATH": str(Path(hashlearn.__file__).parents[1])}

@@ -6,9 +6,11 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 import hashlearn
 
+pytestmark = pytest.mark.slow
 ROOT = Path(hashlearn.__file__).parents[1]
 SENTENCE = "Deep hashing needs PyTorch: pip install 'hashlearn[deep]'."
 # A finder in front of all others that knows no torch: what an environment without it looks like.

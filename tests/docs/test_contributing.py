@@ -1,8 +1,12 @@
 """What CONTRIBUTING.md and the workflows tell people to run is there."""
 
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 GUIDE = (ROOT / "CONTRIBUTING.md").read_text()
@@ -34,3 +38,17 @@ def test_the_workflow_tests_every_python_that_the_package_is_for():
     (matrix,) = re.findall(r"python: \[(.+)\]", tests)
     assert re.findall(r"[\d.]+", matrix) == named
     assert project["requires-python"] == f">={named[0]}"
+
+
+@pytest.mark.slow
+def test_quick_starts_no_server_and_no_browser():
+    tests = ["tests/collection/test_conformance.py", "tests/service/test_explorer_parts.py"]
+    command = [sys.executable, "-m", "pytest", "-q", "--collect-only", "-p", "no:cacheprovider"]
+    chosen = {}
+    for kind in ("slow", "not slow"):
+        done = subprocess.run([*command, "-m", kind, "-vv", *tests], cwd=ROOT, capture_output=True, text=True)
+        chosen[kind] = done.stdout
+    for name in ("milvus", "postgres", "test_explorer_parts"):
+        assert name in chosen["slow"]
+        assert name not in chosen["not slow"]
+    assert "embedded" in chosen["not slow"]

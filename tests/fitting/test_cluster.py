@@ -23,7 +23,7 @@ from hashlearn.fitting.frames import pairwise
 CHUNKED = [name for name, method in hl.hashers.METHODS.items() if method.info.passes]
 FEW_ROWS = 2300
 
-pytestmark = pytest.mark.usefixtures("small_ranges")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("small_ranges")]
 
 
 @pytest.fixture(scope="module")

@@ -112,6 +112,7 @@ def networks(data):
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["dch", "union", "own module", "function"])
 def test_networks_in_other_processes(name, networks, data, tmp_path):
     names, _ = shards(tmp_path, *data, [1000, 5000], [10])
@@ -120,6 +121,7 @@ def test_networks_in_other_processes(name, networks, data, tmp_path):
     np.testing.assert_array_equal(read(paths), networks[name].encode(data[0]))
 
 
+@pytest.mark.slow
 def test_networks_on_a_cluster(networks, data, tmp_path):
     distributed = pytest.importorskip("distributed")
     with (

@@ -69,6 +69,7 @@ def child(folder, program, **environment):
     )
 
 
+@pytest.mark.slow
 def test_the_same_in_every_process(tmp_path):
     (tmp_path / "values.py").write_text(VALUES)
     program = (
@@ -195,6 +196,7 @@ def settings():
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["loss", "relevance"])
 def test_a_killed_fit_goes_on_in_another_process(name, tmp_path):
     X = rows_and_classes(5000)[0]

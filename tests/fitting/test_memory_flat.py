@@ -56,6 +56,7 @@ def peak(n_rows, folder):
     return facts["peak"]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the peak is read from /proc")
 def test_memory_does_not_grow_with_rows(tmp_path):
     few, many = (peak(n, tmp_path / str(n)) for n in (FEW, MANY))

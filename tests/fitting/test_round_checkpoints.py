@@ -193,6 +193,7 @@ with listening(kill):
 """
 
 
+@pytest.mark.slow
 def test_a_killed_process(data, tmp_path):
     X, y = data
     for name, array in (("x", X), ("y", y)):

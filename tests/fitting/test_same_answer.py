@@ -44,6 +44,7 @@ def test_shards_of_rows_and_labels_that_end_at_different_places(data, in_memory,
     assert_same(in_memory, hasher().fit_chunks(X, y))
 
 
+@pytest.mark.slow
 def test_processes_get_paths_and_give_the_same(data, in_memory, tmp_path, pool):
     X, y = shards(tmp_path, *data, [2500, 5000], [3000])
     assert_same(in_memory, hasher().fit_chunks(X, y, executor=pool))

@@ -21,6 +21,8 @@ from small_methods import small
 import hashlearn as hl
 from hashlearn.hashers import METHODS
 
+TAKE_LONG = ("ldahash", "fasth", "ksh", "cosdish", "cgh", "mlh", "top-rsbc", "fsdh-gui")
+
 
 @pytest.fixture(scope="module")
 def digits():
@@ -29,8 +31,14 @@ def digits():
     return X[order], y[order]
 
 
-@parametrize_with_checks([small(name) for name in METHODS])
+@parametrize_with_checks([small(name) for name in METHODS if name not in TAKE_LONG])
 def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.slow
+@parametrize_with_checks([small(name) for name in TAKE_LONG])
+def test_scikit_learn_checks_that_take_long(estimator, check):
     check(estimator)
 
 

@@ -22,6 +22,7 @@ print(hasher.codes_.shape)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="address-space limits are measured on Linux")
 @pytest.mark.parametrize("labels", ["classes", "sets"])
 def test_200_000_rows_in_one_and_a_half_gigabytes(labels):

@@ -49,6 +49,7 @@ def test_finds_what_agrees_in_a_piece_and_nothing_twice(n_bits, n_hashes, n_flip
     np.testing.assert_array_equal(np.where(got.ids < 0, -1, right), got.distances)
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 2**32), st.lists(st.tuples(st.booleans(), st.integers(1, 60)), min_size=1, max_size=6))
 def test_rows_that_come_and_go_are_found_as_in_a_new_index(seed, changes):

@@ -9,6 +9,8 @@ import hashlearn as hl
 from hashlearn.hashers import PCARR, SH
 from hashlearn.primitives import principal, principal_directions, top_eigenvectors
 
+pytestmark = pytest.mark.slow
+
 
 def decaying(n_rows, width, power=1.0, seed=0):
     """Rows with variances that fall like those of real features, centered."""

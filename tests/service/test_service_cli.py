@@ -69,11 +69,13 @@ def test_without_the_extra_a_sentence_says_which(tmp_path, capsys, monkeypatch):
         assert "hashlearn[serve]" in said(capsys)
 
 
+@pytest.mark.slow
 def test_the_command_line_alone_does_not_load_the_service():
     code = "import sys, hashlearn.cli; print([name for name in ('fastapi', 'uvicorn', 'PIL') if name in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
+@pytest.mark.slow
 def test_serving_two_under_names_until_ctrl_c(tmp_path):
     a, b = make_shop(tmp_path), make_shop(tmp_path, name="other", vectors=False)
     (tmp_path / "token").write_text(TOKEN)
@@ -88,6 +90,7 @@ def test_serving_two_under_names_until_ctrl_c(tmp_path):
         assert server.wait(60) == 0
 
 
+@pytest.mark.slow
 def test_the_demo_is_made_once_and_shown(tmp_path):
     dataset = digits()
     calls = []
@@ -144,6 +147,7 @@ def test_a_demo_that_was_stopped_begins_anew(tmp_path):
         make_demo(tmp_path / "else", {}, stopped)
 
 
+@pytest.mark.slow
 def test_the_demo_with_pictures_of_ones_own(tmp_path, monkeypatch):
     """Stripes against dots, as a zip of train/<class> and test/<class>, through the whole command."""
     rng = np.random.default_rng(0)

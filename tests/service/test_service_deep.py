@@ -14,6 +14,7 @@ from hashlearn.service.served_collection import open_collection
 from hashlearn.service.service import Service
 
 
+@pytest.mark.slow
 def test_pictures_go_through_the_backbone(tmp_path):
     pytest.importorskip("torch")
     from hashlearn.deep import DCH

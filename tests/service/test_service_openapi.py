@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from contextlib import contextmanager
 
+import pytest
 import schemathesis
 from hypothesis import HealthCheck, given, settings
 from hypothesis.errors import Unsatisfiable
@@ -106,6 +107,7 @@ def _kept(api, mode):
     return labels, good
 
 
+@pytest.mark.slow
 def test_what_the_schema_allows(tmp_path):
     with _api(tmp_path, narrowed=True) as api:
         labels, good = _kept(api, GenerationMode.POSITIVE)
@@ -115,6 +117,7 @@ def test_what_the_schema_allows(tmp_path):
     assert labels - good <= hard
 
 
+@pytest.mark.slow
 def test_what_the_schema_forbids(tmp_path):
     with _api(tmp_path, narrowed=False) as api:
         labels, _ = _kept(api, GenerationMode.NEGATIVE)

@@ -16,12 +16,14 @@ from pathlib import Path
 
 import httpx
 import numpy as np
+import pytest
 from service_box import API, AUTH, ROWS, TOKEN, client, command, make_shop, new_service, rows
 
 from hashlearn import Collection
 from hashlearn.codes import hamming_distances
 from hashlearn.service.service import Service
 
+pytestmark = pytest.mark.slow
 BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "serve.py"
 
 

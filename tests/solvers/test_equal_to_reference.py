@@ -80,6 +80,7 @@ def interleaved(case):
     return problem, random_batches(rows, case["batch"], case["seed"])
 
 
+@pytest.mark.slow
 @settings(max_examples=80, deadline=None)
 @given(problems())
 def test_greedy_anchors_first(case):
@@ -105,6 +106,7 @@ def test_greedy_anchors_first(case):
     np.testing.assert_array_equal(fast, slow)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(problems(max_rows=25))
 def test_greedy_interleaved(case):
