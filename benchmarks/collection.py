@@ -65,7 +65,7 @@ def searching(collection: Collection, index: Index, queries: np.ndarray, repeats
 
 def filtering(collection: Collection, rows: int) -> None:
     query = np.zeros((1, BITS // 8), dtype=np.uint8)
-    for where in ({"colour": "red"}, {"year": {">=": 2020}, "colour": {"in": ["red", "blue"]}}, {"price": {"<": 10.5}}):
+    for where in ({"color": "red"}, {"year": {">=": 2020}, "color": {"in": ["red", "blue"]}}, {"price": {"<": 10.5}}):
         search = partial(collection.search, codes=query, k=10, where=where)
         first, again = seconds(search), seconds(search)
         collection.add(codes=query, ids=[0])
@@ -102,9 +102,9 @@ def main() -> int:
         print(f"open {arguments.open_rows:,} codes and search once: {opened:.2f} s, {size / 1e6:.0f} MB on disk")
         missed += [] if opened <= LONGEST_OPEN else ["open"]
         with Collection.create(Path(folder, "full"), n_bits=BITS) as collection:
-            colours = ["red", "green", "blue"]
+            colors = ["red", "green", "blue"]
             payload = [
-                {"colour": colours[n % 3], "year": 1990 + n % 40, "price": n / 100, "title": f"thing {n}"}
+                {"color": colors[n % 3], "year": 1990 + n % 40, "price": n / 100, "title": f"thing {n}"}
                 for n in range(rows)
             ]
             rate = rows / seconds(lambda: collection.add(codes=codes, payload=payload))

@@ -10,7 +10,7 @@ writes a checkpoint beside it after every epoch: the same command later goes on 
 An epoch takes about 13 seconds of one core, and hashing the whole database one minute. Two threads are no faster than
 one while other work is on the cores, and far slower at times, so one is the default.
 
-``--ratio`` compares the training with a bare torch loop of the same network, loss and optimiser on batches that lie
+``--ratio`` compares the training with a bare torch loop of the same network, loss and optimizer on batches that lie
 ready, without augmentation; fails above 1.2.
 """
 
@@ -29,7 +29,7 @@ from hashlearn.deep import backbones, losses
 from hashlearn.deep.heads import hash_layer
 from hashlearn.deep.network import HashNetwork
 from hashlearn.hashers import find_method
-from hashlearn.reproduction.table3 import HEADER, Kept, made_row
+from hashlearn.reproduction.table3 import HEADER, KeptRows, made_row
 
 MOST = 1.2
 
@@ -63,7 +63,7 @@ def table(options: argparse.Namespace) -> None:
         for rows in (split.train, split.query, split.database[: options.database])
     )
     settings = {"backbone": "small_cnn", "n_epochs": options.epochs, "random_state": options.seed}
-    kept = Kept(options.keep)
+    kept = KeptRows(options.keep)
     print(HEADER, flush=True)
     for name in options.methods:
         about = f"CIFAR-10, database of {options.database}"
@@ -93,7 +93,7 @@ def ratio(bits: int, n_rows: int = 1280, repeats: int = 5) -> int:
             loss(network(pixels[idx]), Y[idx], step, idx).backward()
             adam.step()
 
-    bare()  # the first optimiser of a process imports much of torch
+    bare()  # the first optimizer of a process imports much of torch
     times = [(ours(), best_of(1, bare)[0]) for _ in range(repeats)]
     fastest = [min(column) for column in zip(*times, strict=True)]
     found = fastest[0] / fastest[1]

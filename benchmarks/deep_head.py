@@ -1,7 +1,7 @@
 """Head-only training on cached features against a bare torch loop that does the same work.
 
 5,000 rows of 1,280 features, 48 bits, 10 epochs of batches of 128, Adam: for each loss, ``hl.deep`` and a loop of the
-same network, loss and optimiser with nothing around it. Prints seconds and ratios; fails above --most.
+same network, loss and optimizer with nothing around it. Prints seconds and ratios; fails above --most.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def main() -> int:
         def bare(make: object = make) -> None:
             bare_loop(X, labels, make(options.bits, labels), options.bits, options.epochs, 128)  # type: ignore[operator]
 
-        bare()  # the first optimiser of a process imports much of torch
+        bare()  # the first optimizer of a process imports much of torch
         # One after the other, so that a busy moment hits both.
         times = [(best_of(1, ours)[0], best_of(1, bare)[0]) for _ in range(options.repeats)]
         fastest = [min(column) for column in zip(*times, strict=True)]

@@ -22,12 +22,12 @@ SMALLEST_RATIO, LARGEST_MEGABYTES, TOLERANCE = 5.0, 1024, 1e-9
 
 
 def noisy_class_codes(
-    rng: np.random.Generator, centres: np.ndarray, n: int, noise: float
+    rng: np.random.Generator, centers: np.ndarray, n: int, noise: float
 ) -> tuple[np.ndarray, np.ndarray]:
     """Codes that differ from the code of their class in a random share of the bits."""
-    y = rng.integers(len(centres), size=n)
-    flips = rng.random((n, centres.shape[1])) < noise * rng.random((n, 1))
-    return pack(centres[y] ^ flips), y
+    y = rng.integers(len(centers), size=n)
+    flips = rng.random((n, centers.shape[1])) < noise * rng.random((n, 1))
+    return pack(centers[y] ^ flips), y
 
 
 def peer_loop(
@@ -70,9 +70,9 @@ def main() -> int:
     arguments = parser.parse_args()
 
     rng = np.random.default_rng(0)
-    centres = rng.integers(2, size=(10, arguments.bits)).astype(bool)
-    queries, query_y = noisy_class_codes(rng, centres, arguments.queries, noise=0.6)
-    database, database_y = noisy_class_codes(rng, centres, arguments.database, noise=0.6)
+    centers = rng.integers(2, size=(10, arguments.bits)).astype(bool)
+    queries, query_y = noisy_class_codes(rng, centers, arguments.queries, noise=0.6)
+    database, database_y = noisy_class_codes(rng, centers, arguments.database, noise=0.6)
 
     seconds = {}
     for ties in ("expected", "stable"):

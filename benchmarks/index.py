@@ -4,7 +4,7 @@
 
 Exact: codes at random, top-100, one thread a side and all threads a side; asymmetric: the float32 product of the
 projections and the unpacked codes (already in memory, 32 times the bytes) with top-k, and that product alone;
-approximate kinds: codes around 1 centre a 1000 rows, recall of distances. Best of several interleaved repeats.
+approximate kinds: codes around 1 center a 1000 rows, recall of distances. Best of several interleaved repeats.
 Exit code 1 when a target is missed: exact within 1.1x of faiss, asymmetric 5x the product alone, approximate
 recall 0.97 at 5x the exact speed. HNSW takes minutes to build at a million rows.
 """
@@ -44,11 +44,11 @@ def interleaved(works: list[Callable[[], Any]], repeats: int, pause: float = 0.0
     return best
 
 
-def clustered(rng: np.random.Generator, centres: np.ndarray, n: int) -> np.ndarray:
-    """Codes that differ from a centre in a tenth of the bits."""
+def clustered(rng: np.random.Generator, centers: np.ndarray, n: int) -> np.ndarray:
+    """Codes that differ from a center in a tenth of the bits."""
     parts = []
     for start in range(0, n, 100_000):
-        bits = centres[rng.integers(0, len(centres), min(100_000, n - start))]
+        bits = centers[rng.integers(0, len(centers), min(100_000, n - start))]
         parts.append(np.packbits(bits ^ (rng.random(bits.shape, dtype=np.float32) < FLIPS), axis=1))
     return np.concatenate(parts)
 
@@ -140,8 +140,8 @@ def main() -> int:
     missed = [] if exact(codes, queries, arguments.repeats) else ["exact"]
     if not asymmetric(codes, rng, min(arguments.queries, 100), arguments.repeats):
         missed.append("asymmetric")
-    centres = rng.integers(0, 2, (max(1, arguments.rows // CLUSTER_ROWS), BITS), dtype=np.uint8)
-    codes, queries = clustered(rng, centres, arguments.rows), clustered(rng, centres, arguments.queries)
+    centers = rng.integers(0, 2, (max(1, arguments.rows // CLUSTER_ROWS), BITS), dtype=np.uint8)
+    codes, queries = clustered(rng, centers, arguments.rows), clustered(rng, centers, arguments.queries)
     index = Index(BITS)
     index.add(codes)
     missed += [kind for kind in arguments.kinds if not approximate(kind, index, codes, queries, arguments.repeats)]

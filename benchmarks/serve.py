@@ -59,7 +59,7 @@ class Client:
 
 
 @dataclass
-class Told:
+class MixedResult:
     """What a mixed run did: requests, items that must be there, and what went wrong."""
 
     requests: int = 0
@@ -68,9 +68,11 @@ class Told:
     seconds: float = 0.0
 
 
-def mixed(url: str, name: str, token: str, n_features: int, n_requests: int, n_clients: int, seed: int = 0) -> Told:
+def mixed(
+    url: str, name: str, token: str, n_features: int, n_requests: int, n_clients: int, seed: int = 0
+) -> MixedResult:
     """Many kinds of requests from several clients at the same time, each answer checked."""
-    told, lock, started = Told(), threading.Lock(), time.perf_counter()
+    told, lock, started = MixedResult(), threading.Lock(), time.perf_counter()
     shares = [n_requests // n_clients + (number < n_requests % n_clients) for number in range(n_clients)]
 
     def work(number: int) -> None:

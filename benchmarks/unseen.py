@@ -1,4 +1,4 @@
-"""How codes serve classes that nobody labelled: train on 7 classes of 10, search among the 3 others.
+"""How codes serve classes that nobody labeled: train on 7 classes of 10, search among the 3 others.
 
     python benchmarks/unseen.py --data FOLDER [--set cifar10-gist] [--bits 64] [--seeds 2]
 
@@ -20,9 +20,9 @@ CLUSTERS = 50
 
 
 def hashers(bits: int, seed: int) -> dict[str, Callable[[], hl.BaseHasher]]:
-    def union(labelled: int, structure: int = 0) -> hl.Union:
-        ours = hl.GSDHP(labelled, structure=structure, random_state=seed)
-        return hl.Union([ours, hl.ITQ(bits - labelled, random_state=seed)])
+    def union(labeled: int, structure: int = 0) -> hl.Union:
+        ours = hl.GSDHP(labeled, structure=structure, random_state=seed)
+        return hl.Union([ours, hl.ITQ(bits - labeled, random_state=seed)])
 
     most, half = bits * 3 // 4, bits // 2
     return {

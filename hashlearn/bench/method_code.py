@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import hashlearn
-from hashlearn.bench.store import Run
+from hashlearn.bench.store import BenchRun
 from hashlearn.hashers import find_method, method_names
 
 PACKAGE = "hashlearn"
@@ -64,13 +64,13 @@ def module_code(name: str) -> str:
     return _digest(closure({name: read_module(name)}))
 
 
-def is_stale(run: Run) -> bool:
+def is_stale(run: BenchRun) -> bool:
     """Whether a run was made by other code than its method has now; also if there is no such method any more."""
     method = run.definition.method
     return method not in method_names() or run.definition.code != method_code(method)
 
 
-def stale_remark(runs: Sequence[Run]) -> str | None:
+def stale_remark(runs: Sequence[BenchRun]) -> str | None:
     """A sentence about runs that were made by older code and not yet again, if there are any."""
     done = [run for run in runs if run.error is None]
     present = {run.definition.without_code().key for run in done if not is_stale(run)}

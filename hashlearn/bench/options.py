@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from hashlearn.bench.plan import Plan, PlanError, make_plan, read_plan
+from hashlearn.bench.plan import BenchPlan, PlanError, make_plan, read_plan
 from hashlearn.bench.scoring import NAMES, Measures
 
 
@@ -28,7 +28,7 @@ def spread_lists(words: Sequence[str], options: Collection[str]) -> list[str]:
     return spread + [word for word in words if word in options and word not in spread]
 
 
-def plan_of(plan_file: str | None, options: dict[str, Any]) -> Plan:
+def plan_of(plan_file: str | None, options: dict[str, Any]) -> BenchPlan:
     """The plan of a file, or of options by their names on the command line; not of both."""
     given = [name for name, value in options.items() if value]
     if plan_file is not None:
@@ -37,7 +37,7 @@ def plan_of(plan_file: str | None, options: dict[str, Any]) -> Plan:
         return read_plan(plan_file)
     if not options["--protocol"] or not options["--methods"]:
         raise PlanError("Give a plan file, or --protocol and --methods.")
-    bits, seeds = options["--bits"] or Plan.bits, options["--seeds"] or 1
+    bits, seeds = options["--bits"] or BenchPlan.bits, options["--seeds"] or 1
     return make_plan(options["--protocol"], options["--methods"], bits, seeds, options["--data-set"])
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from hashlearn.codes import MAX_BITS
-from hashlearn.data.catalogue import DATA_SETS
+from hashlearn.data.catalog import DATA_SETS
 from hashlearn.data.protocols import PROTOCOLS
 from hashlearn.hashers import find_method, method_names
 from hashlearn.parameters import check_parameters
@@ -63,10 +63,10 @@ class Variant:
 
 
 @dataclass(frozen=True)
-class Plan:
+class BenchPlan:
     """Every variant at every bit length, for every seed of a protocol on a data set.
 
-    >>> plan = Plan("digits", "holdout", (Variant("itq", "itq"),), bits=(8, 16), seeds=(0, 1, 2))
+    >>> plan = BenchPlan("digits", "holdout", (Variant("itq", "itq"),), bits=(8, 16), seeds=(0, 1, 2))
     >>> plan.size
     6
     """
@@ -107,7 +107,7 @@ def make_plan(
     seeds: int | Sequence[int] = 1,
     data: str | None = None,
     variants: Sequence[Variant] = (),
-) -> Plan:
+) -> BenchPlan:
     """A plan of methods at their defaults, and variants; a number of seeds stands for 0, 1, 2 …"""
     data = data or USUAL_DATA.get(protocol)
     if protocol in PROTOCOLS and data is None:
@@ -118,10 +118,12 @@ def make_plan(
     chosen = range(seeds) if isinstance(seeds, int) else seeds
     if any(seed < 0 for seed in chosen):
         raise PlanError(f"Seeds must not be negative. Got {min(chosen)} instead.")
-    return Plan(data or "", protocol, (*plain, *variants), tuple(dict.fromkeys(bits)), tuple(dict.fromkeys(chosen)))
+    return BenchPlan(
+        data or "", protocol, (*plain, *variants), tuple(dict.fromkeys(bits)), tuple(dict.fromkeys(chosen))
+    )
 
 
-def read_plan(path: str | Path) -> Plan:
+def read_plan(path: str | Path) -> BenchPlan:
     """The plan in a TOML file.
 
     ::
@@ -147,7 +149,7 @@ def read_plan(path: str | Path) -> Plan:
         raise PlanError(f"{path}: {error}") from error
 
 
-def _plan_of(table: dict[str, Any]) -> Plan:
+def _plan_of(table: dict[str, Any]) -> BenchPlan:
     for name in table:
         if name not in _FIELDS:
             raise PlanError(f"A plan has no field {name!r}; it has {', '.join(_FIELDS)}.")
@@ -156,7 +158,7 @@ def _plan_of(table: dict[str, Any]) -> Plan:
     if not isinstance(table.get("data", ""), str):
         raise PlanError(f"data must be the name of a data set. Got {table['data']!r} instead.")
     methods = _list(table, "methods", str, [])
-    bits = _list(table, "bits", int, list(Plan.bits))
+    bits = _list(table, "bits", int, list(BenchPlan.bits))
     seeds = table.get("seeds", 1)
     if not _is_a(seeds, int):
         seeds = _list(table, "seeds", int, [])

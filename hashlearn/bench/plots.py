@@ -9,7 +9,7 @@ from importlib import import_module
 from textwrap import wrap
 from typing import Any
 
-_COLOURS = (
+_COLORS = (
     "#1b6ca8",
     "#d1495b",
     "#2e8b57",
@@ -42,7 +42,7 @@ class LinePlot:
 
 @dataclass(frozen=True)
 class HeatMap:
-    """A table of numbers as colours, each written in its cell; None is left blank."""
+    """A table of numbers as colors, each written in its cell; None is left blank."""
 
     title: str
     x: str
@@ -125,10 +125,10 @@ def svg(plot: Plot) -> str:
 
 def _draw_lines(axes: Any, plot: LinePlot) -> None:
     for number, (name, (x, y)) in enumerate(plot.lines.items()):
-        colour = _COLOURS[number % len(_COLOURS)]
-        style = "-" if number < len(_COLOURS) else "--"
+        color = _COLORS[number % len(_COLORS)]
+        style = "-" if number < len(_COLORS) else "--"
         marker = _MARKERS[number % len(_MARKERS)] if plot.markers else None
-        axes.plot(x, y, style, color=colour, marker=marker, markersize=5, linewidth=1.6, label=name)
+        axes.plot(x, y, style, color=color, marker=marker, markersize=5, linewidth=1.6, label=name)
     if plot.log_x:
         _log_axis(axes)
     if plot.log_y:
@@ -163,6 +163,6 @@ def _draw_heat(axes: Any, figure: Any, plot: HeatMap) -> None:
     middle = (known.min() + known.max()) / 2 if known.size else 0.0
     for row, column in zip(*np.nonzero(~np.isnan(values)), strict=True):
         value = values[row, column]
-        colour = "black" if value > middle else "white"
-        axes.text(column, row, f"{value:.3f}", ha="center", va="center", fontsize=9, color=colour)
+        color = "black" if value > middle else "white"
+        axes.text(column, row, f"{value:.3f}", ha="center", va="center", fontsize=9, color=color)
     figure.colorbar(image, ax=axes, shrink=0.85)

@@ -8,17 +8,17 @@ from typing import Any
 
 from hashlearn.bench.plots import need_bench_extra, plot_table, svg
 from hashlearn.bench.sections import Section
-from hashlearn.bench.store import Run, Store, write_json
+from hashlearn.bench.store import BenchRun, RunStore, write_json
 from hashlearn.bench.tables import as_csv, as_markdown
 from hashlearn.files.output import written_whole
 
 TEMPLATE = "report.html.jinja"
 
 
-def write_report(folder: str | Path, title: str, sections: Sequence[Section], runs: Sequence[Run]) -> list[Path]:
+def write_report(folder: str | Path, title: str, sections: Sequence[Section], runs: Sequence[BenchRun]) -> list[Path]:
     """Write report.md, report.csv, report.json and report.html, each whole or not at all."""
     need_bench_extra()
-    store = Store(folder)
+    store = RunStore(folder)
     store.make()
     facts = machine_lines(runs)
     records = [record for section in sections for record in section.records]
@@ -30,7 +30,7 @@ def write_report(folder: str | Path, title: str, sections: Sequence[Section], ru
     return paths
 
 
-def machine_lines(runs: Sequence[Run]) -> list[str]:
+def machine_lines(runs: Sequence[BenchRun]) -> list[str]:
     """Where the runs were made, a line for every machine and set of versions."""
     lines = []
     for run in runs:

@@ -20,9 +20,9 @@ from threadpoolctl import threadpool_limits
 from hashlearn import metrics
 from hashlearn.bench.machine import machine_facts, peak_memory, start_peak_memory
 from hashlearn.bench.method_code import method_code
-from hashlearn.bench.plan import Plan
+from hashlearn.bench.plan import BenchPlan
 from hashlearn.bench.scoring import scores_of
-from hashlearn.bench.store import Codes, Definition, Run, Store
+from hashlearn.bench.store import BenchRun, RunCodes, RunDefinition, RunStore
 from hashlearn.data.embedded import Dataset
 from hashlearn.data.pool import Pool
 from hashlearn.data.protocols import Split, protocol
@@ -33,44 +33,44 @@ from hashlearn.progress import report
 from hashlearn.timing import PhaseTimer
 
 PHASE = "bench"
-Finished = Callable[[Run, int, int], None]
+Finished = Callable[[BenchRun, int, int], None]
 
 
 @dataclass(frozen=True)
-class Task:
+class RunTask:
     """A run to make and where its data and its result lie; small enough to send to another process."""
 
-    definition: Definition
+    definition: RunDefinition
     folder: Path
     data_dir: str | None
     threads: int
 
 
 @dataclass(frozen=True)
-class Outcome:
+class PlanOutcome:
     """What became of a plan: the runs that were kept before, those made now, and of the latter those that failed.
 
     ``replaced`` are runs of older code, in whose place some of those were made.
     """
 
-    kept: list[Run]
-    made: list[Run]
-    replaced: list[Run] = field(default_factory=list)
+    kept: list[BenchRun]
+    made: list[BenchRun]
+    replaced: list[BenchRun] = field(default_factory=list)
 
     @property
-    def failed(self) -> list[Run]:
+    def failed(self) -> list[BenchRun]:
         return [run for run in self.made if run.error is not None]
 
 
 def run_plan(
-    plan: Plan,
+    plan: BenchPlan,
     folder: str | Path,
     data_dir: str | None = None,
     *,
     jobs: int = 1,
     threads: int | None = None,
     on_finished: Finished | None = None,
-) -> Outcome:
+) -> PlanOutcome:
     """Make every run of the plan that the folder does not hold; failed ones are tried again.
 
     A run that the folder holds, but of older code of its method, is made again; the older one stays in the folder.
@@ -83,47 +83,47 @@ def run_plan(
     """
     if jobs < 1 or (threads is not None and threads < 1):
         raise ValueError("jobs and threads must be at least 1.")
-    store = Store(folder)
+    store = RunStore(folder)
     wanted = list(definitions(plan, data_dir))
     store.make()
     if jobs > 1:
         forget_data()
     threads = threads or max(1, thread_count(None) // jobs)
-    kept: list[Run] = []
-    tasks: list[Task] = []
+    kept: list[BenchRun] = []
+    tasks: list[RunTask] = []
     older, replaced = store.of_any_code(), []
     for definition in wanted:
         run = store.get(definition.key)
         if run is not None and run.error is None:
             kept.append(run)
         else:
-            tasks.append(Task(definition, store.folder, data_dir, threads))
+            tasks.append(RunTask(definition, store.folder, data_dir, threads))
             replaced += [run for run in (older.get(definition.without_code().key),) if run is not None]
-    made: list[Run] = []
+    made: list[BenchRun] = []
     report(PHASE, 0, len(tasks))
     for run in _results(tasks, jobs):
         made.append(run)
         report(PHASE, len(made), len(tasks))
         if on_finished is not None:
             on_finished(run, len(made), len(tasks))
-    return Outcome(kept, made, replaced)
+    return PlanOutcome(kept, made, replaced)
 
 
-def kept_runs(plan: Plan, folder: str | Path, data_dir: str | None = None) -> Outcome:
+def kept_runs(plan: BenchPlan, folder: str | Path, data_dir: str | None = None) -> PlanOutcome:
     """The runs of the plan that the folder holds already, of older code where there is no newer; nothing is run."""
-    store = Store(folder)
+    store = RunStore(folder)
     older = store.of_any_code()
     found = (store.get(wanted.key) or older.get(wanted.without_code().key) for wanted in definitions(plan, data_dir))
-    return Outcome([run for run in found if run is not None], [])
+    return PlanOutcome([run for run in found if run is not None], [])
 
 
-def definitions(plan: Plan, data_dir: str | None = None) -> Iterator[Definition]:
+def definitions(plan: BenchPlan, data_dir: str | None = None) -> Iterator[RunDefinition]:
     """The runs of a plan, seed by seed: a bench that is stopped early has all methods, over fewer seeds."""
     for seed in plan.seeds:
         for split in _splits(plan.data, plan.protocol, seed, data_dir):
             for bits in plan.bits:
                 for variant in plan.variants:
-                    yield Definition(
+                    yield RunDefinition(
                         data=plan.data,
                         protocol=plan.protocol,
                         split=split.name,
@@ -137,7 +137,7 @@ def definitions(plan: Plan, data_dir: str | None = None) -> Iterator[Definition]
                     )
 
 
-def _results(tasks: Sequence[Task], jobs: int) -> Iterator[Run]:
+def _results(tasks: Sequence[RunTask], jobs: int) -> Iterator[BenchRun]:
     if jobs == 1:
         yield from map(perform, tasks)
         return
@@ -153,25 +153,27 @@ def _results(tasks: Sequence[Task], jobs: int) -> Iterator[Run]:
             try:
                 yield from _over_processes([task], 1)
             except BrokenProcessPool:
-                run = Run(task.definition, error="The process of this run was killed; it may have run out of memory.")
-                Store(task.folder).save(run, None)
+                run = BenchRun(
+                    task.definition, error="The process of this run was killed; it may have run out of memory."
+                )
+                RunStore(task.folder).save(run, None)
                 yield run
 
 
-def _over_processes(tasks: list[Task], jobs: int) -> Iterator[Run]:
+def _over_processes(tasks: list[RunTask], jobs: int) -> Iterator[BenchRun]:
     # Spawned, not forked: a fork of a process with BLAS threads may hang.
     pool = ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn"))
     try:
-        futures: list[Future[Run]] = [pool.submit(perform, task) for task in tasks]
+        futures: list[Future[BenchRun]] = [pool.submit(perform, task) for task in tasks]
         for future in as_completed(futures):
             yield future.result()
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def perform(task: Task) -> Run:
+def perform(task: RunTask) -> BenchRun:
     """Make one run and keep it; an error of the method is kept in its place."""
-    store = Store(task.folder)
+    store = RunStore(task.folder)
     try:
         with threadpool_limits(task.threads):
             run, codes = _made(task, store)
@@ -179,7 +181,7 @@ def perform(task: Task) -> Run:
         scores_of(store, run, n_jobs=task.threads)
     except Exception as error:  # one method that fails must not stop the others
         sentence = f"{type(error).__name__}: {' '.join(str(error).split())}"
-        run = Run(
+        run = BenchRun(
             task.definition,
             error=sentence,
             machine=machine_facts(task.threads),
@@ -190,7 +192,7 @@ def perform(task: Task) -> Run:
     return run
 
 
-def _made(task: Task, store: Store) -> tuple[Run, Codes]:
+def _made(task: RunTask, store: RunStore) -> tuple[BenchRun, RunCodes]:
     definition = task.definition
     dataset = _dataset(definition.data, definition.protocol, definition.split, definition.seed, task.data_dir)
     hasher: Any = find_method(definition.method)(n_bits=definition.n_bits, **definition.settings)
@@ -206,8 +208,8 @@ def _made(task: Task, store: Store) -> tuple[Run, Codes]:
     with timer("encode database"):
         hashed = hasher.encode(dataset.database_X)
     memory = peak_memory()
-    codes = Codes(query, hashed, hasher.codes_ if dataset.database_is_train else None)
-    run = Run(
+    codes = RunCodes(query, hashed, hasher.codes_ if dataset.database_is_train else None)
+    run = BenchRun(
         definition,
         labels=store.save_labels(dataset.query_y, dataset.database_y),
         parameters={name: _plain(value) for name, value in hasher.get_params(deep=False).items()},
@@ -228,7 +230,7 @@ def _made(task: Task, store: Store) -> tuple[Run, Codes]:
     return run, codes
 
 
-def _ball_scores(hasher: Any, dataset: Dataset, codes: Codes) -> dict[str, float]:
+def _ball_scores(hasher: Any, dataset: Dataset, codes: RunCodes) -> dict[str, float]:
     """MAP within radius 2. The form of the released deep evaluators needs real outputs, which are too many to keep."""
     # Their networks end in tanh; ours, whose bits are the same, before it.
     outputs = tuple(np.tanh(hasher.decision_function(X)) for X in (dataset.query_X, dataset.database_X))

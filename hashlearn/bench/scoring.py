@@ -10,7 +10,7 @@ from typing import Any, get_args
 
 from hashlearn import metrics
 from hashlearn.bench.method_code import module_code
-from hashlearn.bench.store import Run, Store, write_json
+from hashlearn.bench.store import BenchRun, RunStore, write_json
 from hashlearn.metrics.engine import EmptyQueries, Ties
 from hashlearn.metrics.scores import Denominator, Gain
 
@@ -61,10 +61,10 @@ class Measures:
         }[name]
 
 
-Scores = dict[str, dict[str, float | None] | None]
+RunScores = dict[str, dict[str, float | None] | None]
 
 
-def scores_of(store: Store, run: Run, measures: Measures | None = None, n_jobs: int | None = None) -> Scores:
+def scores_of(store: RunStore, run: BenchRun, measures: Measures | None = None, n_jobs: int | None = None) -> RunScores:
     """Scores by database: ``learned`` codes (None where there are none) and ``hashed`` ones.
 
     They are kept beside the run, under a name that also depends on the code of the metrics.
@@ -85,10 +85,10 @@ def scores_of(store: Store, run: Run, measures: Measures | None = None, n_jobs: 
     return scores
 
 
-def _score(store: Store, run: Run, measures: Measures, n_jobs: int | None) -> Scores:
+def _score(store: RunStore, run: BenchRun, measures: Measures, n_jobs: int | None) -> RunScores:
     codes = store.codes(run)
     query_y, database_y = store.labels(run)
-    scores: Scores = {}
+    scores: RunScores = {}
     for database, packed in (("learned", codes.learned), ("hashed", codes.hashed)):
         if packed is None:
             scores[database] = None

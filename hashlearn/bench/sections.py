@@ -10,12 +10,12 @@ from hashlearn import metrics
 from hashlearn.bench.method_code import stale_remark
 from hashlearn.bench.plots import HeatMap, LinePlot, Plot
 from hashlearn.bench.scoring import Measures, scores_of
-from hashlearn.bench.store import Run, Store
-from hashlearn.bench.tables import Mean, Row, grouped, mean_of, plain_row, table_rows, usual_score
+from hashlearn.bench.store import BenchRun, RunStore
+from hashlearn.bench.tables import SeedMean, TableRow, grouped, mean_of, plain_row, table_rows, usual_score
 
 _PLOTTED_METHODS = 12
 # Scores of a row of a published table, one per code length, and the training seconds where they are printed.
-Numbers = tuple[tuple[float, ...], float | None]
+PublishedScores = tuple[tuple[float, ...], float | None]
 
 
 @dataclass
@@ -31,12 +31,12 @@ class Section:
 
 
 def table_section(
-    store: Store,
-    runs: Sequence[Run],
+    store: RunStore,
+    runs: Sequence[BenchRun],
     title: str,
     measures: Measures,
     score: str | None = None,
-    paper: Mapping[str, Numbers] | None = None,
+    paper: Mapping[str, PublishedScores] | None = None,
     paper_bits: Sequence[int] = (8, 16, 32, 64),
     plot_title: str | None = None,
 ) -> Section:
@@ -72,14 +72,14 @@ def table_section(
     return section
 
 
-def run_notes(runs: Sequence[Run]) -> list[str]:
+def run_notes(runs: Sequence[BenchRun]) -> list[str]:
     """What a reader must know about the runs: which failed, and that some were made by older code."""
     remark = stale_remark(runs)
     failed = [f"{run.definition} failed: {run.error}" for run in runs if run.error is not None]
     return failed if remark is None else [*failed, remark]
 
 
-def _by_rank(rows: Sequence[Row]) -> list[str]:
+def _by_rank(rows: Sequence[TableRow]) -> list[str]:
     best: dict[str, float] = {}
     for row in rows:
         found = row.hashed or row.learned
@@ -87,18 +87,18 @@ def _by_rank(rows: Sequence[Row]) -> list[str]:
     return sorted(best, key=lambda label: -best[label])
 
 
-def _cell(ours: Mean | None, theirs: float | None) -> str:
+def _cell(ours: SeedMean | None, theirs: float | None) -> str:
     text = "–" if ours is None else str(ours)
     return text if theirs is None else f"{text} / {theirs:.4f}"
 
 
-def row_plots(rows: Sequence[Row], title: str) -> list[Plot]:
+def row_plots(rows: Sequence[TableRow], title: str) -> list[Plot]:
     """Accuracy of the hashed database against bits, training time and bytes."""
     chosen = _by_rank(rows)[:_PLOTTED_METHODS]
     measure = rows[0].measure
     bits = sorted({row.bits for row in rows})
 
-    def lines(x: Callable[[Row], float]) -> dict[str, tuple[list[float], list[float]]]:
+    def lines(x: Callable[[TableRow], float]) -> dict[str, tuple[list[float], list[float]]]:
         found = {}
         for label in chosen:
             points = [(x(row), row.hashed.mean) for row in rows if row.method == label and row.hashed is not None]
@@ -118,7 +118,7 @@ def row_plots(rows: Sequence[Row], title: str) -> list[Plot]:
 
 
 def score_lines(
-    store: Store, runs: Sequence[Run], title: str, measures: Measures, score: str, database: str = "learned"
+    store: RunStore, runs: Sequence[BenchRun], title: str, measures: Measures, score: str, database: str = "learned"
 ) -> LinePlot:
     """One score against bits."""
     lines: dict[str, tuple[list[float], list[float]]] = {}
@@ -135,7 +135,9 @@ def score_lines(
     )
 
 
-def position_lines(store: Store, runs: Sequence[Run], title: str, measures: Measures, at: Sequence[int]) -> LinePlot:
+def position_lines(
+    store: RunStore, runs: Sequence[BenchRun], title: str, measures: Measures, at: Sequence[int]
+) -> LinePlot:
     """NDCG against the number of retrieved rows."""
     lines = {}
     for (*_, label, bits), seeds in grouped(runs).items():
@@ -148,7 +150,7 @@ def position_lines(store: Store, runs: Sequence[Run], title: str, measures: Meas
     return LinePlot(f"{title}: NDCG", "retrieved", "NDCG, learned database", lines, log_x=True, ticks=at, tabled=False)
 
 
-def precision_recall_lines(store: Store, runs: Sequence[Run], title: str) -> LinePlot:
+def precision_recall_lines(store: RunStore, runs: Sequence[BenchRun], title: str) -> LinePlot:
     """Precision against recall over all radii, at the longest codes, first seed, hashed database."""
     lines: dict[str, tuple[list[float], list[float]]] = {}
     groups = grouped(runs)
@@ -164,7 +166,7 @@ def precision_recall_lines(store: Store, runs: Sequence[Run], title: str) -> Lin
     return LinePlot(f"{title}: precision and recall, {longest} bits", "recall", "precision", lines, markers=False)
 
 
-def convergence_lines(runs: Sequence[Run], title: str) -> list[Plot]:
+def convergence_lines(runs: Sequence[BenchRun], title: str) -> list[Plot]:
     """Objective, as a share of the first round's, and changed bits after every round, of methods that keep them."""
     plots: list[Plot] = []
     for name, y in (("objective", "objective / that of round 1"), ("changes", "changed bits")):
@@ -181,7 +183,7 @@ def convergence_lines(runs: Sequence[Run], title: str) -> list[Plot]:
     return plots
 
 
-def heat_maps(store: Store, runs: Sequence[Run], title: str, measures: Measures, score: str) -> list[Plot]:
+def heat_maps(store: RunStore, runs: Sequence[BenchRun], title: str, measures: Measures, score: str) -> list[Plot]:
     """Score over batch size and beta, one map a method; learned database."""
     found: dict[str, dict[tuple[float, float], float]] = {}
     for seeds in grouped(runs).values():
@@ -201,9 +203,9 @@ def heat_maps(store: Store, runs: Sequence[Run], title: str, measures: Measures,
     return plots
 
 
-def folder_sections(store: Store, measures: Measures, score: str | None = None) -> list[Section]:
+def folder_sections(store: RunStore, measures: Measures, score: str | None = None) -> list[Section]:
     """A section for every split of a folder of runs."""
-    splits: dict[tuple[str, str, str], list[Run]] = {}
+    splits: dict[tuple[str, str, str], list[BenchRun]] = {}
     for run in store.runs():
         what = run.definition
         splits.setdefault((what.data, what.protocol, what.split), []).append(run)

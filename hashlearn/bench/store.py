@@ -28,7 +28,7 @@ _RUN_FILE = re.compile(rf".*-[0-9a-f]{{{_HASH_LETTERS}}}\.json")
 
 
 @dataclass(frozen=True)
-class Definition:
+class RunDefinition:
     """What defines a run. Two runs with the same definition are the same run.
 
     ``code`` is a hash of the method's code (``bench.method_code``). Runs of hashlearn 0.2 have the ``hashlearn``
@@ -51,7 +51,7 @@ class Definition:
         """All fields by name, without the one of the two last that the run does not have."""
         return {name: value for name, value in asdict(self).items() if value or name not in ("code", "hashlearn")}
 
-    def without_code(self) -> Definition:
+    def without_code(self) -> RunDefinition:
         """What the run is about, whatever code made it."""
         return replace(self, code="", hashlearn="")
 
@@ -68,10 +68,10 @@ class Definition:
 
 
 @dataclass(frozen=True)
-class Run:
+class BenchRun:
     """A finished run without its codes. ``error`` is None unless it failed, and then the rest is mostly empty."""
 
-    definition: Definition
+    definition: RunDefinition
     error: str | None = None
     labels: str | None = None
     parameters: dict[str, Any] = field(default_factory=dict)
@@ -92,7 +92,7 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Codes:
+class RunCodes:
     """Packed codes of a run; ``learned`` is None where the database is not the training rows."""
 
     query: NDArray[np.uint8]
@@ -100,7 +100,7 @@ class Codes:
     learned: NDArray[np.uint8] | None
 
 
-class Store:
+class RunStore:
     """A folder of runs."""
 
     def __init__(self, folder: str | Path) -> None:
@@ -113,12 +113,12 @@ class Store:
         except OSError as error:
             raise FileError(f"The folder {self.folder} cannot be made: {error.strerror}.") from error
 
-    def get(self, key: str) -> Run | None:
+    def get(self, key: str) -> BenchRun | None:
         """The run of that name, or None."""
         path = self.folder / f"{key}.json"
         return _read_run(path) if path.exists() else None
 
-    def runs(self) -> list[Run]:
+    def runs(self) -> list[BenchRun]:
         """All runs, the failed ones too, in the order of their names."""
         if not self.folder.is_dir():
             raise FileError(f"There is no folder {self.folder}.")
@@ -127,20 +127,20 @@ class Store:
             raise FileError(f"The folder {self.folder} holds no runs.")
         return runs
 
-    def of_any_code(self) -> dict[str, Run]:
+    def of_any_code(self) -> dict[str, BenchRun]:
         """The newest run that did not fail, by what it is about: the key of its definition without the code."""
         runs = sorted((run for run in self._all() if run.error is None), key=lambda run: run.finished)
         return {run.definition.without_code().key: run for run in runs}
 
-    def _all(self) -> list[Run]:
+    def _all(self) -> list[BenchRun]:
         return [_read_run(path) for path in sorted(self.folder.glob("*.json")) if _RUN_FILE.fullmatch(path.name)]
 
-    def codes(self, run: Run) -> Codes:
+    def codes(self, run: BenchRun) -> RunCodes:
         """The codes of a run that did not fail."""
         arrays = self._load(f"{run.key}.npz")
-        return Codes(arrays["query"], arrays["hashed"], arrays.get("learned"))
+        return RunCodes(arrays["query"], arrays["hashed"], arrays.get("learned"))
 
-    def labels(self, run: Run) -> tuple[NDArray[Any], NDArray[Any]]:
+    def labels(self, run: BenchRun) -> tuple[NDArray[Any], NDArray[Any]]:
         """Labels of the queries and of the database."""
         arrays = self._load(str(run.labels))
         return arrays["query"], arrays["database"]
@@ -155,7 +155,7 @@ class Store:
             self._save(name, {"query": query, "database": database})
         return name
 
-    def save(self, run: Run, codes: Codes | None) -> None:
+    def save(self, run: BenchRun, codes: RunCodes | None) -> None:
         """Keep a run. Scores of an earlier run of that name go: they were of other codes."""
         for stale in self.folder.glob(f"scores/{run.key}.*"):
             stale.unlink(missing_ok=True)
@@ -186,12 +186,12 @@ def write_json(path: Path, value: Any) -> None:
         stream.write(text.encode())
 
 
-def _read_run(path: Path) -> Run:
+def _read_run(path: Path) -> BenchRun:
     try:
         fields = json.loads(path.read_text(encoding="utf-8"))
         if fields.get("format") not in _READABLE:
             raise FileError(f"{path} is of format {fields.get('format')}; this version reads formats {_READABLE}.")
-        return Run(**{**fields, "definition": Definition(**fields["definition"])})
+        return BenchRun(**{**fields, "definition": RunDefinition(**fields["definition"])})
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         if isinstance(error, FileError):
             raise

@@ -13,14 +13,14 @@ import numpy as np
 
 from hashlearn.bench.method_code import is_stale
 from hashlearn.bench.scoring import DATABASES, Measures, scores_of
-from hashlearn.bench.store import Run, Store
+from hashlearn.bench.store import BenchRun, RunStore
 from hashlearn.codes import n_bytes
 
 Group = tuple[str, str, str, str, int]
 
 
 @dataclass(frozen=True)
-class Mean:
+class SeedMean:
     """Mean over seeds and sample deviation, which one seed does not have."""
 
     mean: float
@@ -31,7 +31,7 @@ class Mean:
 
 
 @dataclass(frozen=True)
-class Row:
+class TableRow:
     """A method at a bit length on a split, over its seeds. ``seconds`` is training alone.
 
     ``stale`` says that some of its runs were made by older code of the method.
@@ -46,9 +46,9 @@ class Row:
     seeds: int
     measure: str
     ties: str
-    learned: Mean | None
-    hashed: Mean | None
-    seconds: Mean
+    learned: SeedMean | None
+    hashed: SeedMean | None
+    seconds: SeedMean
     peak_memory_bytes: int | None
     settings: dict[str, Any]
     stale: bool = False
@@ -59,7 +59,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Compared:
+class ComparedRow:
     """One score of two folders. ``beyond_seeds`` is None where a side has one seed, so no deviation to go by."""
 
     data: str
@@ -70,24 +70,24 @@ class Compared:
     measure: str
     ties: str
     database: str
-    first: Mean
-    second: Mean
+    first: SeedMean
+    second: SeedMean
     difference: float
     beyond_seeds: bool | None
 
 
-Line = TypeVar("Line", Row, Compared)
+Line = TypeVar("Line", TableRow, ComparedRow)
 
 
-def mean_of(values: Sequence[float | None]) -> Mean | None:
+def mean_of(values: Sequence[float | None]) -> SeedMean | None:
     """Mean and deviation of what was measured; None if a seed lacks it."""
     known = [value for value in values if value is not None]
     if not known or len(known) < len(values):
         return None
-    return Mean(float(np.mean(known)), float(np.std(known, ddof=1)) if len(known) > 1 else None)
+    return SeedMean(float(np.mean(known)), float(np.std(known, ddof=1)) if len(known) > 1 else None)
 
 
-def grouped(runs: Sequence[Run]) -> dict[Group, list[Run]]:
+def grouped(runs: Sequence[BenchRun]) -> dict[Group, list[BenchRun]]:
     """Runs that differ in nothing but the seed; failed ones are left out.
 
     The newest run of a seed counts, and one of the method's present code before all that older code made.
@@ -98,29 +98,29 @@ def grouped(runs: Sequence[Run]) -> dict[Group, list[Run]]:
     spelled: dict[str, set[str]] = {}
     for run in done:
         spelled.setdefault(run.definition.label, set()).add(_settings_text(run))
-    newest: dict[tuple[Group, int], Run] = {}
+    newest: dict[tuple[Group, int], BenchRun] = {}
     for run in done:
         what = run.definition
         label = what.label if len(spelled[what.label]) == 1 else f"{what.label} ({_settings_text(run) or 'defaults'})"
         newest[(what.data, what.protocol, what.split, label, what.n_bits), what.seed] = run
-    groups: dict[Group, list[Run]] = {}
+    groups: dict[Group, list[BenchRun]] = {}
     for group, seed in sorted(newest):
         groups.setdefault(group, []).append(newest[group, seed])
     return groups
 
 
-def _settings_text(run: Run) -> str:
+def _settings_text(run: BenchRun) -> str:
     return " ".join(f"{name}={value}" for name, value in sorted(run.definition.settings.items()))
 
 
-def usual_score(store: Store, runs: Sequence[Run]) -> str:
+def usual_score(store: RunStore, runs: Sequence[BenchRun]) -> str:
     """NDCG for label sets and MAP for classes, as the paper has it."""
     return "ndcg" if store.labels(runs[0])[0].ndim == 2 else "map"
 
 
 def table_rows(
-    store: Store, runs: Sequence[Run], measures: Measures | None = None, score: str | None = None
-) -> list[Row]:
+    store: RunStore, runs: Sequence[BenchRun], measures: Measures | None = None, score: str | None = None
+) -> list[TableRow]:
     """A row for every method, bit length and split; ``score`` None is NDCG for label sets and MAP for classes."""
     measures = measures or Measures()
     rows = []
@@ -132,7 +132,7 @@ def table_rows(
         memory = [run.peak_memory_bytes for run in seeds if run.peak_memory_bytes is not None]
         assert seconds is not None  # every run that did not fail was timed
         rows.append(
-            Row(
+            TableRow(
                 data=data,
                 protocol=protocol,
                 split=split,
@@ -153,7 +153,9 @@ def table_rows(
     return rows
 
 
-def compare(first: Sequence[Row], second: Sequence[Row]) -> tuple[list[Compared], list[Row], list[Row]]:
+def compare(
+    first: Sequence[TableRow], second: Sequence[TableRow]
+) -> tuple[list[ComparedRow], list[TableRow], list[TableRow]]:
     """What both have, side by side, then what only the first and only the second has.
 
     A difference is beyond the seeds when it exceeds the deviation of a difference of two runs, √(a² + b²).
@@ -171,18 +173,18 @@ def compare(first: Sequence[Row], second: Sequence[Row]) -> tuple[list[Compared]
             difference = b.mean - a.mean
             both = a.deviation is not None and b.deviation is not None
             beyond = abs(difference) > math.hypot(a.deviation, b.deviation) if both else None
-            compared.append(Compared(*row.group, row.measure, row.ties, database, a, b, difference, beyond))
+            compared.append(ComparedRow(*row.group, row.measure, row.ties, database, a, b, difference, beyond))
     firsts = {row.group for row in first}
     return compared, [row for row in first if row.group not in others], [r for r in second if r.group not in firsts]
 
 
-def plain_row(row: Row | Compared) -> dict[str, Any]:
+def plain_row(row: TableRow | ComparedRow) -> dict[str, Any]:
     """A flat row of numbers and strings, for JSON and CSV: a mean called ``x`` has its ``x_deviation`` beside it."""
     flat: dict[str, Any] = {}
     for name, value in asdict(row).items():
         if name == "settings":
             flat[name] = value
-        elif isinstance(getattr(row, name), Mean):
+        elif isinstance(getattr(row, name), SeedMean):
             flat[name], flat[f"{name}_deviation"] = value["mean"], value["deviation"]
         elif name in ("learned", "hashed"):
             flat[name] = flat[f"{name}_deviation"] = None
@@ -212,7 +214,7 @@ TABLE_COLUMNS = ("data", "split", "measure", "method", "bits", "seeds", "learned
 HEADING_COLUMNS = 3
 
 
-def shown(row: Row) -> list[str]:
+def shown(row: TableRow) -> list[str]:
     """The cells of TABLE_COLUMNS, for people."""
     memory = "–" if row.peak_memory_bytes is None else f"{row.peak_memory_bytes / 1e6:,.0f} MB"
     means = ["–" if mean is None else str(mean) for mean in (row.learned, row.hashed)]
@@ -223,7 +225,7 @@ def shown(row: Row) -> list[str]:
 COMPARED_COLUMNS = ("method", "bits", "database", "A", "B", "B - A", "beyond seeds")
 
 
-def shown_compared(row: Compared) -> list[str]:
+def shown_compared(row: ComparedRow) -> list[str]:
     """The cells of COMPARED_COLUMNS, for people."""
     beyond = {True: "yes", False: "no", None: "one seed"}[row.beyond_seeds]
     sides = [str(row.first), str(row.second)]

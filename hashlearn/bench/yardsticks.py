@@ -8,13 +8,13 @@ import json
 from hashlearn import metrics
 from hashlearn.bench.method_code import module_code
 from hashlearn.bench.scoring import Measures
-from hashlearn.bench.store import Store, write_json
+from hashlearn.bench.store import RunStore, write_json
 from hashlearn.data.protocols import protocol
 from hashlearn.data.registry import load
 
 
 def float_cosine(
-    store: Store, data: str, protocol_name: str, data_dir: str | None, measures: Measures, score: str
+    store: RunStore, data: str, protocol_name: str, data_dir: str | None, measures: Measures, score: str
 ) -> float:
     """Cosine on the features of seed 0, scored by ``score`` ("map", "ndcg"). Kept with the scores, once computed."""
     code = module_code("hashlearn.metrics")

@@ -91,7 +91,7 @@ def _hashlearn(
     ] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error (works anywhere).")] = False,
 ) -> None:
-    """Turn labelled features into compact binary codes, and measure how well they retrieve."""
+    """Turn labeled features into compact binary codes, and measure how well they retrieve."""
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
 

@@ -40,7 +40,7 @@ def open_codes(collection: Collection, name: str, bit_order: codes.BitOrder) -> 
     return found.codes
 
 
-class Batches:
+class AddBatches:
     """The rows of one ``add``: opened, and found to fit together, before the first is added."""
 
     def __init__(

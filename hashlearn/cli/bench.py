@@ -19,7 +19,7 @@ from hashlearn.bench.options import measures_of, plan_of, score_of, spread_lists
 from hashlearn.bench.report import write_report
 from hashlearn.bench.scoring import CHOICES, NAMES, scores_of
 from hashlearn.bench.sections import folder_sections
-from hashlearn.bench.store import Run, Store
+from hashlearn.bench.store import BenchRun, RunStore
 from hashlearn.cli.data import AsJson, DataDir
 from hashlearn.cli.shell import BadUse, epilog, new_table, output, print_json, say
 from hashlearn.progress import listening
@@ -102,7 +102,7 @@ def run_bench(
     if outcome.replaced:
         say(f"{len(outcome.replaced)} of them were there, but made by older code of their methods.")
     runs = [run for run in (*outcome.kept, *outcome.made) if run.error is None]
-    _print_rows(tables.table_rows(Store(out), runs), "json" if as_json else "text", failed=outcome.failed)
+    _print_rows(tables.table_rows(RunStore(out), runs), "json" if as_json else "text", failed=outcome.failed)
     return 1 if outcome.failed else 0
 
 
@@ -117,7 +117,7 @@ def score(
     as_json: AsJson = False,
 ) -> None:
     """Score every run anew from its codes, without training."""
-    store = Store(folder)
+    store = RunStore(folder)
     measures = measures_of(ties=ties, at=at, ndcg_at=ndcg_at, radius=radius, denominator=denominator)
     runs = [run for run in store.runs() if run.error is None]
     found = [(run, scores_of(store, run, measures)) for run in runs]
@@ -155,7 +155,7 @@ def print_table(
     """Mean and deviation over seeds: learned and hashed database, training seconds."""
     if as_json + markdown + as_csv > 1:
         raise BadUse("Choose one of --json, --markdown and --csv.")
-    store = Store(folder)
+    store = RunStore(folder)
     runs = store.runs()
     measures = measures_of(ties=ties, at=at, ndcg_at=ndcg_at, radius=radius)
     rows = tables.table_rows(store, runs, measures, score_of(score))
@@ -182,9 +182,9 @@ def compare_folders(
     measures, name = measures_of(ties=ties, at=at, ndcg_at=ndcg_at, radius=radius), score_of(score)
     both = []
     for folder in (first, second):
-        runs = Store(folder).runs()
+        runs = RunStore(folder).runs()
         _say_stale(runs, f"{folder}: ")
-        both.append(tables.table_rows(Store(folder), runs, measures, name))
+        both.append(tables.table_rows(RunStore(folder), runs, measures, name))
     compared, only_first, only_second = tables.compare(*both)
     if as_json:
         parts: dict[str, Any] = {"compared": compared, "only_a": only_first, "only_b": only_second}
@@ -209,7 +209,7 @@ def report_folder(
     radius: Radius = 2,
 ) -> None:
     """Write kept runs as Markdown, CSV, JSON and one HTML page with plots."""
-    store = Store(folder)
+    store = RunStore(folder)
     measures = measures_of(ties=ties, at=at, ndcg_at=ndcg_at, radius=radius)
     for path in write_report(out, title, folder_sections(store, measures, score_of(score)), store.runs()):
         print(path)
@@ -265,7 +265,7 @@ def paper_report(
     return 1 if made.failed else 0
 
 
-def _say_stale(runs: list[Run], before: str = "") -> None:
+def _say_stale(runs: list[BenchRun], before: str = "") -> None:
     remark = stale_remark(runs)
     if remark:
         say(before + remark)
@@ -277,7 +277,7 @@ class SayFinished:
     def __init__(self) -> None:
         self.started = time.monotonic()
 
-    def __call__(self, run: Run, done: int, total: int) -> None:
+    def __call__(self, run: BenchRun, done: int, total: int) -> None:
         if run.error is not None:
             say(f"{run.definition} failed: {run.error}")
         elif not sys.stderr.isatty():
@@ -301,7 +301,7 @@ def bench_progress() -> Iterator[None]:
             yield
 
 
-def _print_rows(rows: list[tables.Row], form: str, failed: list[Run]) -> None:
+def _print_rows(rows: list[tables.TableRow], form: str, failed: list[BenchRun]) -> None:
     if form == "json":
         errors = [{"run": str(run.definition), "error": run.error} for run in failed]
         print_json({"rows": [tables.plain_row(row) for row in rows], "failed": errors})

@@ -8,7 +8,7 @@ import typer
 
 from hashlearn.cli import features as features_command
 from hashlearn.cli.shell import BadUse, epilog, new_table, output, print_facts, print_json, progress
-from hashlearn.data.catalogue import DATA_SETS, DataSet
+from hashlearn.data.catalog import DATA_SETS, CatalogEntry
 from hashlearn.data.fetch import RemoteFile, data_folder
 from hashlearn.data.pool import Pool
 from hashlearn.data.protocols import PROTOCOLS
@@ -69,7 +69,7 @@ def list_sets(data_dir: DataDir = None, as_json: AsJson = False) -> None:
 
 @data.command(epilog=epilog("hashlearn data info cifar10"))
 def info(name: Name, data_dir: DataDir = None, as_json: AsJson = False) -> None:
-    """Say what a data set is made of, its licence, and which of its files are here."""
+    """Say what a data set is made of, its license, and which of its files are here."""
     spec = _spec(name)
     folder = home(spec, data_dir)
     files = [_file_facts(file, spec, data_dir) for file in (*spec.files, *spec.instead)]
@@ -78,13 +78,14 @@ def info(name: Name, data_dir: DataDir = None, as_json: AsJson = False) -> None:
         "title": spec.title,
         "rows": spec.rows,
         "labels": spec.labels,
-        "licence": spec.licence,
+        "license": spec.license,
         "homepage": spec.homepage or "none",
         "layout": spec.layout,
         "folder": str(folder),
     }
     if as_json:
-        print_json({**facts, "files": files})
+        # "licence" is the old name of "license", which scripts may read until 0.4.
+        print_json({**facts, "licence": spec.license, "files": files})
         return
     print_facts(facts)
     for number, file in enumerate(files):
@@ -115,13 +116,13 @@ def prepare_set(
         print_facts(facts)
 
 
-def _spec(name: str) -> DataSet:
+def _spec(name: str) -> CatalogEntry:
     if name not in DATA_SETS:
         raise BadUse(f"There is no data set {name!r}; there are {', '.join(DATA_SETS)}.")
     return DATA_SETS[name]
 
 
-def _file_facts(file: RemoteFile, spec: DataSet, data_dir: str | None) -> dict[str, Any]:
+def _file_facts(file: RemoteFile, spec: CatalogEntry, data_dir: str | None) -> dict[str, Any]:
     there = (home(spec, data_dir) / file.name).exists()
     return {"name": file.name, "size": file.size, "checksum": file.checksum, "url": file.url, "note": file.note} | {
         "here": there

@@ -53,7 +53,7 @@ def demo(
     """Compare learned codes with random ones and with floats, on data that is already here.
 
     On digits from scikit-learn, or on Fashion-MNIST where Debian's dataset-fashion-mnist is installed. With
-    [bold]--serve[/bold], see the neighbours in a browser instead.
+    [bold]--serve[/bold], see the neighbors in a browser instead.
     """
     if serve:
         if save is not None or as_json:

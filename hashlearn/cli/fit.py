@@ -36,7 +36,7 @@ _EXAMPLES = (
 
 
 Labels = Annotated[str | None, typer.Option("--labels", "-y", metavar="FILE", help="Classes, 0/1 columns, or tags.")]
-Settings = Annotated[
+MethodSettings = Annotated[
     list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any parameter of the method; repeatable.")
 ]
 Unlabeled = Annotated[str | None, typer.Option(metavar="VALUE", help="The label that means 'no label', such as -1.")]
@@ -63,7 +63,7 @@ def fit(
     labels: Labels = None,
     method: Annotated[str, typer.Option(help="A name from 'hashlearn methods'.")] = "gsdhp",
     bits: Annotated[int, typer.Option(help="Bits of a code.")] = 64,
-    settings: Settings = None,
+    settings: MethodSettings = None,
     unlabeled: Unlabeled = None,
     similar: Similar = None,
     dissimilar: Dissimilar = None,

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from hashlearn import codes, files
-from hashlearn.cli.adding import Batches, open_codes, open_features
+from hashlearn.cli.adding import AddBatches, open_codes, open_features
 from hashlearn.cli.journal import Journal
 from hashlearn.cli.shell import BadUse, epilog, print_facts, print_json, progress, say
 from hashlearn.cli.where import Where, read_where
@@ -121,7 +121,7 @@ def add(
         if jobs is not None and collection.hasher is not None:
             collection.hasher.n_jobs = jobs
         rows = open_features(collection, source) if code_file is None else open_codes(collection, source, bit_order)
-        batches = Batches(collection, source, rows, code_file is not None, ids, payload, vectors)
+        batches = AddBatches(collection, source, rows, code_file is not None, ids, payload, vectors)
         journal = Journal(uri, [name for name in (source, ids, payload, vectors) if name])
         going_on = not restart and journal.read() and batches.go_on(journal.done, journal.first_id)
         if going_on:

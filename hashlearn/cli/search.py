@@ -22,7 +22,7 @@ app = typer.Typer()
 
 _EXAMPLES = (
     "hashlearn search shop/ q.npy -k 10",
-    """hashlearn search shop/ q.npy -k 10 --where '{"colour": "red", "year": {">=": 2020}}' --json""",
+    """hashlearn search shop/ q.npy -k 10 --where '{"color": "red", "year": {">=": 2020}}' --json""",
     "hashlearn search shop/ q.npy --radius 3 --payload",
     "hashlearn search shop/ q.npy --rescore 10 --metric euclidean",
 )

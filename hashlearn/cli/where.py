@@ -22,7 +22,7 @@ def read_where(text: str | None) -> dict[str, Any] | None:
     try:
         where = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise BadUse(f'--where is no JSON ({error}); write it as \'{{"colour": "red"}}\'.') from None
+        raise BadUse(f'--where is no JSON ({error}); write it as \'{{"color": "red"}}\'.') from None
     if not isinstance(where, dict):
-        raise BadUse(f"--where must be a JSON object such as '{{\"colour\": \"red\"}}'. Got '{text}'.")
+        raise BadUse(f"--where must be a JSON object such as '{{\"color\": \"red\"}}'. Got '{text}'.")
     return where

@@ -21,11 +21,11 @@ _SHAPE = (32, 32, 3)
 _PIXELS = 32 * 32 * 3
 _TRAIN_BATCHES = tuple(f"data_batch_{number}" for number in range(1, 6))
 _DTYPES = ("u1", "i1", "b", "B", "i4", "i8")
-Part = tuple[NDArray[np.uint8], NDArray[np.int64]]
+LabeledImages = tuple[NDArray[np.uint8], NDArray[np.int64]]
 
 
 def cifar10(path: Path) -> Pool:
-    """CIFAR-10: 60,000 colour images of 32×32, 10 classes; 50,000 for training, 10,000 for test.
+    """CIFAR-10: 60,000 color images of 32×32, 10 classes; 50,000 for training, 10,000 for test.
 
     ``path`` is an archive (``cifar-10-python.tar.gz``, ``cifar-10-binary.tar.gz``), a zip or folder of images
     ``train/<class>/*.jpg`` and ``test/<class>/*.jpg``, or a folder that holds any of these, unpacked or not.
@@ -45,7 +45,7 @@ def cifar10(path: Path) -> Pool:
 
 
 def cifar100(path: Path) -> Pool:
-    """CIFAR-100: 60,000 colour images of 32×32 whose label set is a fine class (100) and a coarse class (20).
+    """CIFAR-100: 60,000 color images of 32×32 whose label set is a fine class (100) and a coarse class (20).
 
     Two images share both labels, the coarse one only, or none: relevance 2, 1 or 0.
     """
@@ -71,7 +71,7 @@ def _places(path: Path, archives: tuple[str, ...]) -> list[Path]:
     return [path] if is_archive(path) else [path, *(path / name for name in archives if (path / name).exists())]
 
 
-def _joined10(parts: list[Part]) -> Pool:
+def _joined10(parts: list[LabeledImages]) -> Pool:
     return joined_parts("CIFAR-10", parts, CLASSES, image_shape=_SHAPE)
 
 
@@ -80,7 +80,7 @@ def _joined100(
     fine: tuple[str, ...],
     coarse: tuple[str, ...],
 ) -> Pool:
-    labelled = []
+    labeled = []
     for images, fine_y, coarse_y in parts:
         sets = np.zeros((len(images), len(fine) + len(coarse)), dtype=np.uint8)
         rows = np.arange(len(images))
@@ -88,8 +88,8 @@ def _joined100(
         _check_range(coarse_y, len(coarse), "CIFAR-100's coarse labels")
         sets[rows, fine_y] = 1
         sets[rows, len(fine) + coarse_y] = 1
-        labelled.append((images, sets))
-    return joined_parts("CIFAR-100", labelled, fine + coarse, image_shape=_SHAPE)
+        labeled.append((images, sets))
+    return joined_parts("CIFAR-100", labeled, fine + coarse, image_shape=_SHAPE)
 
 
 def _from_images(path: Path) -> Pool:
@@ -111,7 +111,7 @@ def _check_range(labels: NDArray[np.int64], count: int, what: str) -> None:
 # The binary version: records of one label byte (two in CIFAR-100, coarse first) and 3072 pixel bytes, plane by plane.
 
 
-def _binary_part(tree: Tree, names: tuple[str, ...]) -> Part:
+def _binary_part(tree: Tree, names: tuple[str, ...]) -> LabeledImages:
     records = np.concatenate([_records(tree, name, 1) for name in names])
     labels = records[:, 0].astype(np.int64)
     _check_range(labels, len(CLASSES), f"{tree.path}: CIFAR-10's labels")
@@ -149,7 +149,7 @@ def _lines(tree: Tree, name: str) -> tuple[str, ...]:
 # The python version: pickled dictionaries of Python 2.
 
 
-def _python_part(tree: Tree, names: tuple[str, ...]) -> Part:
+def _python_part(tree: Tree, names: tuple[str, ...]) -> LabeledImages:
     batches = [_unpickled(tree, name) for name in names]
     pixels = np.concatenate([_pixels(tree, batch) for batch in batches])
     labels = np.concatenate([_labels(tree, batch, "labels") for batch in batches])

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from hashlearn.data.embedded import DatasetMissing
 from hashlearn.data.pool import TEST, TRAIN, Pool
 from hashlearn.data.tree import open_tree
+from hashlearn.deprecation import renamed_parameters
 from hashlearn.files.arrays import FileError
 from hashlearn.files.read import read_features
 
@@ -33,7 +34,8 @@ class Instances:
     part: NDArray[np.uint8]
 
 
-def coco(path: Path, *, drop_unlabelled: bool = True) -> Pool:
+@renamed_parameters(since="0.3", drop_unlabelled="drop_unlabeled")
+def coco(path: Path, *, drop_unlabeled: bool = True) -> Pool:
     """MS-COCO: features of images with label sets over the 80 categories.
 
     ``path`` is a folder with ``instances_train*.json`` and ``instances_val*.json`` (or ``annotations_trainval*.zip``),
@@ -57,7 +59,7 @@ def coco(path: Path, *, drop_unlabelled: bool = True) -> Pool:
     if not known.all():
         raise FileError(f"{ids_file}: image {ids[~known][0]} is in no instances_*.json of {path}.")
     Y, part = instances.labels[places], instances.part[places]
-    rows = np.flatnonzero(Y.any(axis=1)) if drop_unlabelled else np.arange(len(Y))
+    rows = np.flatnonzero(Y.any(axis=1)) if drop_unlabeled else np.arange(len(Y))
     return Pool("COCO", X[rows], Y[rows], instances.label_names, part=part[rows], ids=ids[rows])
 
 

@@ -1,6 +1,6 @@
 """GIST: 512 numbers that say how much of which edges is where in an image (Oliva and Torralba, 2001).
 
-What the authors' LMgist does: mean of the colours, stretched to 0..255; whitening and local contrast normalisation;
+What the authors' LMgist does: mean of the colors, stretched to 0..255; whitening and local contrast normalization;
 4 scales × 8 orientations of Gabor filters over the image with mirrored borders of 32 pixels; the mean amplitude of each
 in a grid of 4×4. Numbers lie filter by filter and, within a filter, column by column of the grid, as LMgist's do.
 
@@ -48,7 +48,7 @@ def gist(images: NDArray[Any], n_jobs: int | None = None) -> NDArray[np.float32]
     features = np.empty((len(images), N_FEATURES), dtype=np.float32)
 
     def compute(rows: slice) -> int:
-        features[rows] = _filtered(_prefiltered(_grey(images[rows])), bank)
+        features[rows] = _filtered(_prefiltered(_gray(images[rows])), bank)
         return rows.stop
 
     for done in ordered_map(compute, row_blocks(len(images), _BATCH), n_jobs):
@@ -56,22 +56,22 @@ def gist(images: NDArray[Any], n_jobs: int | None = None) -> NDArray[np.float32]
     return features
 
 
-def _grey(images: NDArray[Any]) -> NDArray[np.float32]:
-    """Mean of the colours, each image stretched to 0..255; an image of one colour becomes black."""
-    grey = np.asarray(images, dtype=np.float32)
-    if grey.ndim == 4:
-        grey = grey.mean(axis=3)
-    low = grey.min(axis=(1, 2), keepdims=True)
-    span = grey.max(axis=(1, 2), keepdims=True) - low
-    return (grey - low) * np.where(span > 0, 255 / np.where(span > 0, span, 1), 0).astype(np.float32)
+def _gray(images: NDArray[Any]) -> NDArray[np.float32]:
+    """Mean of the colors, each image stretched to 0..255; an image of one color becomes black."""
+    gray = np.asarray(images, dtype=np.float32)
+    if gray.ndim == 4:
+        gray = gray.mean(axis=3)
+    low = gray.min(axis=(1, 2), keepdims=True)
+    span = gray.max(axis=(1, 2), keepdims=True) - low
+    return (gray - low) * np.where(span > 0, 255 / np.where(span > 0, span, 1), 0).astype(np.float32)
 
 
-def _prefiltered(grey: NDArray[np.float32]) -> NDArray[np.float32]:
+def _prefiltered(gray: NDArray[np.float32]) -> NDArray[np.float32]:
     """Whitening (the image without what is slower than 4 cycles), then division by the local deviation."""
-    side = grey.shape[1]
+    side = gray.shape[1]
     width = _PREFILTER_BORDER
     odd = side % 2
-    padded = np.pad(np.log1p(grey), ((0, 0), (width, width + odd), (width, width + odd)), mode="symmetric")
+    padded = np.pad(np.log1p(gray), ((0, 0), (width, width + odd), (width, width + odd)), mode="symmetric")
     low_pass = _low_pass(padded.shape[1])
     shape = padded.shape[1:]
 

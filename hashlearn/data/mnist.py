@@ -24,7 +24,7 @@ GARMENTS = (
 
 
 def mnist(path: Path) -> Pool:
-    """MNIST: 70,000 grey digits of 28×28; 60,000 for training, 10,000 for test.
+    """MNIST: 70,000 gray digits of 28×28; 60,000 for training, 10,000 for test.
 
     ``path`` is a folder with ``train-images-idx3-ubyte``, ``train-labels-idx1-ubyte`` and the same of ``t10k``, each
     gzipped (``.gz``) or plain.
@@ -33,7 +33,7 @@ def mnist(path: Path) -> Pool:
 
 
 def fashion_mnist_pool(path: Path) -> Pool:
-    """Fashion-MNIST: 70,000 grey garments of 28×28 in the layout of MNIST; Debian's package is found by itself."""
+    """Fashion-MNIST: 70,000 gray garments of 28×28 in the layout of MNIST; Debian's package is found by itself."""
     # The same file names as MNIST's: a folder that holds both sets side by side says nothing about which is which.
     if _found(path, "train", "images-idx3") is None and fashion_mnist_there():
         path = FASHION_MNIST

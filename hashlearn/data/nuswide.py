@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from hashlearn.data.embedded import DatasetMissing
 from hashlearn.data.pool import TEST, TRAIN, Pool
 from hashlearn.data.tree import Tree, open_tree
+from hashlearn.deprecation import renamed_parameters
 from hashlearn.files.arrays import FileError
 from hashlearn.progress import report
 
@@ -23,7 +24,8 @@ _BLOCK = 32 << 20
 _KNOWN_SLIP = ("lake", -1130179)
 
 
-def nuswide(path: Path, n_concepts: int = 21, *, drop_unlabelled: bool = True) -> Pool:
+@renamed_parameters(since="0.3", drop_unlabelled="drop_unlabeled")
+def nuswide(path: Path, n_concepts: int = 21, *, drop_unlabeled: bool = True) -> Pool:
     """NUS-WIDE: 269,648 Flickr images, 500-d bag of words, label sets of the ``n_concepts`` most frequent concepts.
 
     ``path`` is a folder that holds, at any depth, either ``BoW_int.dat`` and ``AllLabels/Labels_<concept>.txt``, or
@@ -49,7 +51,7 @@ def nuswide(path: Path, n_concepts: int = 21, *, drop_unlabelled: bool = True) -
     names = sorted(labels["" if part is None else "Train"])
     if len(X) != len(Y):
         raise FileError(f"{path} has {len(X)} rows of words but {len(Y)} rows of labels.")
-    return _most_frequent(X, Y, names, part, n_concepts, drop_unlabelled)
+    return _most_frequent(X, Y, names, part, n_concepts, drop_unlabeled)
 
 
 def _missing(path: Path) -> str:
@@ -65,13 +67,13 @@ def _most_frequent(
     names: list[str],
     part: NDArray[np.uint8] | None,
     n_concepts: int,
-    drop_unlabelled: bool,
+    drop_unlabeled: bool,
 ) -> Pool:
     # Equal counts are decided by name, so that the choice is the same everywhere.
     order = np.argsort(-Y.sum(axis=0, dtype=np.int64), kind="stable")[:n_concepts]
     columns = np.sort(order)
     Y = Y[:, columns]
-    rows = np.flatnonzero(Y.any(axis=1)) if drop_unlabelled else np.arange(len(Y))
+    rows = np.flatnonzero(Y.any(axis=1)) if drop_unlabeled else np.arange(len(Y))
     return Pool(
         "NUS-WIDE",
         X[rows],

@@ -63,9 +63,9 @@ def coco18_without_person(path: Path) -> Pool:
     pool = coco18(path)
     kept = [name != "person" for name in pool.label_names]
     labels = pool.y[:, kept]
-    labelled = labels.any(axis=1)
+    labeled = labels.any(axis=1)
     names = tuple(name for name in pool.label_names if name != "person")
-    return Pool("COCO-18 without person", pool.X[labelled], labels[labelled], names)
+    return Pool("COCO-18 without person", pool.X[labeled], labels[labeled], names)
 
 
 def corel16k(path: Path) -> Pool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hashlearn.data.catalogue import DATA_SETS, DataSet
+from hashlearn.data.catalog import DATA_SETS, CatalogEntry
 from hashlearn.data.embedded import DatasetMissing, fashion_mnist_there
 from hashlearn.data.features import gist_pool
 from hashlearn.data.fetch import check_file, data_folder, fetch
@@ -12,14 +12,14 @@ from hashlearn.data.pool import Pool
 from hashlearn.data.tree import is_archive, unpack
 
 
-def data_set(name: str) -> DataSet:
+def data_set(name: str) -> CatalogEntry:
     """The data set of that name."""
     if name not in DATA_SETS:
         raise ValueError(f"The data set must be one of {', '.join(DATA_SETS)}. Got {name!r} instead.")
     return DATA_SETS[name]
 
 
-def home(spec: DataSet, data_dir: str | Path | None = None) -> Path:
+def home(spec: CatalogEntry, data_dir: str | Path | None = None) -> Path:
     """The folder that a set is read from: its own, or the common one where its files lie directly in that."""
     folder = data_folder(data_dir)
     own = folder / spec.name
@@ -27,7 +27,7 @@ def home(spec: DataSet, data_dir: str | Path | None = None) -> Path:
     return folder if not spec.own_folder and not _names_in(own, spec) and _names_in(folder, spec) else own
 
 
-def here(spec: DataSet, data_dir: str | Path | None = None) -> bool:
+def here(spec: CatalogEntry, data_dir: str | Path | None = None) -> bool:
     """Whether the files of a set seem to be here; they are not read, which for some takes minutes."""
     if spec.gist_of is not None and here(data_set(spec.gist_of), data_dir):
         return True
@@ -39,7 +39,7 @@ def here(spec: DataSet, data_dir: str | Path | None = None) -> bool:
     )
 
 
-def _names_in(folder: Path, spec: DataSet) -> set[str]:
+def _names_in(folder: Path, spec: CatalogEntry) -> set[str]:
     names = [file.name for file in (*spec.files, *spec.instead)] + list(spec.unpacked)
     return {name for name in names if (folder / name).exists()}
 
@@ -76,7 +76,7 @@ def prepare(name: str, data_dir: str | Path | None = None, *, features: bool = T
     return gist_pool(pool, folder) if features and spec.gist else pool
 
 
-def _fetch_all(spec: DataSet, folder: Path) -> None:
+def _fetch_all(spec: CatalogEntry, folder: Path) -> None:
     unpacked = any((folder / name).exists() for name in spec.unpacked)
     for file in spec.files:
         if is_archive(Path(file.name)) and unpacked:

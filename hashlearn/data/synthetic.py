@@ -8,40 +8,47 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hashlearn.data.pool import Pool
+from hashlearn.deprecation import warn_deprecated
 
 
 @dataclass(frozen=True)
 class GaussianClasses:
-    """Equally likely classes of unit variance around ``centres``; no rule is right more often than ``accuracy``."""
+    """Equally likely classes of unit variance around ``centers``; no rule is right more often than ``accuracy``."""
 
     pool: Pool
-    centres: NDArray[np.float64]
+    centers: NDArray[np.float64]
     accuracy: float
+
+    @property
+    def centres(self) -> NDArray[np.float64]:
+        """Old name of ``centers``."""
+        warn_deprecated("the attribute 'centres' of GaussianClasses", "'centers'", since="0.3")
+        return self.centers
 
 
 def gaussian_classes(
     n_rows: int = 2000, n_classes: int = 10, n_features: int = 32, distance: float = 4.0, seed: int = 0
 ) -> GaussianClasses:
-    """Gaussian classes whose centres are all ``distance`` apart.
+    """Gaussian classes whose centers are all ``distance`` apart.
 
-    The best rule is the nearest centre. It is right with probability ∫ φ(t − d/√2) Φ(t)^(c−1) dt.
+    The best rule is the nearest center. It is right with probability ∫ φ(t − d/√2) Φ(t)^(c−1) dt.
 
     >>> round(gaussian_classes(10, 2, 4, 2.0).accuracy, 4)   # two classes: Φ(d/2)
     0.8413
     """
     if n_features < n_classes:
-        raise ValueError(f"{n_classes} centres equally far apart need as many features. Got {n_features} instead.")
+        raise ValueError(f"{n_classes} centers equally far apart need as many features. Got {n_features} instead.")
     from scipy.special import ndtr
 
     rng = _rng(seed)
     rotation, _ = np.linalg.qr(rng.normal(size=(n_features, n_features)))
-    centres = distance / np.sqrt(2) * rotation[:n_classes]
+    centers = distance / np.sqrt(2) * rotation[:n_classes]
     y = rng.integers(0, n_classes, n_rows)
-    X = (centres[y] + rng.normal(size=(n_rows, n_features))).astype(np.float32)
+    X = (centers[y] + rng.normal(size=(n_rows, n_features))).astype(np.float32)
     grid = np.linspace(-12, 12 + distance, 40_001)
     density = np.exp(-((grid - distance / np.sqrt(2)) ** 2) / 2) / np.sqrt(2 * np.pi)
     accuracy = float(np.trapezoid(density * ndtr(grid) ** (n_classes - 1), grid))
-    return GaussianClasses(Pool("gaussian", X, y.astype(np.int64), _numbered(n_classes)), centres, accuracy)
+    return GaussianClasses(Pool("gaussian", X, y.astype(np.int64), _numbered(n_classes)), centers, accuracy)
 
 
 @dataclass(frozen=True)
@@ -94,7 +101,7 @@ class CircleClasses:
 def circle_classes(n_rows: int = 2000, n_bits: int = 4, margin: float = 0.1, seed: int = 0) -> CircleClasses:
     """Points on the unit circle in 2·``n_bits`` arcs, each a class; ``margin`` is the share of an arc left empty.
 
-    n_bits lines through the centre cut the circle into exactly these arcs. The side of each line is the ideal code:
+    n_bits lines through the center cut the circle into exactly these arcs. The side of each line is the ideal code:
     a class has one code, no two classes share one, and their Hamming distance is the number of arcs from one to the
     other. A linear hash function can produce it.
     """

@@ -6,10 +6,10 @@ or a time that the paper does not give is None. Rows are by protocol and by the 
 
 from __future__ import annotations
 
-from hashlearn.bench.sections import Numbers
+from hashlearn.bench.sections import PublishedScores
 
 # MAP@500, 8 16 32 64 bits.
-TABLE_1: dict[str, dict[str, Numbers]] = {
+TABLE_1: dict[str, dict[str, PublishedScores]] = {
     "cifar10-1k": {
         "sdhp": ((0.5755, 0.5981, 0.6102, 0.6222), 11),
         "gsdhp": ((0.5600, 0.5992, 0.6272, 0.6300), 24),
@@ -37,7 +37,7 @@ TABLE_1: dict[str, dict[str, Numbers]] = {
 }
 
 # MAP@1000, mean of ten draws, 8 16 32 64 bits. The authors' reprint has other cut-offs: right within 0.01 only.
-TABLE_2: dict[str, dict[str, Numbers]] = {
+TABLE_2: dict[str, dict[str, PublishedScores]] = {
     "cifar10-1k": {
         "ksh": ((0.4069, 0.4458, 0.4908, 0.5121), 4.6e3),
         "bre": ((0.1999, 0.2028, 0.2187, 0.2340), 1.3e5),
@@ -55,7 +55,7 @@ TABLE_2: dict[str, dict[str, Numbers]] = {
 }
 
 # NDCG@50, 8 16 32 64 bits.
-TABLE_4: dict[str, dict[str, Numbers]] = {
+TABLE_4: dict[str, dict[str, PublishedScores]] = {
     "nuswide-10k": {
         "sdhp": ((0.2916, 0.3014, 0.3038, 0.3174), 4.3),
         "gsdhp": ((0.3588, 0.3889, 0.4083, 0.4311), 55),
@@ -79,7 +79,7 @@ TABLE_4: dict[str, dict[str, Numbers]] = {
 }
 
 # NDCG@50, 8 16 32 64 bits.
-TABLE_6: dict[str, dict[str, Numbers]] = {
+TABLE_6: dict[str, dict[str, PublishedScores]] = {
     "coco-10k": {
         "sdhp": ((0.1932, 0.2476, 0.3165, 0.3465), 2.7),
         "gsdhp": ((0.2526, 0.3550, 0.4136, 0.4385), 55),
@@ -103,8 +103,8 @@ TABLE_6: dict[str, dict[str, Numbers]] = {
 }
 
 # Deep methods: MAP@5000 at 12 24 32 48 bits, then MAP within Hamming radius 2 at 16 32 48 64 bits.
-Deep = dict[str, tuple[tuple[float, ...] | None, tuple[float, ...]]]
-TABLE_3: Deep = {
+DeepScores = dict[str, tuple[tuple[float, ...] | None, tuple[float, ...]]]
+TABLE_3: DeepScores = {
     "gsdhp-star": ((0.791, 0.786, 0.780, 0.776), (0.8480, 0.8480, 0.8400, 0.8329)),
     "cnnh": ((0.429, 0.511, 0.509, 0.522), (0.5512, 0.5468, 0.5454, 0.5364)),
     "dnnh": ((0.552, 0.566, 0.558, 0.581), (0.5703, 0.5985, 0.6421, 0.6118)),
@@ -112,7 +112,7 @@ TABLE_3: Deep = {
     "hashnet": (None, (0.7576, 0.7776, 0.6399, 0.6259)),
     "dch": (None, (0.7901, 0.7979, 0.8071, 0.7936)),
 }
-TABLE_5: Deep = {
+TABLE_5: DeepScores = {
     "gsdhp-star": ((0.759, 0.791, 0.806, 0.799), (0.8073, 0.8025, 0.7572, 0.7442)),
     "cnnh": ((0.617, 0.663, 0.657, 0.688), (0.5843, 0.5989, 0.5734, 0.5729)),
     "dnnh": ((0.674, 0.697, 0.713, 0.715), (0.6191, 0.6216, 0.5902, 0.5626)),

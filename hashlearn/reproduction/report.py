@@ -12,7 +12,7 @@ from hashlearn.bench.report import write_report
 from hashlearn.bench.runner import Finished, kept_runs, run_plan
 from hashlearn.bench.scoring import scores_of
 from hashlearn.bench.sections import Section
-from hashlearn.bench.store import Run, Store
+from hashlearn.bench.store import BenchRun, RunStore
 from hashlearn.bench.tables import grouped, mean_of, plain_row, table_rows
 from hashlearn.bench.yardsticks import float_cosine
 from hashlearn.reproduction.tables import (
@@ -21,8 +21,8 @@ from hashlearn.reproduction.tables import (
     DEEP_RANKED_BITS,
     POSITIONS,
     TITLES,
-    Item,
-    Part,
+    PaperItem,
+    PaperPart,
     data_for,
     part_plan,
     remark,
@@ -37,11 +37,11 @@ class PaperReport:
 
     paths: list[Path] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
-    failed: list[Run] = field(default_factory=list)
+    failed: list[BenchRun] = field(default_factory=list)
 
 
 def make_paper_report(
-    items: Sequence[Item],
+    items: Sequence[PaperItem],
     folder: str | Path,
     data_dir: str | None = None,
     *,
@@ -61,9 +61,9 @@ def make_paper_report(
     need_bench_extra()
     report = PaperReport()
     made: list[Section] = []
-    store = Store(Path(folder) / "runs")
+    store = RunStore(Path(folder) / "runs")
     store.make()
-    used: list[Run] = []
+    used: list[BenchRun] = []
     for item in items:
         for part in item.parts:
             data, title = data_for(part, data_dir)
@@ -103,7 +103,9 @@ def make_paper_report(
     return report
 
 
-def item_section(store: Store, runs: Sequence[Run], item: Item, part: Part, title: str, data: str) -> Section:
+def item_section(
+    store: RunStore, runs: Sequence[BenchRun], item: PaperItem, part: PaperPart, title: str, data: str
+) -> Section:
     """The section of one part of a table or figure."""
     # Short names for plots: the heading above them says the rest.
     short = f"{item.name.capitalize()}, {TITLES.get(data, data)} {part.protocol}"
@@ -134,7 +136,7 @@ def item_section(store: Store, runs: Sequence[Run], item: Item, part: Part, titl
     return section
 
 
-def deep_section(store: Store, runs: Sequence[Run], item: Item, title: str) -> Section:
+def deep_section(store: RunStore, runs: Sequence[BenchRun], item: PaperItem, title: str) -> Section:
     """Tables 3 and 5: one row for each of ours with the paper's row below it."""
     section = Section(title, notes=list(item.notes))
     ranked, within = (f"MAP@5000, {bits}" for bits in DEEP_RANKED_BITS), [f"MAP within 2, {b}" for b in DEEP_BALL_BITS]
@@ -160,16 +162,16 @@ def deep_section(store: Store, runs: Sequence[Run], item: Item, title: str) -> S
     return section
 
 
-def _mean_cell(store: Store, runs: Sequence[Run] | None, item: Item) -> str:
+def _mean_cell(store: RunStore, runs: Sequence[BenchRun] | None, item: PaperItem) -> str:
     scores = [(scores_of(store, run, item.measures)["hashed"] or {}).get("map") for run in runs or ()]
     return str(mean_of(scores) or "–")
 
 
-def _measured_cell(runs: Sequence[Run] | None, name: str) -> str:
+def _measured_cell(runs: Sequence[BenchRun] | None, name: str) -> str:
     return str(mean_of([run.measured.get(name) for run in runs or ()]) or "–")
 
 
-def rounds_lines(store: Store, runs: Sequence[Run], title: str, item: Item, part: Part) -> LinePlot:
+def rounds_lines(store: RunStore, runs: Sequence[BenchRun], title: str, item: PaperItem, part: PaperPart) -> LinePlot:
     """Score against the number of rounds after which learning was stopped."""
     points: dict[str, list[tuple[float, float]]] = {}
     for seeds in grouped(runs).values():
@@ -183,7 +185,7 @@ def rounds_lines(store: Store, runs: Sequence[Run], title: str, item: Item, part
     return LinePlot(f"{title}: {measure}", "rounds", f"{measure}, learned database", lines)  # type: ignore[arg-type]
 
 
-def _longest_descents(runs: Sequence[Run]) -> list[Run]:
+def _longest_descents(runs: Sequence[BenchRun]) -> list[BenchRun]:
     most = max((run.definition.settings.get("max_iter", 0) for run in runs), default=0)
     return [run for run in runs if run.definition.settings.get("max_iter", 0) == most]
 

@@ -29,11 +29,11 @@ from hashlearn.wholefile import whole_file
 
 HEADER = "| method | bits | MAP@5000 | MAP within 2 | as released | seconds |\n|---|---|---|---|---|---|"
 BITS, EPOCHS = (12, 24, 32, 48), 40
-Parts = tuple[tuple[Any, NDArray[Any]], ...]
+SplitParts = tuple[tuple[Any, NDArray[Any]], ...]
 """Training rows, queries and database: what a hasher takes, and labels."""
 
 
-class Kept:
+class KeptRows:
     """Finished rows by what they measure, in a JSON file that appears whole; in memory alone without a path."""
 
     def __init__(self, path: Path | None) -> None:
@@ -52,7 +52,7 @@ class Kept:
         return None if self.path is None else self.path.with_name(f"{self.path.stem}-{name}.checkpoint")
 
 
-def made_row(kept: Kept, about: str, method: str, bits: int, settings: dict[str, Any], parts: Parts) -> str:
+def made_row(kept: KeptRows, about: str, method: str, bits: int, settings: dict[str, Any], parts: SplitParts) -> str:
     """A row of the table: kept from before, or trained and scored now. ``about`` tells the data from other data."""
     key = json.dumps([about, method, bits, {name: settings[name] for name in settings if name != "n_jobs"}])
     row = kept.rows.get(key)
@@ -67,7 +67,7 @@ def made_row(kept: Kept, about: str, method: str, bits: int, settings: dict[str,
     return f"| {method} | {bits} | {figures} | {seconds} |"
 
 
-def _measured(kept: Kept, method: str, bits: int, settings: dict[str, Any], parts: Parts) -> dict[str, Any]:
+def _measured(kept: KeptRows, method: str, bits: int, settings: dict[str, Any], parts: SplitParts) -> dict[str, Any]:
     (train, train_y), (query, query_y), (database, database_y) = parts
     checkpoint = kept.checkpoint(f"{method}-{bits}")
     # What is left of a training that was stopped says nothing about how long it takes.
@@ -88,7 +88,7 @@ def _measured(kept: Kept, method: str, bits: int, settings: dict[str, Any], part
     }
 
 
-def folder_parts(folder: str, seed: int) -> Parts:
+def folder_parts(folder: str, seed: int) -> SplitParts:
     """The split of CIFAR-10's deep protocol, of any folder whose sub-folders are classes."""
     from hashlearn.deep.stores import TreeStore, folder_classes
 
@@ -133,7 +133,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     backbone = options.backbone or {"name": "alexnet", "weights": options.weights}
     try:
         parts = folder_parts(options.images, options.seed)
-        kept = Kept(options.keep)
+        kept = KeptRows(options.keep)
         print(HEADER, flush=True)
         for bits in options.bits:
             for name in options.methods:

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from hashlearn.bench.plan import Plan, PlanError, Variant
+from hashlearn.bench.plan import BenchPlan, PlanError, Variant
 from hashlearn.bench.scoring import Measures
-from hashlearn.data.catalogue import DATA_SETS
+from hashlearn.data.catalog import DATA_SETS
 from hashlearn.data.registry import data_set, here
 from hashlearn.hashers import DEEP_METHODS, METHODS, find_method, method_names
 from hashlearn.reproduction import numbers
-from hashlearn.reproduction.numbers import Numbers
+from hashlearn.reproduction.numbers import PublishedScores
 
 BITS = (8, 16, 32, 64)
 DEEP_RANKED_BITS, DEEP_BALL_BITS = (12, 24, 32, 48), (16, 32, 48, 64)
@@ -49,7 +49,7 @@ _SLOW_VARIANTS = {"ksh-large", "gsdhp+trees"}
 
 
 @dataclass(frozen=True)
-class Part:
+class PaperPart:
     """The runs of one split of a table or figure, and the paper's numbers for it.
 
     ``others`` are methods that the paper has no row for; they are run when asked for.
@@ -60,12 +60,12 @@ class Part:
     variants: tuple[Variant, ...]
     bits: tuple[int, ...]
     score: str
-    paper: Mapping[str, Numbers] = field(default_factory=dict)
+    paper: Mapping[str, PublishedScores] = field(default_factory=dict)
     others: tuple[Variant, ...] = ()
 
 
 @dataclass(frozen=True)
-class Item:
+class PaperItem:
     """A table or figure. ``drawn`` says what is plotted besides; ``deep`` has the paper's numbers of Tables 3 and 5.
 
     ``tabled`` is whether every run has a cell of its own; figures of many settings have theirs in the plots.
@@ -74,11 +74,11 @@ class Item:
     name: str
     about: str
     measures: Measures
-    parts: tuple[Part, ...] = ()
+    parts: tuple[PaperPart, ...] = ()
     drawn: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     tabled: bool = True
-    deep: numbers.Deep = field(default_factory=dict)
+    deep: numbers.DeepScores = field(default_factory=dict)
 
 
 def variant(label: str) -> Variant:
@@ -95,15 +95,17 @@ def remark(label: str) -> str:
 
 
 def _table(
-    table: Mapping[str, Mapping[str, Numbers]], data: str, score: str, others: Sequence[str] = ()
-) -> tuple[Part, ...]:
+    table: Mapping[str, Mapping[str, PublishedScores]], data: str, score: str, others: Sequence[str] = ()
+) -> tuple[PaperPart, ...]:
     return tuple(
-        Part(protocol, data, tuple(map(variant, rows)), BITS, score, rows, _fitting(protocol, score, rows, others))
+        PaperPart(protocol, data, tuple(map(variant, rows)), BITS, score, rows, _fitting(protocol, score, rows, others))
         for protocol, rows in table.items()
     )
 
 
-def _fitting(protocol: str, score: str, rows: Mapping[str, Numbers], others: Sequence[str]) -> tuple[Variant, ...]:
+def _fitting(
+    protocol: str, score: str, rows: Mapping[str, PublishedScores], others: Sequence[str]
+) -> tuple[Variant, ...]:
     """Those of the others that have no row in the paper and can learn from so many rows and such labels."""
     variants = [variant(name) for name in others if name not in rows]
     if protocol.endswith("-full"):
@@ -114,8 +116,8 @@ def _fitting(protocol: str, score: str, rows: Mapping[str, Numbers], others: Seq
     return tuple(variants)
 
 
-def _curves(protocol: str, data: str, score: str, methods: Sequence[str]) -> tuple[Part, ...]:
-    return (Part(protocol, data, tuple(map(variant, methods)), FIGURE_BITS, score),)
+def _curves(protocol: str, data: str, score: str, methods: Sequence[str]) -> tuple[PaperPart, ...]:
+    return (PaperPart(protocol, data, tuple(map(variant, methods)), FIGURE_BITS, score),)
 
 
 def _rounds() -> tuple[Variant, ...]:
@@ -140,7 +142,7 @@ def _grid() -> tuple[Variant, ...]:
     )
 
 
-def _deep_item(name: str, about: str, protocol: str, data: str, paper: numbers.Deep) -> Item:
+def _deep_item(name: str, about: str, protocol: str, data: str, paper: numbers.DeepScores) -> PaperItem:
     """Tables 3 and 5: heads trained on features of a network, because weights of the paper's cannot be had."""
     bits = tuple(sorted({*DEEP_RANKED_BITS, *DEEP_BALL_BITS}))
     variants = tuple(variant(label) for label in DEEP_METHODS)
@@ -152,19 +154,21 @@ def _deep_item(name: str, about: str, protocol: str, data: str, paper: numbers.D
         "outputs.",
     )
     measures = replace(Measures().paper(), at=5000)
-    return Item(name, about, measures, (Part(protocol, data, variants, bits, "map"),), notes=notes, deep=paper)
+    return PaperItem(
+        name, about, measures, (PaperPart(protocol, data, variants, bits, "map"),), notes=notes, deep=paper
+    )
 
 
-def _tables() -> tuple[Item, ...]:
+def _tables() -> tuple[PaperItem, ...]:
     paper = Measures().paper()
     return (
-        Item(
+        PaperItem(
             "table 1",
             "MAP@500 of discrete and ranking methods",
             paper,
             _table(numbers.TABLE_1, "cifar10-gist", "map", _OTHERS),
         ),
-        Item(
+        PaperItem(
             "table 2",
             "MAP@1000 of losses and functions",
             replace(paper, at=1000),
@@ -172,55 +176,55 @@ def _tables() -> tuple[Item, ...]:
             notes=("The paper's numbers are means of ten draws: --seeds 10 is the like.",),
         ),
         _deep_item("table 3", "deep codes on CIFAR-10", "cifar10-deep", "cifar10-lite2", numbers.TABLE_3),
-        Item("table 4", "NDCG@50 of label sets", paper, _table(numbers.TABLE_4, "nuswide", "ndcg", _OTHERS)),
+        PaperItem("table 4", "NDCG@50 of label sets", paper, _table(numbers.TABLE_4, "nuswide", "ndcg", _OTHERS)),
         _deep_item("table 5", "deep codes on label sets", "label-sets-deep", "coco18", numbers.TABLE_5),
-        Item("table 6", "NDCG@50 of label sets", paper, _table(numbers.TABLE_6, "coco", "ndcg", _OTHERS)),
+        PaperItem("table 6", "NDCG@50 of label sets", paper, _table(numbers.TABLE_6, "coco", "ndcg", _OTHERS)),
     )
 
 
-def _figures() -> tuple[Item, ...]:
+def _figures() -> tuple[PaperItem, ...]:
     paper, grid = Measures().paper(), _grid()
     # ADGH learns from classes alone.
     multi = tuple(name for name in _DISCRETE if name != "adgh")
     return (
-        Item(
+        PaperItem(
             "figure 1",
             "convergence and batch size",
             paper,
-            (Part("cifar10-fig1", "cifar10-gist", _rounds(), (64,), "map"),),
+            (PaperPart("cifar10-fig1", "cifar10-gist", _rounds(), (64,), "map"),),
             ("convergence", "rounds"),
             ("64 bits: our notes of the paper do not say how many it has. All training rows are anchors.",),
             tabled=False,
         ),
-        Item(
+        PaperItem(
             "figure 2",
             "precision and recall within Hamming radius 2",
             paper,
             _curves("cifar10-1k", "cifar10-gist", "map", _DISCRETE),
             ("radius_precision", "radius_recall", "curve"),
         ),
-        Item(
+        PaperItem(
             "figure 3",
             "ACG within radius 2 and NDCG",
             paper,
             _curves("nuswide-10k", "nuswide", "ndcg", multi),
             ("acg", "positions"),
         ),
-        Item(
+        PaperItem(
             "figure 4",
             "ACG within radius 2 and NDCG",
             paper,
             _curves("coco-10k", "coco", "ndcg", multi),
             ("acg", "positions"),
         ),
-        Item(
+        PaperItem(
             "figure 5",
             "batch size and β",
             paper,
             (
-                Part("cifar10-1k", "cifar10-gist", grid, (16,), "map"),
-                Part("nuswide-10k", "nuswide", grid, (16,), "ndcg"),
-                Part("coco-10k", "coco", grid, (16,), "ndcg"),
+                PaperPart("cifar10-1k", "cifar10-gist", grid, (16,), "map"),
+                PaperPart("nuswide-10k", "nuswide", grid, (16,), "ndcg"),
+                PaperPart("coco-10k", "coco", grid, (16,), "ndcg"),
             ),
             ("heat",),
             ("Batches are of the 1,000 anchors, so the paper's 5,000 and 10,000 would be the same as 1,000.",),
@@ -229,12 +233,12 @@ def _figures() -> tuple[Item, ...]:
     )
 
 
-def items() -> dict[str, Item]:
+def items() -> dict[str, PaperItem]:
     """All tables and figures by name, ``table 1`` to ``figure 5``."""
     return {item.name: item for item in (*_tables(), *_figures())}
 
 
-def chosen(tables: Sequence[int], figures: Sequence[int], everything: bool) -> list[Item]:
+def chosen(tables: Sequence[int], figures: Sequence[int], everything: bool) -> list[PaperItem]:
     """The items asked for, in the paper's order."""
     known = items()
     wanted = [f"table {number}" for number in tables] + [f"figure {number}" for number in figures]
@@ -246,7 +250,7 @@ def chosen(tables: Sequence[int], figures: Sequence[int], everything: bool) -> l
     return [item for name, item in known.items() if everything or name in wanted]
 
 
-def data_for(part: Part, data_dir: str | None) -> tuple[str | None, str]:
+def data_for(part: PaperPart, data_dir: str | None) -> tuple[str | None, str]:
     """The data set to use, None where there is none; and its title, which names a stand-in, or why there is none."""
     title = TITLES.get(part.data, part.data)
     if here(data_set(part.data), data_dir):
@@ -259,15 +263,15 @@ def data_for(part: Part, data_dir: str | None) -> tuple[str | None, str]:
 
 
 def part_plan(
-    part: Part,
+    part: PaperPart,
     data: str,
     seeds: int,
     methods: Sequence[str] | None = None,
     bits: Sequence[int] | None = None,
     others: bool = False,
-) -> Plan | None:
+) -> BenchPlan | None:
     """The plan of a part, cut to some methods and bit lengths; None where nothing is left."""
     rows = part.variants + (part.others if others else ())
     variants = tuple(v for v in rows if methods is None or v.label in methods or v.method in methods)
     lengths = tuple(length for length in part.bits if bits is None or length in bits)
-    return Plan(data, part.protocol, variants, lengths, tuple(range(seeds))) if variants and lengths else None
+    return BenchPlan(data, part.protocol, variants, lengths, tuple(range(seeds))) if variants and lengths else None

@@ -10,7 +10,7 @@ import pytest
 
 import hashlearn
 from bench.conftest import SMALL, Broken
-from hashlearn.bench import Store, method_code, run_plan, scores_of
+from hashlearn.bench import RunStore, method_code, run_plan, scores_of
 from hashlearn.bench.plan import make_plan
 from hashlearn.bench.runner import kept_runs
 from hashlearn.hashers import METHODS, find_method, method_names
@@ -89,7 +89,7 @@ def test_what_cannot_change_a_code_changes_nothing(edit, file, text):
 
 
 def test_a_change_of_the_metrics_scores_again_but_trains_nothing(edit, results):
-    store = Store(results)
+    store = RunStore(results)
     run = store.runs()[0]
     files = set((results / "scores").iterdir())
     scores_of(store, run)
@@ -164,7 +164,7 @@ def test_edited_methods_are_run_again_and_older_runs_are_shown_as_older(call, re
 
 def as_kept_by_version_0_2(folder):
     """The runs of a folder under the names and in the form that hashlearn 0.2 gave them."""
-    store = Store(folder)
+    store = RunStore(folder)
     for run in store.runs():
         old = replace(run, definition=replace(run.definition, code="", hashlearn="0.2.0"), format=1)
         shutil.move(folder / f"{run.key}.npz", folder / f"{old.key}.npz")
@@ -173,9 +173,9 @@ def as_kept_by_version_0_2(folder):
 
 
 def test_the_name_of_an_old_run_is_what_it_was():
-    from hashlearn.bench.store import Definition
+    from hashlearn.bench.store import RunDefinition
 
-    old = Definition("digits", "holdout", "holdout", "f" * 64, 0, "itq", "itq", {}, 8, hashlearn="0.2.0")
+    old = RunDefinition("digits", "holdout", "holdout", "f" * 64, 0, "itq", "itq", {}, 8, hashlearn="0.2.0")
     assert old.key == "holdout-itq-8b-s0-eeb0bfd22af73ad7"
 
 

@@ -14,7 +14,7 @@ import pytest
 
 import hashlearn
 from hashlearn import data, metrics
-from hashlearn.bench import Measures, Plan, Store, Variant, run_plan
+from hashlearn.bench import BenchPlan, Measures, RunStore, Variant, run_plan
 from hashlearn.bench.plots import LinePlot
 from hashlearn.bench.report import TEMPLATE, page, write_report
 from hashlearn.bench.sections import Section, folder_sections
@@ -97,9 +97,9 @@ def test_a_report_in_the_folder_of_the_runs_leaves_them_readable(call, results):
 
 
 def test_a_report_says_what_failed(call, tmp_path, broken):
-    plan = Plan("digits", "holdout", (Variant("broken", "broken"),), bits=(8,))
+    plan = BenchPlan("digits", "holdout", (Variant("broken", "broken"),), bits=(8,))
     run_plan(plan, tmp_path / "results")
-    store = Store(tmp_path / "results")
+    store = RunStore(tmp_path / "results")
     paths = write_report(tmp_path / "report", "Failed", folder_sections(store, Measures()), store.runs())
     assert "the moon is in the wrong house" in check_page(paths[3])[1]
 
@@ -132,8 +132,8 @@ def test_the_template_is_part_of_the_package():
 
 
 def small_item(drawn, variants, bits=(8, 64), numbers=None):
-    part = paper.Part("holdout", "digits", tuple(variants), bits, "map", numbers or {})
-    return paper.Item("figure 1", "small", Measures().paper(), (part,), drawn)
+    part = paper.PaperPart("holdout", "digits", tuple(variants), bits, "map", numbers or {})
+    return paper.PaperItem("figure 1", "small", Measures().paper(), (part,), drawn)
 
 
 def test_the_papers_numbers_stand_beside_ours(tmp_path):
@@ -250,11 +250,11 @@ def test_figures_of_many_settings_are_grids_in_markdown(tmp_path):
 def test_deep_tables_have_both_forms_and_the_papers_row(tmp_path, monkeypatch):
     holdout = data.protocols.PROTOCOLS["holdout"]
     monkeypatch.setitem(data.protocols.PROTOCOLS, "small-deep", replace(holdout, name="small-deep"))
-    part = paper.Part("small-deep", "digits", (Variant("dch", "lsh"),), (12, 16), "map")
+    part = paper.PaperPart("small-deep", "digits", (Variant("dch", "lsh"),), (12, 16), "map")
     measures = replace(Measures().paper(), at=5000)
     theirs = {"dch": (None, (0.1234, 0.2, 0.3, 0.4))}
-    made = make_paper_report([paper.Item("table 3", "small", measures, (part,), deep=theirs)], tmp_path)
-    store = Store(tmp_path / "runs")
+    made = make_paper_report([paper.PaperItem("table 3", "small", measures, (part,), deep=theirs)], tmp_path)
+    store = RunStore(tmp_path / "runs")
     run = next(run for run in store.runs() if run.definition.n_bits == 16)
     codes, labels = store.codes(run), store.labels(run)
     strict = metrics.map_within_radius(codes.query, codes.hashed, *labels).map

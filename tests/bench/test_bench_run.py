@@ -14,7 +14,7 @@ import pytest
 import hashlearn
 from bench.conftest import SMALL
 from hashlearn import metrics
-from hashlearn.bench import Measures, Store, Variant, run_plan, runner, scores_of
+from hashlearn.bench import Measures, RunStore, Variant, run_plan, runner, scores_of
 from hashlearn.bench.plan import make_plan
 from hashlearn.data import load, protocol
 from hashlearn.hashers import ITQ
@@ -30,7 +30,7 @@ def test_a_bench_end_to_end(call, tmp_path):
     assert all(row["seeds"] == 2 and row["hashed_deviation"] is not None for row in rows)
     assert "12 runs made, 0 were there already, 0 failed" in err
     assert " s left." in err
-    runs = Store(tmp_path / "results").runs()
+    runs = RunStore(tmp_path / "results").runs()
     assert len(runs) == 12
     assert not list((tmp_path / "results").glob("*.tmp"))
     one = runs[0]
@@ -74,7 +74,7 @@ def test_a_failing_method_does_not_stop_the_rest(call, tmp_path, broken):
     assert code == 1
     assert "broken, 8 bits, holdout, seed 0 failed: RuntimeError: the moon is in the wrong house" in err
     assert [row["method"] for row in json.loads(out)["rows"]] == ["lsh"]
-    failed = [run for run in Store(tmp_path / "results").runs() if run.error]
+    failed = [run for run in RunStore(tmp_path / "results").runs() if run.error]
     assert len(failed) == 1
     assert "wrong house" in failed[0].traceback
     code, _, err = call(*arguments, "--bits", 8, "-o", "results")
@@ -92,8 +92,8 @@ def test_processes_give_the_same_codes(tmp_path):
     assert not outcome.failed
     assert {run.machine["threads"] for run in outcome.made} == {1}
     run_plan(plan, tmp_path / "one")
-    for run in Store(tmp_path / "one").runs():
-        ours, theirs = (Store(tmp_path / name).codes(run) for name in ("one", "two"))
+    for run in RunStore(tmp_path / "one").runs():
+        ours, theirs = (RunStore(tmp_path / name).codes(run) for name in ("one", "two"))
         assert np.array_equal(ours.query, theirs.query)
         assert np.array_equal(ours.hashed, theirs.hashed)
 
@@ -117,7 +117,7 @@ def test_a_killed_process_fails_alone(tmp_path, monkeypatch):
 def test_scores_from_kept_codes_equal_the_direct_ones(tmp_path):
     plan = make_plan("holdout", [], [16], [3], "digits", [Variant("itq-short", "itq", {"max_iter": 5})])
     run_plan(plan, tmp_path)
-    store = Store(tmp_path)
+    store = RunStore(tmp_path)
     (run,) = store.runs()
     dataset = protocol("holdout").split(load("digits"), 3).dataset(load("digits"))
     hasher = ITQ(16, max_iter=5, random_state=3).fit(dataset.train_X)
@@ -133,7 +133,7 @@ def test_scores_from_kept_codes_equal_the_direct_ones(tmp_path):
 
 def test_folds_have_no_learned_database_where_it_is_not_the_training_rows(tmp_path):
     run_plan(make_plan("unseen", ["itq"], [8], 1, "digits"), tmp_path)
-    store = Store(tmp_path)
+    store = RunStore(tmp_path)
     runs = {run.definition.split: run for run in store.runs()}
     assert len(runs) == 6
     assert scores_of(store, runs["fold0-unseen"])["learned"] is None

@@ -8,13 +8,13 @@ import statistics
 import pytest
 
 from bench.conftest import SMALL
-from hashlearn.bench import Store, Variant, run_plan, scores_of
+from hashlearn.bench import RunStore, Variant, run_plan, scores_of
 from hashlearn.bench.plan import make_plan
 
 
 def test_means_and_deviations_are_those_of_the_runs(call, results):
     rows = json.loads(call("bench", "table", results, "--json")[1])["rows"]
-    store = Store(results)
+    store = RunStore(results)
     for row in rows:
         values = [
             scores_of(store, run)["hashed"]["map"]
@@ -65,11 +65,11 @@ def test_compare(call, results, tmp_path):
 
 
 def test_differences_beyond_the_seeds():
-    from hashlearn.bench.tables import Mean, Row, compare
+    from hashlearn.bench.tables import SeedMean, TableRow, compare
 
     def row(mean, deviation):
-        measured = Mean(mean, deviation)
-        return Row("d", "p", "s", "m", 8, 1, 2, "MAP", "stable", None, measured, measured, None, {})
+        measured = SeedMean(mean, deviation)
+        return TableRow("d", "p", "s", "m", 8, 1, 2, "MAP", "stable", None, measured, measured, None, {})
 
     for difference, beyond in ((0.04, False), (0.06, True), (-0.06, True)):
         (found,), _, _ = compare([row(0.5, 0.03)], [row(0.5 + difference, 0.04)])

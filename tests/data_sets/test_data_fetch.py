@@ -13,7 +13,7 @@ import pytest
 
 from data_sets.tiny_archives import cifar10_members, write_tar
 from hashlearn import data
-from hashlearn.data import DatasetMissing, catalogue, fetch, registry
+from hashlearn.data import DatasetMissing, catalog, fetch, registry
 from hashlearn.data.fetch import RemoteFile
 from hashlearn.data.tree import open_tree, unpack
 from hashlearn.files import FileError
@@ -157,9 +157,9 @@ def test_the_folder_of_the_data(tmp_path, monkeypatch):
 def test_prepare_fetches_unpacks_and_computes(server, tmp_path, monkeypatch):
     members, _, labels = cifar10_members("python")
     server.content = write_tar(tmp_path / "made.tar.gz", members).read_bytes()
-    spec = catalogue.DATA_SETS["cifar10"]
+    spec = catalog.DATA_SETS["cifar10"]
     file = RemoteFile("cifar-10-python.tar.gz", len(server.content), None, server.url)
-    monkeypatch.setitem(catalogue.DATA_SETS, "cifar10", type(spec)(**{**vars(spec), "files": (file,)}))
+    monkeypatch.setitem(catalog.DATA_SETS, "cifar10", type(spec)(**{**vars(spec), "files": (file,)}))
     assert not registry.here(registry.data_set("cifar10"), tmp_path)
     pool = data.prepare("cifar10", tmp_path)
     assert pool.X.shape == (24, 512)

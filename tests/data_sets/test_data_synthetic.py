@@ -10,11 +10,11 @@ from hashlearn.data import synthetic
 @pytest.mark.parametrize(("n_classes", "distance"), [(2, 1.0), (5, 2.0), (10, 4.0)])
 def test_nearest_centre_is_as_right_as_promised(n_classes, distance):
     made = synthetic.gaussian_classes(20_000, n_classes, 16, distance)
-    squares = ((made.pool.X[:, None] - made.centres) ** 2).sum(axis=2)
+    squares = ((made.pool.X[:, None] - made.centers) ** 2).sum(axis=2)
     found = (squares.argmin(axis=1) == made.pool.y).mean()
     deviation = np.sqrt(made.accuracy * (1 - made.accuracy) / 20_000)
     assert abs(found - made.accuracy) < 4 * deviation
-    apart = np.linalg.norm(made.centres[0] - made.centres[1])
+    apart = np.linalg.norm(made.centers[0] - made.centers[1])
     assert apart == pytest.approx(distance)
 
 

@@ -11,16 +11,17 @@ import numpy as np
 from hashlearn.data import cifar, coco, mnist, nuswide, plain, synthetic
 from hashlearn.data.fetch import RemoteFile
 from hashlearn.data.pool import Pool
+from hashlearn.deprecation import warn_deprecated
 
 _CIFAR = "https://www.cs.toronto.edu/~kriz/"
 _MNIST = "https://ossci-datasets.s3.amazonaws.com/mnist/"
 _FASHION = "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion/"
 _COCO = "http://images.cocodataset.org/annotations/"
-_NO_LICENCE = "The authors state no licence; they ask for a citation of Krizhevsky (2009)."
+_NO_LICENSE = "The authors state no license; they ask for a citation of Krizhevsky (2009)."
 
 
 @dataclass(frozen=True)
-class DataSet:
+class CatalogEntry:
     """A data set: its facts, its files, its loader.
 
     ``files`` are fetched by ``prepare``; any one of ``instead`` serves as well, and so does what is ``unpacked`` from
@@ -33,7 +34,7 @@ class DataSet:
     title: str
     rows: int | None
     labels: str
-    licence: str
+    license: str
     homepage: str
     layout: str
     read: Callable[[Path], Pool]
@@ -43,6 +44,12 @@ class DataSet:
     gist: bool = False
     gist_of: str | None = None
     own_folder: bool = False
+
+    @property
+    def licence(self) -> str:
+        """Old name of ``license``."""
+        warn_deprecated("the attribute 'licence' of CatalogEntry", "'license'", since="0.3")
+        return self.license
 
 
 def _idx_files(base: str, facts: dict[str, tuple[int, str]]) -> tuple[RemoteFile, ...]:
@@ -57,7 +64,7 @@ def _digits(path: Path) -> Pool:
 
 
 _SETS = (
-    DataSet(
+    CatalogEntry(
         "digits",
         "Handwritten digits of scikit-learn, 8×8 pixels",
         1797,
@@ -67,9 +74,9 @@ _SETS = (
         "comes with scikit-learn",
         _digits,
     ),
-    DataSet(
+    CatalogEntry(
         "mnist",
-        "MNIST, 28×28 grey digits",
+        "MNIST, 28×28 gray digits",
         70_000,
         "10 classes",
         "CC BY-SA 3.0 as commonly stated (LeCun and Cortes).",
@@ -87,9 +94,9 @@ _SETS = (
         ),
         own_folder=True,
     ),
-    DataSet(
+    CatalogEntry(
         "fashion-mnist",
-        "Fashion-MNIST, 28×28 grey garments",
+        "Fashion-MNIST, 28×28 gray garments",
         70_000,
         "10 classes",
         "MIT (Zalando SE).",
@@ -107,12 +114,12 @@ _SETS = (
         ),
         own_folder=True,
     ),
-    DataSet(
+    CatalogEntry(
         "cifar10",
-        "CIFAR-10, 32×32 colour images",
+        "CIFAR-10, 32×32 color images",
         60_000,
         "10 classes",
-        _NO_LICENCE,
+        _NO_LICENSE,
         _CIFAR + "cifar.html",
         "an official archive, unpacked or not, or a zip or folder train/<class>/*.jpg, test/<class>/*.jpg",
         cifar.cifar10,
@@ -136,24 +143,24 @@ _SETS = (
         unpacked=("cifar-10-batches-py", "cifar-10-batches-bin", "train"),
         gist=True,
     ),
-    DataSet(
+    CatalogEntry(
         "cifar10-gist",
         "CIFAR-10 as 512-d GIST",
         60_000,
         "10 classes",
-        _NO_LICENCE,
+        _NO_LICENSE,
         _CIFAR + "cifar.html",
         "cifar10_gist512.npz, or made from cifar10 (its files, in its folder)",
         plain.cifar10_gist_file,
         instead=(RemoteFile("cifar10_gist512.npz", note="hashlearn data prepare cifar10, which makes the same"),),
         gist_of="cifar10",
     ),
-    DataSet(
+    CatalogEntry(
         "cifar100",
-        "CIFAR-100, 32×32 colour images",
+        "CIFAR-100, 32×32 color images",
         60_000,
         "100 fine and 20 coarse classes, as label sets",
-        _NO_LICENCE,
+        _NO_LICENSE,
         _CIFAR + "cifar.html",
         "an official archive, unpacked or not",
         cifar.cifar100,
@@ -176,7 +183,7 @@ _SETS = (
         unpacked=("cifar-100-python", "cifar-100-binary"),
         gist=True,
     ),
-    DataSet(
+    CatalogEntry(
         "nuswide",
         "NUS-WIDE, 500-d bag of visual words",
         269_648,
@@ -191,7 +198,7 @@ _SETS = (
         ),
         unpacked=("Groundtruth", "Low_Level_Features", "TrainTestLabels", "BoW_Train_int.dat"),
     ),
-    DataSet(
+    CatalogEntry(
         "coco",
         "MS-COCO 2014, features of your choice",
         123_287,
@@ -211,7 +218,7 @@ _SETS = (
         ),
         unpacked=("annotations", "instances_train2014.json", "instances_val2014.json"),
     ),
-    DataSet(
+    CatalogEntry(
         "cifar10-lite2",
         "CIFAR-10, 1280-d EfficientNet-Lite2 features of 160-pixel images",
         60_000,
@@ -229,7 +236,7 @@ _SETS = (
             RemoteFile("cifar10_lite2_y.npy", note="the same command"),
         ),
     ),
-    DataSet(
+    CatalogEntry(
         "coco18",
         "COCO-18, a cut of MS-COCO: 1280-d EfficientNet-Lite0 features",
         30_000,
@@ -240,7 +247,7 @@ _SETS = (
         plain.coco18,
         (RemoteFile("coco18_efflite0.npz", note="the project's shared data"),),
     ),
-    DataSet(
+    CatalogEntry(
         "coco18-without-person",
         "COCO-18 without its commonest label, which three rows of four have",
         15_925,
@@ -251,7 +258,7 @@ _SETS = (
         plain.coco18_without_person,
         (RemoteFile("coco18_efflite0.npz", note="the project's shared data"),),
     ),
-    DataSet(
+    CatalogEntry(
         "corel16k",
         "Corel16k, 500 binary visual words",
         13_766,
@@ -262,7 +269,7 @@ _SETS = (
         plain.corel16k,
         (RemoteFile("corel16k001.npz", note="the project's shared data"),),
     ),
-    DataSet(
+    CatalogEntry(
         "gaussian",
         "Gaussian classes with a known best accuracy",
         2000,
@@ -272,7 +279,7 @@ _SETS = (
         "made when asked for",
         lambda path: synthetic.gaussian_classes().pool,
     ),
-    DataSet(
+    CatalogEntry(
         "factors",
         "Label sets from hidden factors, linearly recoverable",
         2000,
@@ -282,7 +289,7 @@ _SETS = (
         "made when asked for",
         lambda path: synthetic.factor_labels().pool,
     ),
-    DataSet(
+    CatalogEntry(
         "circle",
         "Arcs of the unit circle, whose ideal code is known",
         2000,
@@ -293,4 +300,4 @@ _SETS = (
         lambda path: synthetic.circle_classes().pool,
     ),
 )
-DATA_SETS: dict[str, DataSet] = {spec.name: spec for spec in _SETS}
+DATA_SETS: dict[str, CatalogEntry] = {spec.name: spec for spec in _SETS}
