@@ -33,19 +33,19 @@ from hashlearn.typing import Matrix
 
 
 def block_precision(X: Matrix) -> Any:
-    """The precision that a block of rows is projected in: its own where that is float32 or float64."""
+    """Return the precision in which a block of rows is projected: its own if that is float32 or float64."""
     return X.dtype if X.dtype in (np.float32, np.float64) else np.float32
 
 
 def project_block(features: FeatureMap, function: HashFunction, X: Matrix) -> NDArray[Any]:
-    """Projections of a block of rows by a function of their features."""
+    """Project a block of rows by a function of their features."""
     mapped = features.map_block(X, dtype=block_precision(X))
     mapped -= features.center_
     return function.project(mapped)
 
 
 class HashFunction(Protocol):
-    """Features of rows to real projections; a bit is their sign."""
+    """Maps features of rows to real projections; the bits are their signs."""
 
     def project(self, features: NDArray[Any]) -> NDArray[Any]: ...
 
@@ -102,27 +102,38 @@ class BaseHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DeclaredEsti
         checkpoint: str | Path | None = None,
         codes: bool | str | Path = True,
     ) -> Self:
-        """Learn from rows that need not fit in memory; the outcome is that of ``fit`` on all of them at once.
+        """Learn from rows that need not fit in memory. The result is that of ``fit`` on all rows at once.
 
         Parameters
         ----------
         chunks : rows, or rows with labels
             Arrays, memory maps, file names and patterns (``shards/*.npy``), Parquet and zarr folders, h5py data sets,
-            Dask arrays and data frames, a list of functions that return (X, y), or anything that can be iterated
-            several times over (X, y); see ``hashlearn.fitting.as_source``.
-        y : labels, unless the chunks bring them
+            Dask arrays and data frames, a list of functions that return (X, y), or an object that can be iterated
+            several times and yields (X, y); see ``hashlearn.fitting.as_source``.
+        y : labels or None, default=None
+            None if the chunks bring the labels, or the method needs none.
         executor : None, concurrent.futures executor or Dask client, default=None
-            Who does the work: threads of this process (``n_jobs``), or the executor's workers. They read files
+            Who does the work: ``n_jobs`` threads of this process, or the workers of the executor. Workers read files
             themselves, so they must see them under the same names.
         checkpoint : folder or None, default=None
-            Where to note what is done. The same call after a crash goes on from there; the end removes the folder.
+            Where finished work is saved. After a crash the same call continues from there. The folder is removed when
+            the fit is finished.
         codes : bool or file name, default=True
-            Where the codes learned for the rows go: into ``codes_`` (n_bits / 8 bytes a row), nowhere, or to a .npy
-            or .npz file.
+            Where the codes learned for the rows go: to ``codes_`` (n_bits / 8 bytes per row) if True, nowhere if
+            False, or to a .npy or .npz file.
 
         Returns
         -------
         self
+
+        Raises
+        ------
+        TypeError
+            If the method needs all rows in memory.
+        ValueError
+            If a parameter's value does, or the labels are missing or cannot be used.
+        FileError
+            If rows cannot be read; the message names the file and the row.
         """
         if self.info.passes is None:
             from hashlearn.hashers import METHODS
@@ -153,21 +164,21 @@ class BaseHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DeclaredEsti
         return self
 
     def _check_chunked(self) -> None:
-        """ValueError if a parameter's value needs all rows in memory."""
+        """Raise ValueError if a parameter's value needs all rows in memory."""
 
     def _fit_source(self, source: AnySource, job: Job, rng: np.random.RandomState) -> None:
-        """What ``fit_chunks`` does, in methods that can."""
+        """Learn from a source; methods that learn from chunks implement it."""
         raise NotImplementedError
 
     def _store_codes(self, job: Job, source: str) -> None:
-        """``codes_``, or none of an earlier fit, where nobody wants them."""
+        """Set ``codes_``; if no codes are wanted, those of an earlier fit are removed."""
         self.__dict__.pop("codes_", None)
-        kept = job.finished_codes(self.n_bits_, source=source)
-        if kept is not None:
-            self.codes_ = kept
+        packed = job.finished_codes(self.n_bits_, source=source)
+        if packed is not None:
+            self.codes_ = packed
 
     def _identity(self, source: AnySource) -> dict[str, Any]:
-        """What must not change between a fit and its continuation from a checkpoint."""
+        """Return what must be the same for a fit to be resumed from a checkpoint."""
         free = {"n_jobs", "verbose"} | (set() if isinstance(self.random_state, numbers.Integral) else {"random_state"})
         params = {}
         for name, value in self.get_params(deep=False).items():
@@ -183,27 +194,63 @@ class BaseHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DeclaredEsti
         return {"method": type(self).__name__, "parameters": params, "data": source.signature()}
 
     def decision_function(self, X: Matrix) -> NDArray[np.float32]:
-        """Real projections (n, n_bits); their signs are the bits. For asymmetric search."""
+        """Project rows: the signs of the projections are the bits. They are used for asymmetric search.
+
+        Parameters
+        ----------
+        X : array or sparse matrix (n, n_features)
+
+        Returns
+        -------
+        float32 (n, n_bits)
+        """
         check_is_fitted(self)
         X = validate_data(self, X, accept_sparse="csr", dtype=[np.float32, np.float64], reset=False)
         return self._project(X)
 
     def transform(self, X: Matrix) -> NDArray[np.uint8]:
-        """Bits in {0, 1}, uint8 (n, n_bits)."""
+        """Hash rows to bits.
+
+        Parameters
+        ----------
+        X : array or sparse matrix (n, n_features)
+
+        Returns
+        -------
+        uint8 (n, n_bits)
+            In {0, 1}.
+        """
         return (self.decision_function(X) >= 0).astype(np.uint8)
 
     def encode(self, X: Matrix) -> NDArray[np.uint8]:
-        """Packed codes, uint8 (n, ceil(n_bits / 8)), bit 0 in the most significant place."""
+        """Hash rows to packed codes.
+
+        Parameters
+        ----------
+        X : array or sparse matrix (n, n_features)
+
+        Returns
+        -------
+        uint8 (n, ceil(n_bits / 8))
+            Bit 0 is the most significant bit of byte 0.
+        """
         return codes.pack(self.decision_function(X) >= 0)
 
     def encode_chunks(
         self, chunks: Any, folder: str | Path, *, executor: Any = None, shard_rows: int | None = None, **facts: str
     ) -> list[Path]:
-        """Packed codes of rows that need not fit in memory, as .npy files in a folder.
+        """Hash rows that need not fit in memory, and write their packed codes to .npy files in a folder.
 
-        ``chunks`` and ``executor`` are those of ``fit_chunks``; labels are not read. Each file holds the codes of
-        ``shard_rows`` rows (a multiple of 2048) and appears whole or not at all, so the same call after a crash makes
-        only those that are missing. ``facts`` (``model="model.hl"``) are noted beside the codes.
+        Every file appears whole or not at all. So the same call after a crash makes only the files that are missing.
+
+        Parameters
+        ----------
+        chunks, executor : as in ``fit_chunks``; labels are not read.
+        folder : str or Path
+        shard_rows : int or None, default=None
+            Rows per file, a multiple of 2048. None for 262,144, or fewer for an iterable of wide rows.
+        **facts : str
+            Noted beside the codes, such as ``model="model.hl"``.
 
         Returns
         -------
@@ -211,7 +258,7 @@ class BaseHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DeclaredEsti
         """
         check_is_fitted(self)
         source = as_source(chunks, None, executor)
-        # A network on a module of the user's own does not know how many features that takes.
+        # A network on a user's own module does not know how many features the module takes.
         wanted = getattr(self, "n_features_in_", source.n_features)
         if source.n_features != wanted:
             raise ValueError(
@@ -222,11 +269,20 @@ class BaseHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DeclaredEsti
         return encode_source(source, project, self.n_bits_, folder, executor, self.n_jobs, shard_rows, facts)
 
     def score(self, X: Matrix, y: Any) -> float:
-        """Mean average precision on held-out rows: odd rows search even rows and the other way round.
+        """Compute the mean average precision on held-out rows: odd rows search even rows, and vice versa.
 
-        Both sides are hashed, so the figure is what an unlabelled database gets. Ties count as their expected
-        value and AP is over the whole ranking. Rows that teach nothing in ``fit`` (unlabeled ones, empty label sets)
-        are left out here too: nobody knows what they should find.
+        Both sides are hashed, so this is what an unlabeled database gets. Ties count as their expected value, and AP
+        is over the whole ranking. Unlabeled rows and rows with empty label sets are left out, because what they should
+        find is not known.
+
+        Parameters
+        ----------
+        X : array or sparse matrix (n, n_features)
+        y : labels, as in ``fit``
+
+        Returns
+        -------
+        float
         """
         packed = self.encode(X)
         labels = as_labels(y, self._unlabeled).sets
@@ -243,14 +299,14 @@ class BaseHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DeclaredEsti
         return float(np.mean(scores))
 
     def _block_projection(self) -> Callable[[Matrix], NDArray[Any]]:
-        """What projects a block of finite rows; it can be pickled, so that other processes can use it."""
+        """Return the function that projects a block of finite rows. It can be pickled for other processes."""
         return partial(project_block, self.features_, self.function_)
 
     def _project(self, X: Matrix) -> NDArray[np.float32]:
-        """Projections of validated rows, block by block over threads.
+        """Project validated rows, block by block on threads, in their own precision.
 
-        In the rows' own precision: float64 rows give the same bits however they are batched, float32 rows are
-        twice as fast and agree except where a projection is within rounding of zero.
+        Float64 rows give the same bits in any batches. Float32 rows are twice as fast; their bits can differ between
+        batches where a projection is within rounding of zero.
         """
         result = np.empty((X.shape[0], self.n_bits_), dtype=np.float32)
         blocks, project = row_blocks(X.shape[0]), self._block_projection()
@@ -260,7 +316,7 @@ class BaseHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DeclaredEsti
         return result
 
     def _validate(self, X: Matrix) -> Matrix:
-        """Training rows checked as scikit-learn does, parameters too; sparse stays sparse."""
+        """Check parameters and training rows as scikit-learn does; sparse rows stay sparse."""
         check_parameters(self)
         X = validate_data(
             self, X, accept_sparse="csr", dtype=[np.float32, np.float64], ensure_min_samples=2, reset=True
@@ -270,11 +326,11 @@ class BaseHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DeclaredEsti
 
     @property
     def _unlabeled(self) -> Any:
-        """The class that means no label, of methods that have a parameter for it."""
+        """The class that marks a row as unlabeled; None for methods without a parameter for it."""
         return getattr(self, "unlabeled", None)
 
     def _label_sets(self, X: Matrix, y: Any) -> sparse.csr_matrix:
-        """Labels of the training rows as label sets (n, c), in any form that ``hashlearn.labels`` knows."""
+        """Return labels of the training rows, in any form that ``hashlearn.labels`` reads, as label sets (n, c)."""
         if y is None:
             raise ValueError(
                 f"{type(self).__name__} requires y to be passed, but the target y is None: "

@@ -1,4 +1,4 @@
-"""The frame of the comparators: features in memory, something learned from labels, a linear hash function."""
+"""The frame of methods that need the features of all rows in memory."""
 
 from __future__ import annotations
 
@@ -24,11 +24,14 @@ from hashlearn.typing import Matrix
 
 @dataclass
 class Learned:
-    """What a method hands back: a hash function, codes if it learns them, and attributes to keep.
+    """What a method returns.
 
-    ``codes`` in {-1, +1} are the learned codes of all training rows or of the labelled ones, or None to hash them;
-    rows without labels are hashed in any case. Each entry of ``attributes`` becomes a fitted attribute, ``objective_``
-    say.
+    Attributes
+    ----------
+    function : the hash function.
+    codes : learned codes in {-1, +1} of all training rows or of the labeled ones; None to hash them. Rows without
+        labels are hashed in any case.
+    attributes : fitted attributes by name, ``objective_`` for example.
     """
 
     function: HashFunction
@@ -48,7 +51,7 @@ class LinearHasher(BaseHasher):
     def _learn(
         self, features: NDArray[np.float32], labels: sparse.csr_matrix | None, rng: np.random.RandomState
     ) -> Learned:
-        """Learn from features (n, d) and label sets (n, c; rows without labels are empty; None if unsupervised)."""
+        """Learn from features (n, d) and label sets (n, c), empty for unlabeled rows; None if unsupervised."""
 
     def fit(self, X: Matrix, y: Any = None) -> Self:
         """Learn from classes (n,) or label sets (n, c) of 0/1, dense or sparse; unsupervised methods ignore y."""
@@ -79,7 +82,7 @@ class LinearHasher(BaseHasher):
         return codes.pack(self.function_.project(features) >= 0)
 
     def _map_rows(self, X: Matrix, rng: np.random.RandomState) -> NDArray[np.float32]:
-        """Features of all rows, centred as ``kernel`` says; sets ``features_``."""
+        """Return the features of all rows, centered as ``kernel`` says; sets ``features_``."""
         self.features_ = self._feature_map(rng)
         self.features_.fit_landmarks(X)
         blocks = row_blocks(X.shape[0])
@@ -102,7 +105,7 @@ class LinearHasher(BaseHasher):
 
 
 def linear(weights: NDArray[np.floating], intercept: NDArray[np.floating] | None = None) -> LinearFunction:
-    """A hash function with these weights, for ``Learned``."""
+    """Return a hash function with these weights, for ``Learned``."""
     return LinearFunction(
         np.asarray(weights, dtype=np.float64),
         intercept=None if intercept is None else np.asarray(intercept, dtype=np.float64),

@@ -1,4 +1,10 @@
-"""The frame that SDH_P and GSDH_P share: anchors, start, one pass over the rows, hash function."""
+"""The frame of SDH_P and GSDH_P.
+
+A fit has these steps: supervision (groups of rows with equal labels, and anchors drawn from them), codes of the
+anchors, one pass that codes all other rows and adds up what the hash function needs, the hash function, and codes of
+unlabeled rows. ``fit`` and its variants find the supervision of an array, ``fit_chunks`` that of any source; from there
+on they share ``_learn``.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +62,7 @@ from hashlearn.timing import PhaseTimer
 from hashlearn.typing import Float32Array, FloatArray, IntArray, Matrix, PackedCodes
 
 ORDERS = ("anchors-first", "interleaved")
-# n_starts="auto": short codes are cheap to learn and depend most on their start, so they get more of them.
+# n_starts="auto": short codes are cheap to learn and depend most on their start, so they get more starts.
 BITS_OF_ALL_STARTS, MOST_STARTS = 64, 4
 
 
@@ -178,10 +184,18 @@ class PairwiseHasher(BaseHasher):
     seconds_: dict[str, float] = fitted("Seconds of each phase of the fit.")
 
     def fit(self, X: Matrix, y: Any = None) -> Self:
-        """Learn from classes (n,), label sets (n, c) of 0/1, dense or sparse, or a list or set of tags per row.
+        """Learn from labels.
 
-        Rows without labels (None or NaN, ``unlabeled``, or empty label sets) take no part in learning and
-        are coded by the learned function; with ``structure`` their feature cluster supervises them.
+        Parameters
+        ----------
+        X : array or sparse matrix (n, n_features)
+        y : classes (n,), label sets (n, c) of 0/1, dense or sparse, or a list or set of tags per row
+            Unlabeled rows (None, NaN, ``unlabeled`` or empty label sets) take no part in learning, and the learned
+            function codes them. With ``structure`` their feature cluster is their label set.
+
+        Returns
+        -------
+        self
         """
         X = self._validate(X)
         labels = self._label_sets(X, y)
@@ -200,10 +214,20 @@ class PairwiseHasher(BaseHasher):
             return self._fit_array(X, features, similarity, anchors, rng, timer)
 
     def fit_pairs(self, X: Matrix, similar: ArrayLike, dissimilar: ArrayLike) -> Self:
-        """Learn from listed pairs of rows, index arrays (k, 2); either may be empty.
+        """Learn from listed pairs of rows.
 
-        The rows with most pairs become anchors. Rows that no pair links to an anchor are coded by the
-        learned function. Unlisted pairs are unknown and pulled to inner product 0, as the paper's S has it.
+        The rows with most pairs become anchors. The learned function codes rows that no pair links to an anchor. Pairs
+        that are not listed are unknown: the quadratic losses pull them to inner product 0, as in the paper.
+
+        Parameters
+        ----------
+        X : array or sparse matrix (n, n_features)
+        similar, dissimilar : int (k, 2)
+            Row numbers; one of them may be empty.
+
+        Returns
+        -------
+        self
         """
         X = self._validate(X)
         rng, timer = self._rng(), PhaseTimer()
@@ -218,9 +242,19 @@ class PairwiseHasher(BaseHasher):
             return self._fit_array(X, features, similarity, anchors, rng, timer)
 
     def fit_similarity(self, X: Matrix, S: Any, anchors: ArrayLike) -> Self:
-        """Learn from S (n, p): how similar each row is to each anchor row, 0 where unknown.
+        """Learn from similarities between rows and anchors.
 
-        ``anchors`` (p,) are row numbers of X; S between anchors must be symmetric.
+        Parameters
+        ----------
+        X : array or sparse matrix (n, n_features)
+        S : array or sparse matrix (n, p)
+            How similar each row is to each anchor, 0 if unknown. It must be symmetric between anchors.
+        anchors : int (p,)
+            Row numbers.
+
+        Returns
+        -------
+        self
         """
         X = self._validate(X)
         S, places = check_similarity(S, anchors, X.shape[0])
@@ -231,8 +265,21 @@ class PairwiseHasher(BaseHasher):
             return self._fit_array(X, features, similarity, similarity.anchors, rng, timer)
 
     def fit_neighbors(self, X: Matrix, n_neighbors: int = 50, far_quantile: float = 0.5) -> Self:
-        """Learn without labels, from feature space: the nearest anchors of a row are similar to it, those
-        beyond the ``far_quantile`` of all anchor distances dissimilar, the rest unknown."""
+        """Learn without labels, from distances between rows.
+
+        Parameters
+        ----------
+        X : array or sparse matrix (n, n_features)
+        n_neighbors : int, default=50
+            So many nearest anchors of a row are similar to it.
+        far_quantile : float, default=0.5
+            Anchors beyond this quantile of the distances between anchors are dissimilar to a row. The similarity to
+            all other anchors is unknown.
+
+        Returns
+        -------
+        self
+        """
         X = self._validate(X)
         rng, timer = self._rng(), PhaseTimer()
         with verbose_listening(self.verbose):
@@ -245,11 +292,11 @@ class PairwiseHasher(BaseHasher):
 
     @abstractmethod
     def _solve(self, problem: AnchorProblem, start: FloatArray, batches: Batches, graded: bool) -> Trace:
-        """Learn codes jointly; ``graded`` tells label sets from plain similar / dissimilar."""
+        """Learn codes jointly. ``graded`` is True for label sets, whose pairs are more or less similar."""
 
     @abstractmethod
     def _coder(self, similarity: Similarity, anchors: IntArray, anchor_codes: FloatArray) -> RowCoder:
-        """How to code any other row."""
+        """Return what codes any other row."""
 
     def _fit_array(
         self,
@@ -370,7 +417,12 @@ class PairwiseHasher(BaseHasher):
         graded: bool,
         rng: np.random.RandomState,
     ) -> tuple[Trace, FloatArray]:
-        """The outcome with the least objective over ``n_starts`` starts, each but the first rotated at random."""
+        """Learn from ``n_starts`` starts, all but the first rotated at random, and keep the least objective.
+
+        Returns
+        -------
+        trace of the best start, and its directions
+        """
         n_starts = self.n_starts
         if isinstance(n_starts, str):
             n_starts = 1 if graded else int(np.clip(BITS_OF_ALL_STARTS // self.n_bits_, 1, MOST_STARTS))
@@ -394,7 +446,7 @@ class PairwiseHasher(BaseHasher):
         return top + 1e-9 - len(self.anchor_indices_)
 
     def _fit_estimator(self, rows: Matrix, packed: PackedCodes, rng: np.random.RandomState) -> None:
-        """Trees and other learners bring their own nonlinearity, so they see the rows themselves."""
+        """Fit trees, a network or any estimator to codes. They are nonlinear, so they get the rows themselves."""
         rows, bits = dense_rows(rows), codes.unpack(packed, self.n_bits_)
         self.features_ = PlainFeatures()
         self.features_.center_ = np.zeros(rows.shape[1], dtype=np.float32)
@@ -429,7 +481,7 @@ class PairwiseHasher(BaseHasher):
             return AnchorKernel(self.n_landmarks, n_jobs=self.n_jobs, random_state=seed)
         features = clone(self.kernel)
         if getattr(features, "random_state", 0) is None:
-            # What this fit draws follows from its own random_state.
+            # All draws of a fit depend on the hasher's random_state.
             features.set_params(random_state=seed)
         return features
 
