@@ -1,4 +1,4 @@
-"""Fit against its floors: the matrix products it cannot avoid, the plain loops, and KSH for other losses.
+"""A fit compared with the matrix products that it needs, with the paper's plain loops, and with other losses.
 
     python benchmarks/fit.py [--rows 50000] [--data FOLDER]
 
@@ -23,7 +23,7 @@ from hashlearn.solvers.problem import random_batches
 
 
 def code_learning(hasher: Any) -> float:
-    """Seconds spent on codes: the anchors jointly, and the rows' own share of the pass (measured apart)."""
+    """Seconds spent on the codes of the anchors. Those of other rows are part of the pass."""
     return hasher.seconds_["start"] + hasher.seconds_["learn"]
 
 
@@ -38,7 +38,7 @@ def total_against_floor(rows: int, bits: int, data: Path | None, limit: float) -
 
 
 def losses_against_ksh(rows: int, bits: int, data: Path | None, limit: float = 3.0) -> bool:
-    """Code learning is the whole fit less that of a hasher whose codes cost nothing to learn."""
+    """The cost of learning codes: the time of a fit minus that of a hasher with one bit."""
     X, y = rows_and_classes(rows, 512, data)
     bare, _ = best_of(3, lambda: hl.GSDHP(1, random_state=0, max_iter=1).fit(X, y))
     spent = {}
@@ -53,11 +53,11 @@ def losses_against_ksh(rows: int, bits: int, data: Path | None, limit: float = 3
 
 
 def against_reference(rows: int, bits: int, data: Path | None) -> bool:
-    """The plain loops in the paper's interleaved order, from the same start, against the product's order."""
+    """The paper's plain loops in interleaved order, compared with learning the anchors first."""
     X, y = rows_and_classes(rows, 512, data)
     queries, database = slice(0, rows // 10), slice(rows // 10, rows)
     X_train, y_train = X[database], y[database]
-    # A warm-up outside the clock, so that thread pools and imports are not counted.
+    # A first fit outside the clock, so that imports and thread pools are not counted.
     hl.GSDHP(bits, random_state=0, max_iter=1).fit(X_train[:500], y_train[:500])
     ours = hl.GSDHP(bits, random_state=0).fit(X_train, y_train)
     H = hl.codes.unpack_signs(ours.codes_, bits).astype(np.float64)
@@ -85,7 +85,7 @@ def against_reference(rows: int, bits: int, data: Path | None) -> bool:
 
 
 def plain_gsdhp(S: Any, anchors: Any, H: Any, batches: Any, bits: int, beta: float) -> Any:
-    """Algorithm 2 as printed, one batch and bit at a time over S_A; matrix products, no per-row loop."""
+    """Algorithm 2 as printed: one batch and one bit at a time, by matrix products with S_A."""
     H = H.copy()
     for iteration in range(20):
         before = H.copy()
@@ -104,7 +104,7 @@ def plain_gsdhp(S: Any, anchors: Any, H: Any, batches: Any, bits: int, beta: flo
 
 
 def rows_share(hasher: Any, X: Any, y: Any) -> float:
-    """Seconds that coding the rows adds to the pass: the pass less that of a 1-bit hasher."""
+    """Seconds that coding the rows adds to the pass: its time minus that of a hasher with one bit."""
     bare = hl.GSDHP(1, random_state=0, max_iter=1).fit(X, y)
     return max(0.0, hasher.seconds_["rows"] - bare.seconds_["rows"])
 

@@ -1,4 +1,4 @@
-"""Rows in chunks: memory that does not grow with them, rates against the fit in memory, and 100,000 label sets.
+"""Fits of rows in chunks: peak memory, time per row, speed against the fit in memory, and 100,000 label sets.
 
     python benchmarks/scale.py [--rows 2000000] [--parts memory chunks rate cluster groups] [--folder FOLDER]
 
@@ -25,7 +25,7 @@ CHUNK, WIDTH = 50_000, 256
 
 
 class Made:
-    """Ten overlapping classes, made on the fly: the same rows in every pass."""
+    """Ten overlapping classes. The rows are made while they are iterated, the same ones in every pass."""
 
     def __init__(self, n_rows: int, n_sets: int = 0) -> None:
         self.n_rows, self.n_sets = n_rows, n_sets
@@ -42,14 +42,14 @@ class Made:
             yield X, self._labels(y, rng) if self.n_sets else y
 
     def _labels(self, y: NDArray[Any], rng: np.random.Generator) -> NDArray[np.int8]:
-        """Label sets as the bits of a number below ``n_sets``, and the class."""
+        """Label sets: the bits of a random number below ``n_sets``, and the class."""
         number = rng.integers(0, self.n_sets, len(y))
         bits = (number[:, None] >> np.arange(int(self.n_sets).bit_length())) & 1
         return np.concatenate([bits, np.eye(10, dtype=np.int64)[y]], axis=1).astype(np.int8)
 
 
 def write(folder: Path, n_rows: int) -> tuple[str, str]:
-    """The same rows as .npy shards of rows and labels."""
+    """Write the same rows to .npy shards of rows and labels."""
     folder.mkdir(parents=True, exist_ok=True)
     for k, (X, y) in enumerate(Made(n_rows)):
         if not (folder / f"y{k:05d}.npy").exists():
@@ -59,12 +59,12 @@ def write(folder: Path, n_rows: int) -> tuple[str, str]:
 
 
 def one(kind: str, n_rows: int, folder: Path, landmarks: int) -> None:
-    """A single measurement, in this process: prints seconds and peak megabytes."""
+    """Make a single measurement in this process, and print seconds and peak megabytes."""
     import hashlearn as hl
     from hashlearn.bench.machine import peak_memory
 
     hasher = hl.GSDHP(64, n_landmarks=landmarks, random_state=0)
-    # Pools, first calls and memory that a process asks for only once are outside the clock.
+    # A first fit outside the clock: imports, thread pools and memory that a process requests only once.
     warm = next(iter(Made(3000)))
     hl.GSDHP(64, n_landmarks=landmarks, random_state=0).fit_chunks([warm])
     if kind == "array":
@@ -105,7 +105,7 @@ def one(kind: str, n_rows: int, folder: Path, landmarks: int) -> None:
 
 
 def measured(kind: str, n_rows: int, options: argparse.Namespace) -> tuple[float, float]:
-    """Seconds and peak megabytes of a fit in a process of its own, the best of ``--repeats``."""
+    """Run a fit ``--repeats`` times, each in its own process; return the least seconds and the most megabytes."""
     command = [sys.executable, __file__, "--one", kind, "--rows", str(n_rows)]
     command += ["--folder", str(options.folder / str(n_rows)), "--landmarks", str(options.landmarks)]
     runs = []
@@ -145,7 +145,7 @@ def cluster(options: argparse.Namespace) -> bool:
 
 
 def rows_and_rate(options: argparse.Namespace) -> bool:
-    """Medians over several short fits each, because other work on the machine disturbs them most."""
+    """The time per row from 50,000 rows on. Short fits are repeated, because other work disturbs them most."""
     counts = {50_000: 5, 250_000: 3, options.rows: 1}
     runs: dict[int, list[tuple[float, float]]] = {n_rows: [] for n_rows in counts}
     for turn in range(max(counts.values())):
@@ -158,23 +158,23 @@ def rows_and_rate(options: argparse.Namespace) -> bool:
 
 
 def groups(options: argparse.Namespace) -> bool:
-    """What 100,000 distinct label sets cost in the first pass, against ten classes."""
+    """The cost of 100,000 distinct label sets in the first pass, compared with ten classes."""
     from hashlearn.fitting import as_source
     from hashlearn.fitting.grouping import LabelReader
     from hashlearn.fitting.job import Job
-    from hashlearn.fitting.survey import Plan, survey
+    from hashlearn.fitting.survey import SurveyPlan, survey
     from hashlearn.kernel import PlainFeatures
 
     n_rows, spent = min(options.rows, 500_000), []
     for n_sets in (0, 10_000):
         chunks = list(Made(n_rows, n_sets))
         narrow = [(X[:, :8].copy(), y) for X, y in chunks]
-        plan = Plan(PlainFeatures(), 8, LabelReader(), 1000, 0, 1000, 1, carry=False)
+        plan = SurveyPlan(PlainFeatures(), 8, LabelReader(), 1000, 0, 1000, 1, carry_rows=False)
         began = time.perf_counter()
-        seen = survey(as_source(narrow), plan, Job(n_jobs=2))
+        found = survey(as_source(narrow), plan, Job(n_jobs=2))
         spent.append(time.perf_counter() - began)
-        assert seen.known is not None
-        print(f"{n_rows} rows, {len(seen.known.identity)} label sets: first pass {spent[-1]:.2f} s", flush=True)
+        assert found.counts is not None
+        print(f"{n_rows} rows, {len(found.counts)} label sets: first pass {spent[-1]:.2f} s", flush=True)
     extra = (spent[1] - spent[0]) / n_rows * 1e6
     print(f"100,000 label sets cost {extra:.1f} µs per row more than ten classes (target 10)")
     return extra <= 10
@@ -189,7 +189,9 @@ def main() -> None:
     parser.add_argument("--landmarks", type=int, default=1000)
     parser.add_argument("--repeats", type=int, default=1)
     parser.add_argument("--parts", nargs="+", default=list(PARTS), choices=PARTS)
-    parser.add_argument("--folder", type=Path, default=None, help="where the rows are written; a temporary one without")
+    parser.add_argument(
+        "--folder", type=Path, default=None, help="for the rows; by default a temporary one"
+    )
     parser.add_argument("--one", default=None, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:

@@ -11,13 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 import hashlearn.rowkeys as rowkeys
+from hashlearn.fitting.candidates import HIGHEST_KEY, SLACK, Candidates, lowest_of_groups
 from hashlearn.fitting.grouping import GroupLookup, IdentityCollision, LabelReader, LabelSetIndex, RangeLabelSets
 from hashlearn.fitting.job import Job
 from hashlearn.fitting.parts import stack
@@ -27,16 +26,13 @@ from hashlearn.kernel import FeatureMap
 from hashlearn.labels import check_variety
 from hashlearn.parallel import BLOCK_ROWS
 from hashlearn.progress import report
-from hashlearn.rowkeys import Keys
 from hashlearn.typing import FloatArray, Int64Array, IntArray, Matrix
 
 RANGE_BLOCKS = 16
 """Blocks of BLOCK_ROWS rows per task, unless rows are few or wait in this process."""
 STREAM_BYTES = 32 * 2**20
 """Rows of a stream that one task gets, because they are in memory here while they wait."""
-SLACK = 24
 ATTEMPTS = 8
-_HIGHEST_KEY = np.uint64(2**64 - 1)
 
 
 @dataclass(frozen=True)
@@ -84,49 +80,6 @@ class SurveyPlan:
             features.draw_seed(),
             carry,
         )
-
-
-@dataclass
-class Candidates:
-    """Rows that a draw may take.
-
-    Attributes
-    ----------
-    key, row : key and number of each.
-    below : all rows with keys below this one are among the candidates; for anchors, one key per label set.
-    features : the rows themselves in blocks, if they are carried along.
-    identity : the identities of the rows' label sets, for anchors.
-    """
-
-    key: Keys
-    row: Int64Array
-    below: Keys
-    features: list[Matrix] = field(default_factory=list)
-    identity: NDArray[Any] | None = None
-
-    @classmethod
-    def none(cls, by_label_set: bool) -> Candidates:
-        """No candidates yet."""
-        key, row = np.empty(0, dtype=np.uint64), np.empty(0, dtype=np.int64)
-        return cls(key, row, key) if by_label_set else cls(key, row, np.array([_HIGHEST_KEY]))
-
-    def select(self, places: IntArray) -> Candidates:
-        """Return those at ``places``."""
-        features = [stack(self.features)[places]] if self.features else []
-        identity = None if self.identity is None else self.identity[places]
-        return Candidates(self.key[places], self.row[places], self.below, features, identity)
-
-    def joined(self, other: Candidates, below: Keys) -> Candidates:
-        """Return both together."""
-        if not len(self.key):
-            return replace(other, below=below)
-        if not len(other.key):
-            return replace(self, below=below)
-        identity = None
-        if self.identity is not None and other.identity is not None:
-            identity = np.concatenate([self.identity, other.identity])
-        key, row = np.concatenate([self.key, other.key]), np.concatenate([self.row, other.row])
-        return Candidates(key, row, below, self.features + other.features, identity)
 
 
 @dataclass
@@ -246,39 +199,10 @@ def _anchor_candidates(plan: SurveyPlan, rows: RowRange, found: RangeLabelSets, 
     # Labeled rows up to here: those that are counted already, or an eighth of what this range's own share suggests.
     likely = rows.stop * len(labeled) / (rows.stop - rows.start) / 8
     n_seen = max(labeled_before + len(labeled), int(likely), 1)
-    chosen, below = _lowest_of_groups(found.place[order], keys[order], found.count, plan.n_anchors, n_seen, plan.slack)
+    chosen, below = lowest_of_groups(found.place[order], keys[order], found.count, plan.n_anchors, n_seen, plan.slack)
     places = order[chosen]
     identity = found.identity[found.place[places]]
     return Candidates(keys[places], places + rows.start, below, identity=identity)
-
-
-def _lowest_of_groups(
-    group: IntArray, keys: Keys, counts: Int64Array, n_drawn: int, n_seen: int, slack: int
-) -> tuple[IntArray, Keys]:
-    """Choose the candidates of a draw of ``n_drawn`` rows that is even over groups.
-
-    Parameters
-    ----------
-    group, keys : of rows, sorted by group and key.
-    counts : rows of each group.
-    n_seen : labeled rows seen so far.
-
-    Returns
-    -------
-    places of the candidates, and for every group the lowest key that was discarded.
-    """
-    expected = counts * (n_drawn / n_seen) * (slack / SLACK)
-    most = expected + 8 * np.sqrt(expected) + slack
-    first = np.searchsorted(group, np.arange(len(counts)))
-    rank = np.arange(len(group)) - first[group]
-    share = min(1.0, slack * n_drawn / n_seen)
-    limit = _HIGHEST_KEY if share >= 1 else np.uint64(share * 2.0**64)
-    # A common label set has as many candidates as its share needs. A rare one has at most ``slack`` of them, and only
-    # rows whose keys are low among those of all rows.
-    keep = (rank < most[group]) & (keys <= limit)
-    below = np.full(len(counts), _HIGHEST_KEY)
-    np.minimum.at(below, group[~keep], keys[~keep])
-    return np.flatnonzero(keep), below
 
 
 @dataclass
@@ -316,7 +240,7 @@ class SurveyState:
             self.label_sets.add(part.label_sets)
             self.n_labeled += int(part.label_sets.count.sum())
             if self.anchors is not None and part.anchors is not None:
-                below = np.full(len(self.label_sets), _HIGHEST_KEY)
+                below = np.full(len(self.label_sets), HIGHEST_KEY)
                 if len(old):
                     below[self.label_sets.places(old)] = self.anchors.below
                 if len(new):
@@ -333,7 +257,7 @@ class SurveyState:
         if self.anchors is not None and self.label_sets is not None and len(self.anchors.key):
             group = self.label_sets.places(self.anchors.identity)  # type: ignore[arg-type]
             order = np.lexsort((self.anchors.key, group))
-            chosen, below = _lowest_of_groups(
+            chosen, below = lowest_of_groups(
                 group[order], self.anchors.key[order], self.label_sets.count, plan.n_anchors, self.n_labeled, plan.slack
             )
             self.anchors = self.anchors.select(order[chosen])

@@ -10,10 +10,11 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from hashlearn import codes
 from hashlearn.constraints import COUNT, POSITIVE, Options
 from hashlearn.deprecation import renamed_parameters
-from hashlearn.fitting.frames.gram import GramHasher, GramSums, LearnedFunction, Training
+from hashlearn.fitting.frames.gram import GramHasher, LearnedFunction
 from hashlearn.fitting.frames.in_memory import linear
 from hashlearn.fitting.frames.kernel_parameters import KernelParameters
 from hashlearn.fitting.frames.rounds import CodeSums, Rounds, SignStep, SweepStep, keep_codes
+from hashlearn.fitting.frames.training import GramSums, Training
 from hashlearn.fitting.job import Job
 from hashlearn.functions.linear import LinearFunction
 from hashlearn.methodinfo import MethodInfo

@@ -7,9 +7,10 @@ from scipy import linalg
 
 from hashlearn.constraints import COUNT, POSITIVE
 from hashlearn.deprecation import renamed_parameters
-from hashlearn.fitting.frames.gram import GramHasher, GramSums, LearnedFunction, Training
+from hashlearn.fitting.frames.gram import GramHasher, LearnedFunction
 from hashlearn.fitting.frames.in_memory import linear
 from hashlearn.fitting.frames.kernel_parameters import KernelParameters
+from hashlearn.fitting.frames.training import GramSums, Training
 from hashlearn.fitting.job import Job
 from hashlearn.methodinfo import MethodInfo
 from hashlearn.parameters import fitted, parameter

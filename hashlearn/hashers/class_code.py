@@ -6,9 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hashlearn.constraints import POSITIVE
-from hashlearn.fitting.frames.gram import GramHasher, GramSums, LearnedFunction, Training
+from hashlearn.fitting.frames.gram import GramHasher, LearnedFunction
 from hashlearn.fitting.frames.in_memory import linear
 from hashlearn.fitting.frames.kernel_parameters import KernelParameters
+from hashlearn.fitting.frames.training import GramSums, Training
 from hashlearn.fitting.job import Job
 from hashlearn.functions.linear import LinearFunction, RidgeFactor
 from hashlearn.hashers.fsdh import class_codes

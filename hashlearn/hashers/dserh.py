@@ -11,18 +11,11 @@ from scipy import linalg, sparse
 from hashlearn import codes
 from hashlearn.constraints import COUNT, POSITIVE, Interval, IsArrayLike
 from hashlearn.deprecation import renamed_parameters
-from hashlearn.fitting.frames.gram import (
-    GramHasher,
-    GramSums,
-    LearnedFunction,
-    SumPlan,
-    Training,
-    centered_sums,
-    sum_rows,
-)
+from hashlearn.fitting.frames.gram import GramHasher, LearnedFunction
 from hashlearn.fitting.frames.in_memory import linear
 from hashlearn.fitting.frames.kernel_parameters import KernelParameters
 from hashlearn.fitting.frames.rounds import Rounds, SignStep, keep_codes
+from hashlearn.fitting.frames.training import GramSums, SumPlan, Training, centered_sums, sum_rows
 from hashlearn.fitting.job import Job
 from hashlearn.fitting.passes import add_up
 from hashlearn.fitting.row_sample import find_candidates

@@ -6,8 +6,9 @@ import numpy as np
 
 from hashlearn.constraints import COUNT
 from hashlearn.deprecation import renamed_parameters
-from hashlearn.fitting.frames.gram import GramHasher, LearnedFunction, Training
+from hashlearn.fitting.frames.gram import GramHasher, LearnedFunction
 from hashlearn.fitting.frames.in_memory import linear
+from hashlearn.fitting.frames.training import Training
 from hashlearn.fitting.job import Job
 from hashlearn.methodinfo import MethodInfo
 from hashlearn.parameters import fitted, parameter

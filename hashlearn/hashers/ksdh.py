@@ -7,10 +7,11 @@ from typing import ClassVar
 import numpy as np
 
 from hashlearn.constraints import COUNT, FLAG, NON_NEGATIVE, POSITIVE, Options
-from hashlearn.fitting.frames.gram import GramHasher, GramSums, LearnedFunction, Training
+from hashlearn.fitting.frames.gram import GramHasher, LearnedFunction
 from hashlearn.fitting.frames.in_memory import linear
 from hashlearn.fitting.frames.kernel_parameters import KernelParameters
 from hashlearn.fitting.frames.rounds import Rounds, SignStep, keep_codes
+from hashlearn.fitting.frames.training import GramSums, Training
 from hashlearn.fitting.job import Job
 from hashlearn.methodinfo import MethodInfo
 from hashlearn.parameters import fitted, parameter

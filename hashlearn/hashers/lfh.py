@@ -14,9 +14,10 @@ from scipy.special import expit
 from hashlearn import codes
 from hashlearn.constraints import COUNT, POSITIVE
 from hashlearn.deprecation import renamed_parameters
-from hashlearn.fitting.frames.gram import GramHasher, LearnedFunction, Training
+from hashlearn.fitting.frames.gram import GramHasher, LearnedFunction
 from hashlearn.fitting.frames.in_memory import linear
 from hashlearn.fitting.frames.kernel_parameters import KernelParameters
+from hashlearn.fitting.frames.training import Training
 from hashlearn.fitting.frames.two_step import SpreadSums, read_groups, scaled_ridge, squares
 from hashlearn.fitting.job import Job
 from hashlearn.fitting.passes import AdditiveSums, RowBlock, RowView, add_up

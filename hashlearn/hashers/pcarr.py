@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from hashlearn.fitting.frames.gram import GramHasher, LearnedFunction, Training
+from hashlearn.fitting.frames.gram import GramHasher, LearnedFunction
 from hashlearn.fitting.frames.in_memory import linear
+from hashlearn.fitting.frames.training import Training
 from hashlearn.fitting.job import Job
 from hashlearn.methodinfo import MethodInfo
 from hashlearn.primitives import random_rotation

@@ -7,7 +7,7 @@ from sklearn.datasets import load_digits
 
 from hashlearn import CCAITQ
 from hashlearn.codes import unpack
-from hashlearn.fitting.frames.gram import GramSums
+from hashlearn.fitting.frames.training import GramSums
 from hashlearn.hashers.ccaitq import canonical_directions
 
 X, Y = (part[:500] for part in load_digits(return_X_y=True))

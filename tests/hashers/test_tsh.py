@@ -8,7 +8,7 @@ from scipy import optimize, sparse
 from sklearn.svm import LinearSVC
 
 from hashlearn import TSH, codes
-from hashlearn.fitting.frames.gram import Training
+from hashlearn.fitting.frames.training import Training
 from hashlearn.fitting.frames.two_step import CodedRows
 from hashlearn.fitting.grouping import GivenGroups
 from hashlearn.fitting.job import Job

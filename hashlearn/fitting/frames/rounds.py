@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 import hashlearn.rowkeys as rowkeys
 from hashlearn import codes
-from hashlearn.fitting.frames.gram import GramSums, Training
+from hashlearn.fitting.frames.training import GramSums, Training
 from hashlearn.fitting.group_sums import GroupSums
 from hashlearn.fitting.job import Job
 from hashlearn.fitting.passes import AdditiveSums, RowBlock, RowView, add_up

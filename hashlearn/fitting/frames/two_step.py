@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from hashlearn import codes
-from hashlearn.fitting.frames.gram import GramHasher, LearnedFunction, Training
+from hashlearn.fitting.frames.gram import GramHasher, LearnedFunction
 from hashlearn.fitting.frames.in_memory import linear
+from hashlearn.fitting.frames.training import Training
 from hashlearn.fitting.grouping import Groups
 from hashlearn.fitting.job import Job
 from hashlearn.fitting.parts import PartList
