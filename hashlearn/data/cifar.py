@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from hashlearn.data.embedded import DatasetMissing
 from hashlearn.data.pool import Pool, joined_parts
-from hashlearn.data.tree import Tree, is_archive, open_tree
 from hashlearn.files.arrays import FileError
+from hashlearn.files.tree import Tree, is_archive, open_tree
 
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 _SHAPE = (32, 32, 3)

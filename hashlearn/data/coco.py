@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from hashlearn.data.embedded import DatasetMissing
 from hashlearn.data.pool import TEST, TRAIN, Pool
-from hashlearn.data.tree import open_tree
 from hashlearn.deprecation import renamed_parameters
 from hashlearn.files.arrays import FileError
 from hashlearn.files.read import read_features
+from hashlearn.files.tree import open_tree
 
 FEATURES, IMAGE_IDS = "features.npy", ("image_ids.npy", "image_ids.txt")
 _INSTANCES = re.compile(r"(?:^|/)instances_(train|val)\w*\.json$")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -10,19 +9,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hashlearn.data.pool import TEST, TRAIN, Pool
-from hashlearn.data.tree import Tree, open_tree
-from hashlearn.files.arrays import FileError, one_line
+from hashlearn.files.arrays import FileError
+from hashlearn.files.images import ENDINGS, Scaling, opened_image, square, upright
+from hashlearn.files.tree import Tree, open_tree
 from hashlearn.parallel import ordered_map, row_blocks
 from hashlearn.progress import report
 
-EXTRA = "pip install 'hashlearn[images]'"
-ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".ppm", ".pgm", ".tif", ".tiff")
 _PARTS = {"train": TRAIN, "test": TEST, "val": TEST, "valid": TEST, "validation": TEST}
 _BLOCK = 256
 
 
 def image_folder(path: Path, *, size: int | None = None, name: str | None = None, n_jobs: int | None = None) -> Pool:
-    """Colour images of a folder or zip, the class of each being the folder it lies in.
+    """Color images of a folder or zip, the class of each being the folder it lies in.
 
     ``train/<class>/x.jpg`` and ``test/<class>/y.jpg`` (or ``val``) also give the official part, training rows first;
     plain ``<class>/x.jpg`` has none. Rows are in sorted order of their paths, which are the ``ids``. With ``size``
@@ -81,15 +79,7 @@ def _by(pixels: NDArray[Any]) -> str:
 
 
 def _pixels(tree: Tree, entry: str, size: int | None) -> NDArray[np.uint8]:
-    try:
-        from PIL import Image, ImageOps
-    except ImportError as error:
-        raise FileError(f"Reading the images of {tree.path} needs Pillow: {EXTRA}.") from error
-    try:
-        with Image.open(io.BytesIO(tree.read(entry))) as image:
-            colour = image.convert("RGB")
-            if size is not None and colour.size != (size, size):
-                colour = ImageOps.fit(colour, (size, size), method=Image.Resampling.BILINEAR)
-            return np.asarray(colour)
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        raise FileError(f"{tree.path}: {entry} is no image that can be read: {one_line(error)}") from error
+    # Without a reduced size on loading: pixels would differ from those of data sets made before.
+    with opened_image(tree.read(entry), f"{tree.path}: {entry}") as image:
+        color = upright(image)
+        return np.asarray(color) if size is None else square(color, Scaling(size, resample="bilinear"))

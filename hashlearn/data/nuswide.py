@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from hashlearn.data.embedded import DatasetMissing
 from hashlearn.data.pool import TEST, TRAIN, Pool
-from hashlearn.data.tree import Tree, open_tree
 from hashlearn.deprecation import renamed_parameters
 from hashlearn.files.arrays import FileError
+from hashlearn.files.tree import Tree, open_tree
 from hashlearn.progress import report
 
 HOMEPAGE = "https://lms.comp.nus.edu.sg/wp-content/uploads/2019/research/nuswide/NUS-WIDE.html"

@@ -9,7 +9,7 @@ from hashlearn.data.embedded import DatasetMissing, fashion_mnist_there
 from hashlearn.data.features import gist_pool
 from hashlearn.data.fetch import check_file, data_folder, fetch
 from hashlearn.data.pool import Pool
-from hashlearn.data.tree import is_archive, unpack
+from hashlearn.files.tree import is_archive, unpack
 
 
 def data_set(name: str) -> CatalogEntry:

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hashlearn.deep.backbones.base import Recipe
-from hashlearn.deep.decode import Pixels, Scaling
 from hashlearn.deep.stores import ArrayStore, Store, folder_classes, is_images, open_store
 from hashlearn.files.arrays import FileError
+from hashlearn.files.images import Pixels, Scaling
 from hashlearn.parallel import in_order, row_blocks, thread_count
 from hashlearn.progress import report
 from hashlearn.typing import IntArray

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from contextlib import ExitStack
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hashlearn.data.images import ENDINGS
-from hashlearn.data.tree import open_tree
-from hashlearn.deep.decode import MAX_BYTES, Pixels, Scaling, decode, scaled
 from hashlearn.files.arrays import FileError, one_line
+from hashlearn.files.images import ENDINGS, MAX_BYTES, Pixels, Scaling, decode, scaled
+from hashlearn.files.tree import tree_at
 
 
 class Store:
@@ -43,8 +41,7 @@ class TreeStore(Store):
         if path.exists() and not path.is_dir() and path.suffix.lower() != ".zip":
             raise FileError(f"{path} is neither a folder nor a zip of images; unpack other archives first.")
         self.path = path
-        self._open = ExitStack()
-        self._tree = self._open.enter_context(open_tree(path))
+        self._tree = tree_at(path)
         self.names = [name for name in self._tree.names() if name.lower().endswith(ENDINGS)]
         if not self.names:
             self.close()
@@ -67,7 +64,7 @@ class TreeStore(Store):
         return _hash((name, *self._tree.stamp(name)) for name in self.names)
 
     def close(self) -> None:
-        self._open.close()
+        self._tree.close()
 
 
 class FileStore(Store):

@@ -21,11 +21,11 @@ from hashlearn.data.images import image_folder
 from hashlearn.data.mnist import DIGITS, GARMENTS
 from hashlearn.data.pool import TRAIN
 from hashlearn.files.arrays import FileError
+from hashlearn.files.images import as_png
 from hashlearn.files.output import written_whole
 from hashlearn.hashers import METHODS
 from hashlearn.progress import report
 from hashlearn.service.display_config import DisplayConfig
-from hashlearn.service.pictures import as_png
 
 DEMO_FILE = "demo.json"
 PICTURES = "images.zip"

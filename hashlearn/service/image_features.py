@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hashlearn.data import gist
+from hashlearn.files.images import Scaling, square
 from hashlearn.service.image_decoding import ImageDecoder
 
 _TEXT = re.compile(r"(gist|pixels|grey):(\d{1,4})")
@@ -39,23 +40,21 @@ class SquareFeatures:
 
     @property
     def size(self) -> int:
-        """SearchOptions many numbers a row has."""
+        """How many numbers a row has."""
         return {"gist": gist.N_FEATURES, "pixels": 3 * self.side**2, "grey": self.side**2}[self.kind]
 
     def __str__(self) -> str:
         return f"{self.kind}:{self.side}"
 
     def row(self, data: bytes, decoder: ImageDecoder) -> NDArray[np.float32]:
-        from PIL import Image, ImageOps
+        from PIL import Image
 
-        image = decoder.upload(data, self.side)
-        if image.size != (self.side, self.side):
-            image = ImageOps.fit(image, (self.side, self.side), method=Image.Resampling.BILINEAR)
+        pixels = square(decoder.upload(data, self.side), Scaling(self.side, resample="bilinear"))
         if self.kind == "gist":
-            return gist.gist(np.asarray(image)[None], n_jobs=1)
+            return gist.gist(pixels[None], n_jobs=1)
         if self.kind == "grey":
-            image = image.convert("L")
-        return np.asarray(image, dtype=np.float32).reshape(1, -1) / np.float32(255)
+            pixels = np.asarray(Image.fromarray(pixels).convert("L"))
+        return pixels.astype(np.float32).reshape(1, -1) / np.float32(255)
 
 
 class BackboneFeatures:

@@ -8,8 +8,8 @@ import pytest
 
 from data_sets.tiny_archives import cifar10_members, planes, python2_pickle, python3_pickle, write_tar
 from hashlearn.data import DatasetMissing, cifar
-from hashlearn.data.tree import unpack
 from hashlearn.files import FileError
+from hashlearn.files.tree import unpack
 
 
 @pytest.mark.parametrize("kind", ["python", "binary"])

@@ -15,8 +15,8 @@ from data_sets.tiny_archives import cifar10_members, write_tar
 from hashlearn import data
 from hashlearn.data import DatasetMissing, catalog, fetch, registry
 from hashlearn.data.fetch import RemoteFile
-from hashlearn.data.tree import open_tree, unpack
 from hashlearn.files import FileError
+from hashlearn.files.tree import open_tree, unpack
 
 CONTENT = np.random.default_rng(0).bytes(700_000)
 

@@ -19,10 +19,11 @@ pytest.importorskip("PIL", reason="Pillow is not installed")
 from deep.image_files import encoded, flat, noise, write, write_zip  # noqa: E402
 from PIL import Image  # noqa: E402
 
-from hashlearn.deep import decode, stores  # noqa: E402
+from hashlearn.deep import stores  # noqa: E402
 from hashlearn.deep.backbones import Recipe  # noqa: E402
 from hashlearn.deep.images import folder_classes, image_source, is_images  # noqa: E402
 from hashlearn.files import FileError  # noqa: E402
+from hashlearn.files import images as decode  # noqa: E402
 from hashlearn.progress import listening  # noqa: E402
 
 TREE = {

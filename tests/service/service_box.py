@@ -17,7 +17,7 @@ import httpx
 import numpy as np
 
 from hashlearn import ITQ, Collection
-from hashlearn.service.pictures import as_png
+from hashlearn.files.images import as_png
 from hashlearn.service.run import listen, new_server, url_of
 from hashlearn.service.served_collection import ServedCollection, open_collection
 from hashlearn.service.service import Service

@@ -14,11 +14,12 @@ import pytest
 from service_box import API, AUTH, ROWS, TOKEN, client, error_of, make_shop, new_service, rows
 
 from hashlearn import Collection
-from hashlearn.service.pictures import as_png
+from hashlearn.files.images import as_png
+from hashlearn.service.image_decoding import ImageDecoder
 from hashlearn.service.security import POLICY, REPORT_POLICY
 from hashlearn.service.served_collection import open_collection
 from hashlearn.service.service import Service
-from hashlearn.service.settings import ServerSettings
+from hashlearn.service.settings import Limits, ServerSettings
 from hashlearn.service.tokens import Token, find_token, read_tokens
 
 
@@ -330,5 +331,12 @@ def test_a_missing_folder_of_pictures_is_said(tmp_path):
     with pytest.raises(ValueError, match="no folder and no zip"):
         open_collection(str(tmp_path / "shop"), images=tmp_path / "none")
     (tmp_path / "bad.zip").write_bytes(os.urandom(100))
-    with pytest.raises(ValueError, match="no zip that can be read"):
+    with pytest.raises(ValueError, match=r"bad\.zip is damaged or cut short"):
         open_collection(str(tmp_path / "shop"), images=tmp_path / "bad.zip")
+
+
+def test_a_picture_of_16_bits_is_not_white():
+    """Pillow alone would cut every value at 255."""
+    gray = np.full((6, 6), 100 * 257, dtype=np.uint16)
+    image = ImageDecoder(Limits()).upload(as_png(gray), None)
+    assert np.asarray(image)[0, 0].tolist() == [100, 100, 100]

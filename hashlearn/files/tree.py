@@ -8,14 +8,20 @@ import tarfile
 import zipfile
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from functools import cached_property
 from pathlib import Path, PurePosixPath
+from typing import IO
 
 from hashlearn.files.arrays import FileError, one_line
 from hashlearn.files.output import written_whole
 
 ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz")
-_DAMAGE = (OSError, EOFError, zlib.error, tarfile.TarError, zipfile.BadZipFile, RuntimeError, NotImplementedError)
+DAMAGE = (OSError, EOFError, zlib.error, tarfile.TarError, zipfile.BadZipFile, RuntimeError, NotImplementedError)
+
+
+class TooLarge(FileError):
+    """A file with more bytes than may be read."""
 
 
 class Tree:
@@ -28,7 +34,19 @@ class Tree:
         """Paths of all regular files, sorted."""
         raise NotImplementedError
 
-    def read(self, name: str) -> bytes:
+    def contains(self, name: str) -> bool:
+        """Whether there is such a file now. A link in a folder that leads out of it is none."""
+        return name in self.names()
+
+    def read(self, name: str, limit: int | None = None) -> bytes:
+        """The bytes of a file; TooLarge, before they are in memory, if there are more than ``limit``."""
+        with self._open(name) as stream:
+            data = stream.read() if limit is None else stream.read(limit + 1)
+        if limit is not None and len(data) > limit:
+            raise TooLarge(f"{self.path}: {name} has more than the {limit:,} bytes that may be read.")
+        return data
+
+    def _open(self, name: str) -> IO[bytes]:
         raise NotImplementedError
 
     def stamp(self, name: str) -> tuple[int, int]:
@@ -51,13 +69,31 @@ class Tree:
 class _Folder(Tree):
     def __init__(self, path: Path) -> None:
         super().__init__(path)
-        self._names = sorted(_walk(path))
+        self._root = path.resolve(strict=True)
 
     def names(self) -> list[str]:
         return self._names
 
-    def read(self, name: str) -> bytes:
-        return (self.path / name).read_bytes()
+    @cached_property
+    def _names(self) -> list[str]:
+        # Made when it is first asked for: a folder of which files are read by name may hold millions.
+        return sorted(_walk(self.path))
+
+    def contains(self, name: str) -> bool:
+        if "\0" in name:
+            return False
+        path = self._root / name
+        try:
+            # Following links takes as long as a search. A plain file directly in the folder needs none followed.
+            if stat.S_ISREG(path.lstat().st_mode) and "/" not in name and os.sep not in name:
+                return True
+            path = path.resolve(strict=True)
+        except (OSError, RuntimeError):
+            return False
+        return path.is_relative_to(self._root) and path.is_file()
+
+    def _open(self, name: str) -> IO[bytes]:
+        return (self._root / name).open("rb")
 
     def stamp(self, name: str) -> tuple[int, int]:
         there = (self.path / name).stat()
@@ -81,12 +117,16 @@ class _Zip(Tree):
             for info in self._archive.infolist()
             if not info.is_dir() and not info.filename.startswith("__MACOSX/")
         )
+        self._known = frozenset(self._names)
 
     def names(self) -> list[str]:
         return self._names
 
-    def read(self, name: str) -> bytes:
-        return self._archive.read(name)
+    def contains(self, name: str) -> bool:
+        return name in self._known
+
+    def _open(self, name: str) -> IO[bytes]:
+        return self._archive.open(name)
 
     def stamp(self, name: str) -> tuple[int, int]:
         info = self._archive.getinfo(name)
@@ -113,11 +153,11 @@ class _Tar(Tree):
         """Links, devices and the like."""
         return sorted(name for name, member in self._members.items() if not member.isreg())
 
-    def read(self, name: str) -> bytes:
+    def _open(self, name: str) -> IO[bytes]:
         stream = self._archive.extractfile(self._members[name])
         if stream is None:
             raise FileError(f"{self.path}: {name} is not a regular file.")
-        return stream.read()
+        return stream
 
     def stamp(self, name: str) -> tuple[int, int]:
         member = self._members[name]
@@ -131,27 +171,37 @@ def is_archive(path: Path) -> bool:
     return path.name.lower().endswith(ARCHIVES)
 
 
-@contextmanager
-def open_tree(path: Path) -> Iterator[Tree]:
-    """A folder or an archive; damage inside it is one sentence."""
+def tree_at(path: Path) -> Tree:
+    """A folder or an archive, to be closed by whoever asks for it."""
     if not path.exists():
         raise FileError(f"{path} does not exist.")
-    if not path.is_dir() and not is_archive(path):
+    if path.is_dir():
+        return _Folder(path)
+    if not is_archive(path):
         raise FileError(f"{path} is neither a folder nor an archive ({', '.join(ARCHIVES)}).")
-    tree: Tree | None = None
-    try:
-        tree = _Folder(path) if path.is_dir() else _Zip(path) if path.suffix.lower() == ".zip" else _Tar(path)
+    with _damage_said(path):
+        return _Zip(path) if path.suffix.lower() == ".zip" else _Tar(path)
+
+
+@contextmanager
+def open_tree(path: Path) -> Iterator[Tree]:
+    """A folder or an archive for the time of a block; damage that the block meets inside it is one sentence."""
+    tree = tree_at(path)
+    with closing(tree), _damage_said(path):
         yield tree
+
+
+@contextmanager
+def _damage_said(path: Path) -> Iterator[None]:
+    try:
+        yield
     except FileError:
         raise
-    except _DAMAGE as error:
+    except DAMAGE as error:
         # Folders fail with messages that name the file already.
         if path.is_dir():
             raise
         raise FileError(f"{path} is damaged or cut short: {one_line(error)}") from error
-    finally:
-        if tree is not None:
-            tree.close()
 
 
 def unpack(archive: Path, folder: Path) -> list[Path]:
