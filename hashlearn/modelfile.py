@@ -77,6 +77,7 @@ def from_bytes(data: bytes, name: str) -> tuple[dict[str, Any], Arrays]:
         )
     if version < 1:
         raise ModelFileError(f"{name} has format {version}, which hashlearn does not read: formats begin at 1.")
+    _check_shapes(header, len(data), name)
     try:
         views = load_arrays(data)
     except (SafetensorError, ValueError, KeyError, OverflowError) as error:
@@ -110,6 +111,24 @@ def write(data: bytes, path: str | os.PathLike[str]) -> None:
 def own_copy(view: NDArray[np.generic]) -> NDArray[np.generic]:
     """A writable array of its own, in place of a view into the file's bytes."""
     return np.array(view, order="C")
+
+
+def _check_shapes(header: dict[str, Any], n_bytes: int, name: str) -> None:
+    """Refuse arrays with a side that is longer than the whole file.
+
+    Where an array has elements, safetensors checks that its bytes are there. An array without elements has no bytes,
+    whatever its other sides are; such sides would become real in the products that a model computes.
+    """
+    for entry, facts in header.items():
+        if entry == "__metadata__":
+            continue
+        try:
+            longest = max(facts["shape"], default=0)
+            fits = longest <= n_bytes
+        except (TypeError, KeyError) as error:
+            raise ModelFileError(f"{name} is damaged: the array {entry!r} has no shape.") from error
+        if not fits:
+            raise ModelFileError(f"{name} is damaged: a side of the array {entry!r} is longer than the whole file.")
 
 
 def _header_length(data: bytes | bytearray) -> int:

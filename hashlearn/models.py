@@ -27,6 +27,8 @@ from hashlearn.functions.linear import LinearFunction
 from hashlearn.functions.network import Network, NetworkFunction
 from hashlearn.functions.trees import BoostedTrees, EstimatorFunction
 from hashlearn.kernel import AnchorKernel, PlainFeatures
+from hashlearn.messages import one_line
+from hashlearn.model_checks import check_model
 from hashlearn.modelfile import ModelFileError, from_bytes, own_copy, read, to_bytes, write
 from hashlearn.typing import Arrays
 
@@ -46,7 +48,10 @@ COMPONENTS: tuple[type, ...] = (
 SPARSE = {cls.__name__: cls for cls in (sparse.csr_matrix, sparse.csr_array, sparse.csc_matrix, sparse.csc_array)}
 SPARSE_PARTS = ("data", "indices", "indptr")
 NUMBERS = {"bool", "float16", "float32", "float64"} | {f"{u}int{bits}" for u in ("", "u") for bits in (8, 16, 32, 64)}
-MAX_TEXT_BYTES = 2**30
+# Text arrays hold every item at the width of the longest, so they may be larger than the file. Together they may have
+# this many bytes, and this many times the bytes of the file.
+TEXT_BYTES = 16 * 2**20
+TEXT_RATIO = 64
 _NOT_COMPUTING = {"n_jobs", "verbose", "random_state", "seconds_", "codes_"}  # differ between fits to the same function
 NUMBER_WORDS = {"nan": float("nan"), "inf": float("inf"), "-inf": float("-inf")}
 
@@ -124,7 +129,7 @@ def loads(data: bytes, name: str) -> Any:
     document, arrays = from_bytes(data, name)
     if "training" in document:
         raise ModelFileError(f"{name} is the checkpoint of a training, no model: fit with checkpoint= goes on from it.")
-    walk = _Reader(name, arrays)
+    walk = _Reader(name, arrays, TEXT_BYTES + TEXT_RATIO * len(data))
     try:
         hasher = walk.value(document["model"])
     except ModelFileError:
@@ -135,6 +140,10 @@ def loads(data: bytes, name: str) -> Any:
         raise ModelFileError(f"{name} is damaged: it holds a {type(hasher).__name__}, not a hasher.")
     if walk.arrays:
         raise ModelFileError(f"{name} is damaged: it holds arrays that its description does not name.")
+    try:
+        check_model(hasher)
+    except Exception as error:  # parts of any kind and shape fail in any way
+        raise ModelFileError(f"{name} is damaged: its parts do not fit together ({one_line(error)})") from error
     return hasher
 
 
@@ -244,8 +253,9 @@ class _Writer:
 class _Reader:
     """From the JSON document to objects, taking each array once. Sets attributes and calls nothing of theirs."""
 
-    def __init__(self, name: str, arrays: Arrays) -> None:
+    def __init__(self, name: str, arrays: Arrays, text_bytes: int) -> None:
         self.name = name
+        self.text_bytes = text_bytes  # that text arrays may still take
         self.arrays = arrays
         self.kinds: dict[str, Callable[[dict[str, Any]], Any]] = {
             "object": self._object,
@@ -302,8 +312,11 @@ class _Reader:
 
     def _text(self, node: dict[str, Any]) -> NDArray[Any]:
         items, dtype = [self.value(item) for item in node["text"]], np.dtype(str(node["dtype"]))
-        if dtype.kind not in "OU" or dtype.itemsize * len(items) > MAX_TEXT_BYTES:
+        if dtype.kind not in "OU":
             raise ValueError(f"no text array: {dtype}")
+        self.text_bytes -= dtype.itemsize * len(items)
+        if self.text_bytes < 0:
+            raise ModelFileError(f"{self.name} is damaged: its text takes far more memory than the file is long.")
         array = np.empty(len(items), dtype=dtype)
         for i, item in enumerate(items):
             array[i] = item

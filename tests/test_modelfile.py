@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -130,8 +131,7 @@ def test_well_formed_but_wrong(tmp_path):
     assert "'x' is missing" in changed("state", codes_={"array": "x"})
     assert "'codes_' is missing" in changed("state", twice_={"array": "codes_"})
     assert "arrays that its description does not name" in changed("state", codes_=None)
-    wide = {"text": ["a"], "dtype": "U400000000", "shape": [1]}
-    for node in (wide, {"no": 1}, {"float": "x"}, {"array": [], "text": 1}, {"dict": [[[], 1]]}):
+    for node in ({"no": 1}, {"float": "x"}, {"array": [], "text": 1}, {"dict": [[[], 1]]}):
         assert changed("state", odd_=node) == "is damaged: its description makes no sense."
     parts = {"data": np.ones(1), "indices": np.array([7]), "indptr": np.array([0, 1])}
     outside = {"sparse": "csr_matrix", "shape": [1, 2]} | {part: {"array": part} for part in parts}
@@ -141,6 +141,41 @@ def test_well_formed_but_wrong(tmp_path):
     assert load(tmp_path / "inside.hl").odd_.toarray().tolist() == [[0, 1]]
     part = refused(described(tmp_path, model=model["state"]["function_"])[0], tmp_path)
     assert part == "is damaged: it holds a LinearFunction, not a hasher."
+
+
+def test_text_takes_no_more_memory_than_a_file_can_mean(tmp_path):
+    """20 text arrays of a gigabyte each, in a file of some kilobytes: the limit is over all of them."""
+    _, document = described(tmp_path)
+    model = document["model"]
+
+    def texts(count, width):
+        odd = {"dict": [[f"t{i}", {"text": ["a"], "dtype": f"U{width}", "shape": [1]}] for i in range(count)]}
+        return described(tmp_path, model=model | {"state": model["state"] | {"odd_": odd}})[0]
+
+    for count, width in ((20, 250_000_000), (20, 500_000), (1, 2**50)):
+        data = texts(count, width)
+        assert len(data) < 5000
+        tracemalloc.start()
+        try:
+            said = refused(data, tmp_path)
+            most = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        assert said.startswith("is damaged")
+        assert most < 32 * 2**20
+    (tmp_path / "good.hl").write_bytes(texts(20, 100_000))
+    assert load(tmp_path / "good.hl").odd_["t19"].tolist() == ["a"]
+
+
+def test_an_array_without_elements_cannot_be_long(tmp_path):
+    _, document = described(tmp_path)
+    state = document["model"]["state"] | {"odd_": {"array": "odd"}}
+    for shape in ((10**10, 0), (0, 10**10)):
+        data, _ = described(tmp_path, {"odd": np.empty(shape)}, model=document["model"] | {"state": state})
+        assert refused(data, tmp_path) == "is damaged: a side of the array 'odd' is longer than the whole file."
+    data, _ = described(tmp_path, {"odd": np.empty((0, 40))}, model=document["model"] | {"state": state})
+    (tmp_path / "good.hl").write_bytes(data)
+    assert load(tmp_path / "good.hl").odd_.shape == (0, 40)
 
 
 def test_a_description_too_deep_for_python(tmp_path):

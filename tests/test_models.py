@@ -1,6 +1,8 @@
 """Model files: exact round trips of everything, one sentence for everything that is no model, and kill -9."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -181,3 +183,15 @@ def test_a_file_of_the_first_release_still_loads():
     assert abs(hasher.decision_function(X[:8])).min() > 0.1
     assert hasher.encode(X[:8]).tobytes().hex() == "f57039f06ec0c2a0b280c8308f601710"
     assert hasher.codes_[:8].tobytes().hex() == "f57039f06e8041a0b28084d08f601710"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="the limit of memory is Linux's")
+def test_a_mutant_never_asks_for_absurd_memory():
+    """Every number and every shape of a model of every method, changed one at a time."""
+    script = Path(__file__).parent / "model_mutants.py"
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, env=environment, timeout=900)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert all(f"{name} " in done.stdout for name in (*METHODS, "union", "trees"))
+    assert all("'refused'" in line and "'ok'" in line for line in done.stdout.splitlines())

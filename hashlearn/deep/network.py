@@ -79,6 +79,26 @@ def from_arrays(arrays: dict[str, NDArray[Any]]) -> dict[str, Tensor]:
     return {name: torch.from_numpy(np.array(array)) for name, array in arrays.items()}
 
 
+def check_arrays(spec: Spec, arrays: dict[str, NDArray[Any]], trunk: nn.Module | None = None) -> None:
+    """Raise ValueError where arrays are not those of the described network.
+
+    The network is built without memory for this. So a description that promises more than its arrays hold is refused
+    before anybody asks for that much.
+    """
+    try:
+        with torch.device("meta"):
+            wanted = {name: tuple(tensor.shape) for name, tensor in build_network(spec, trunk).state_dict().items()}
+    except (RuntimeError, TypeError, KeyError, OverflowError) as error:
+        raise ValueError(f"The saved network cannot be built: {' '.join(str(error).split())[:200]}") from error
+    found = {name: array.shape for name, array in arrays.items()}
+    if wanted != found:
+        name = next(name for name in [*wanted, *found] if wanted.get(name) != found.get(name))
+        raise ValueError(
+            f"The saved weights do not fit this network: {name} should have the shape {wanted.get(name)} and has "
+            f"{found.get(name)}."
+        )
+
+
 def load_arrays(module: nn.Module, arrays: dict[str, NDArray[Any]]) -> None:
     """Put arrays into a module; one sentence where they are not its own."""
     try:

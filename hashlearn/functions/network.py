@@ -46,8 +46,9 @@ class NetworkFunction:
                 from hashlearn.deep.extra import require_torch
 
                 require_torch()
-                from hashlearn.deep.network import load_arrays, new_network
+                from hashlearn.deep.network import check_arrays, load_arrays, new_network
 
+                check_arrays(self.spec, self.tensors, trunk)
                 module = new_network(self.spec, trunk=copy.deepcopy(trunk))
                 load_arrays(module, self.tensors)
                 self._module = module.eval()

@@ -74,16 +74,16 @@ class BoostedTrees:
 
     def project_bit(self, X: NDArray[np.float32], bit: int) -> NDArray[np.float32]:
         """The column of one bit."""
-        splits = 2**self.max_depth - 1
+        n_trees, splits = self.feature_.shape[1:]
         feature, threshold, leaf = self.feature_[bit].ravel(), self.threshold_[bit].ravel(), self.leaf_[bit].ravel()
-        first_split = np.arange(self.n_trees) * splits
-        first_leaf = np.arange(self.n_trees) * (splits + 1)
+        first_split = np.arange(n_trees) * splits
+        first_leaf = np.arange(n_trees) * (splits + 1)
         result = np.empty(len(X), dtype=np.float32)
         for block in row_blocks(len(X), CACHED_ROWS):
             rows = np.ascontiguousarray(X[block])
             start = np.arange(len(rows))[:, None] * rows.shape[1]
-            node = np.zeros((len(rows), self.n_trees), dtype=np.intp)
-            for _ in range(self.max_depth):
+            node = np.zeros((len(rows), n_trees), dtype=np.intp)
+            for _ in range(splits.bit_length()):
                 place = first_split + node
                 node = 2 * node + 1 + (rows.take(start + feature.take(place)) > threshold.take(place))
             result[block] = leaf.take(first_leaf + node - splits).sum(axis=1)

@@ -1,5 +1,9 @@
 """The page of the API in Chromium: FastAPI's own, drawn without any file from elsewhere."""
 
+import pytest
+
+pytestmark = pytest.mark.slow
+
 
 def test_the_page_of_the_api(page):
     page.driver.get_log("performance")  # what the browser asked for before

@@ -15,6 +15,8 @@ from hashlearn import cli
 from hashlearn.service.settings import ServerSettings
 from hashlearn.service.tokens import Token, parse_tokens
 
+pytestmark = pytest.mark.slow
+
 READER, WRITER = "reader-token-0123456789", "writer-token-0123456789"
 
 
