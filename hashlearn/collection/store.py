@@ -47,6 +47,7 @@ class Spec:
     fingerprint : SHA-256 (hex) of what the hasher computes, "" without a hasher.
     vector_size : floats a row to keep for rescoring, or None.
     kind, settings : what kind of index searches, for stores that offer several.
+    indexed : fields of payloads that filters ask for often, as filters name them.
     """
 
     n_bits: int
@@ -55,6 +56,7 @@ class Spec:
     vector_size: int | None = None
     kind: str = "flat"
     settings: dict[str, int | None] = field(default_factory=dict)
+    indexed: tuple[str, ...] = ()
 
 
 class Rows(NamedTuple):
@@ -115,12 +117,8 @@ class Store(ABC):
     def count(self, where: Condition | None = None) -> int: ...
 
     @abstractmethod
-    def next_id(self) -> int:
-        """One more than the largest id ever acknowledged, for rows that come without ids."""
-
     def take_ids(self, count: int) -> int:
-        """The first of ``count`` ids for rows that come without; stores that can promise it give no id out twice."""
-        return self.next_id()
+        """The first of ``count`` ids in a row that no other row has, or gets from this or another process."""
 
     @abstractmethod
     def search(self, queries: PackedCodes, k: int, where: Condition | None = None, n_jobs: int | None = None) -> Hits:

@@ -2,9 +2,8 @@
 
     part 0            JSON: format, n_bits, fingerprint, vector_size, kind, settings, length and SHA-256 of the model
     part 1, 2, …      the bytes of the model in base64, 49,149 bytes each
-    part -n           says that ids below n were given out; the smallest part counts
 
-Milvus has no counter that two writers could share, but rows of different keys never get in each other's way.
+Collections of hashlearn 0.2 also have parts below 0, which counted ids and mean nothing any more.
 """
 
 from __future__ import annotations
@@ -23,7 +22,6 @@ META_FIELDS = {"part", "text", "nothing"}
 _MOST_TEXT = 65_535  # of a VARCHAR
 _PART_BYTES = _MOST_TEXT // 4 * 3
 _PARTS_AT_ONCE = 100
-_PRUNE_AFTER = 100
 
 
 def create_meta(link: Link, spec: Spec) -> None:
@@ -38,7 +36,7 @@ def create_meta(link: Link, spec: Spec) -> None:
     # Milvus wants a vector in every collection.
     schema.add_field("nothing", DataType.BINARY_VECTOR, dim=8)
     make_collection(link, name, schema, "nothing", "BIN_FLAT", {})
-    facts = {name: value for name, value in asdict(spec).items() if name != "model"}
+    facts = {name: value for name, value in asdict(spec).items() if name not in ("model", "indexed")}
     head = {
         "format": FORMAT,
         **facts,
@@ -107,29 +105,3 @@ def _texts(link: Link, name: str, first: int, stop: int) -> list[str]:
         consistency_level="Strong",
     )
     return [row["text"] for row in sorted(rows, key=lambda row: int(row["part"]))]
-
-
-class Counter:
-    """The largest id ever given out, plus one."""
-
-    def __init__(self, link: Link) -> None:
-        self._link = link
-        self._name = link.address.collection + META_SUFFIX
-        self._raised = 0
-        self._known = 0
-
-    def value(self) -> int:
-        rows = self._link.call(
-            "query", self._name, filter="part < 0", output_fields=["part"], limit=16_384, consistency_level="Strong"
-        )
-        self._known = max((-int(row["part"]) for row in rows), default=0)
-        return self._known
-
-    def raise_to(self, next_id: int) -> None:
-        if next_id <= self._known:
-            return
-        self._link.call("upsert", self._name, [_row(-next_id, "")])
-        self._known = next_id
-        self._raised += 1
-        if self._raised % _PRUNE_AFTER == 0 and next_id < 2**63:  # Milvus cannot read -2^63 in an expression
-            self._link.call("delete", self._name, filter=f"part < 0 and part > {-next_id}")

@@ -6,6 +6,7 @@ Milvus has no transactions; see docs/stores.md for what a crash may leave behind
 from __future__ import annotations
 
 import json
+import secrets
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 
 from hashlearn.collection.milvus import near as milvus_near
 from hashlearn.collection.milvus.link import META_SUFFIX, Link, read_uri
-from hashlearn.collection.milvus.meta import Counter, create_meta, load, make_collection, read_spec
+from hashlearn.collection.milvus.meta import create_meta, load, make_collection, read_spec
 from hashlearn.collection.milvus.near import FIRST_KEY, LARGEST_ID, MOST_HITS, to_ids, to_keys
 from hashlearn.collection.milvus.schema import fields_of_ours, foreign, row_schema, wanted_fields
 from hashlearn.collection.milvus.where import split
@@ -61,7 +62,6 @@ class MilvusStore(Store):
         self.spec = spec
         self._link = link
         self._name = link.address.collection
-        self._counter = Counter(link)
         self._read_only = read_only
 
     @classmethod
@@ -72,6 +72,11 @@ class MilvusStore(Store):
             raise UnsupportedByStoreError(
                 f"A row on Milvus keeps a vector of at most {MOST_VECTOR_SIZE} numbers. Got {spec.vector_size}: create "
                 "the collection without vectors, or keep it in a folder."
+            )
+        if spec.indexed:
+            raise UnsupportedByStoreError(
+                "Milvus 2.3 has no indexes on fields of a payload: create the collection without indexed=, or keep it "
+                "in a folder or on PostgreSQL."
             )
         link = Link(address)
         try:
@@ -131,8 +136,6 @@ class MilvusStore(Store):
                 f"Milvus keeps payloads of at most {MOST_PAYLOAD_BYTES} bytes of JSON. That of id "
                 f"{ids[sizes.argmax()]} has {sizes.max()}: keep the rest elsewhere, or the collection in a folder."
             )
-        # Before the rows: after a crash an id may be skipped, but is never given out twice.
-        self._counter.raise_to(int(ids.max()) + 1)
         per_row = 16 + codes.shape[1] + 4 * (self.spec.vector_size or 0)
         for part in _requests(sizes + per_row):
             rows = [
@@ -177,8 +180,13 @@ class MilvusStore(Store):
         )
         return int(rows[0]["count(*)"])
 
-    def next_id(self) -> int:
-        return self._counter.value()
+    def take_ids(self, count: int) -> int:
+        """Ids from a random number on. Milvus has nothing that clients could count on together.
+
+        Two of a million additions of a thousand rows each meet with a chance of 1 in 10,000.
+        """
+        writable(self._read_only, self._link.address.shown)
+        return secrets.randbelow(LARGEST_ID - count)
 
     def search(self, queries: PackedCodes, k: int, where: Condition | None = None, n_jobs: int | None = None) -> Hits:
         if k > MOST_HITS:

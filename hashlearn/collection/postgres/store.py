@@ -158,9 +158,6 @@ class PostgresStore(Store):
         condition, values = to_sql(where)
         return self._value(self._text("SELECT count(*) FROM {rows} WHERE {where}", where=condition), values)
 
-    def next_id(self) -> int:
-        return self._value(self._text("SELECT last_id FROM {meta}"), []) + 1
-
     def take_ids(self, count: int) -> int:
         writable(self._link.read_only, self._link.address.shown)
 
