@@ -61,6 +61,9 @@ def create(
     ] = None,
     vectors: Annotated[bool, typer.Option("--vectors", help="Keep the float rows too, to rescore by.")] = False,
     vector_size: Annotated[int | None, typer.Option(help="Their length, when it is not the model's.")] = None,
+    indexed: Annotated[
+        list[str] | None, typer.Option("--index", metavar="FIELD", help="A payload field to filter by; repeatable.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Make a new, empty collection."""
@@ -75,6 +78,7 @@ def create(
         store_vectors=vectors,
         vector_size=vector_size,
         kind=kind,
+        indexed=indexed or (),
         **dict(map(_setting, settings or [])),
     ) as collection:
         _print(collection.info(), as_json)

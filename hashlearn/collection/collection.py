@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
@@ -22,6 +22,7 @@ from hashlearn.collection.uri import as_uri, shown, store_class
 from hashlearn.collection.where import Condition, parse
 from hashlearn.index import Ball, Hits
 from hashlearn.index.inputs import checked_count, checked_ids, new_ids, refuse_twice
+from hashlearn.modelfile import ModelFileError
 from hashlearn.parallel import BLOCK_ROWS, row_blocks
 from hashlearn.progress import report
 from hashlearn.typing import Ids, PackedCodes
@@ -71,7 +72,8 @@ class Collection:
 
     def __init__(self, uri: str, store: Store, hasher: Any = None) -> None:
         self.uri = shown(uri)
-        self._store = store
+        self._opened = store
+        self._process = os.getpid()
         self._hasher = hasher
         self._lock = threading.Lock()
         self._told_of_collapse = False
@@ -86,6 +88,7 @@ class Collection:
         store_vectors: bool = False,
         vector_size: int | None = None,
         kind: str = "flat",
+        indexed: Sequence[str] = (),
         **settings: int | None,
     ) -> Collection:
         """Make a new, empty collection.
@@ -94,6 +97,8 @@ class Collection:
         store_vectors : keep the float rows too, for ``search(rescore=...)``. ``vector_size`` is their length; it is
             the hasher's number of features unless vectors of another length are given to ``add``.
         kind, settings : the kind of index, as in ``Index``. "flat" is exact.
+        indexed : fields of the payload that filters ask for, such as ``["digit", "size.width"]``: comparisons with
+            them are quick also the first time. They cannot be changed later.
         """
         text = as_uri(uri)
         if hasher is not None:
@@ -112,7 +117,8 @@ class Collection:
             if hasher is None:
                 raise ValueError("Without a hasher, give vector_size= to keep vectors.")
             vector_size = int(hasher.n_features_in_)
-        spec = Spec(int(n_bits), model, fingerprint, vector_size, kind, dict(settings))  # type: ignore[arg-type]
+        fields = given.indexed_fields(indexed)
+        spec = Spec(int(n_bits), model, fingerprint, vector_size, kind, dict(settings), fields)  # type: ignore[arg-type]
         return cls(text, store_class(text).create(text, spec), hasher)
 
     @classmethod
@@ -154,7 +160,22 @@ class Collection:
 
     def close(self) -> None:
         """Let go of files and connections; twice is fine."""
-        self._store.close()
+        if os.getpid() == self._process:
+            self._opened.close()
+
+    @property
+    def _store(self) -> Store:
+        """The storage, for the process that opened it.
+
+        After a fork, files and connections are those of the parent, and locks that another of its threads held are
+        never released: using them here could hang, or damage what the parent writes.
+        """
+        if os.getpid() != self._process:
+            raise CollectionError(
+                f"{self.uri} was opened in process {self._process}, and this is its fork {os.getpid()}: open the "
+                "collection in each process."
+            )
+        return self._opened
 
     @property
     def n_bits(self) -> int:
@@ -168,9 +189,13 @@ class Collection:
     @property
     def hasher(self) -> Any:
         """The hasher that encodes rows and queries; None in a collection of codes made elsewhere."""
+        model = self._store.spec.model
         with self._lock:
-            if self._hasher is None and self._store.spec.model:
-                self._hasher = models.loads(self._store.spec.model, f"The model in {self.uri}")
+            if self._hasher is None and model:
+                try:
+                    self._hasher = models.loads(model, f"The model in {self.uri}")
+                except ModelFileError as error:
+                    raise CollectionError(str(error)) from error
             return self._hasher
 
     def info(self) -> dict[str, Any]:
@@ -183,6 +208,7 @@ class Collection:
             "vector_size": spec.vector_size,
             "kind": spec.kind,
             "settings": dict(spec.settings),
+            "indexed": list(spec.indexed),
             **self._store.info(),
         }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from scipy import sparse
 
 from hashlearn.codes import BitOrder, check_codes, swap_bit_order
 from hashlearn.collection.store import Vectors
+from hashlearn.collection.where import split_path
 from hashlearn.typing import PackedCodes
 
 
@@ -19,6 +21,19 @@ def rows(X: Any, codes: ArrayLike | None) -> Any:
         raise ValueError("Give X or codes=, not both and not neither.")
     chosen = codes if X is None else X
     return chosen if hasattr(chosen, "shape") else np.asarray(chosen)
+
+
+def indexed_fields(fields: Any) -> tuple[str, ...]:
+    """Names of payload fields, each once, as filters write them."""
+    if isinstance(fields, str) or not isinstance(fields, Sequence):
+        raise ValueError(f"indexed must be a list of fields of the payload. Got {fields!r} instead.")
+    for name in fields:
+        if not isinstance(name, str) or name.startswith("$"):
+            raise ValueError(f"indexed must hold names of fields of the payload. Got {name!r} instead.")
+        split_path(name)
+    if len(set(map(split_path, fields))) < len(fields):
+        raise ValueError(f"indexed may name a field only once. Got {list(fields)} instead.")
+    return tuple(fields)
 
 
 def n_rows(array: Any) -> int:

@@ -5,7 +5,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hashlearn.collection.embedded.blocks import Block, DamagedBlockError, from_stored, merged, to_merge, to_stored
+from hashlearn.collection.embedded import columns
+from hashlearn.collection.embedded.blocks import (
+    Block,
+    DamagedBlockError,
+    first_checksum,
+    from_stored,
+    merged,
+    to_merge,
+    to_stored,
+)
 
 WIDTH = 2
 CHANGES = st.lists(st.dictionaries(st.integers(0, 12), st.none() | st.integers(0, 65535), max_size=6), max_size=7)
@@ -42,22 +51,54 @@ def test_merging_says_the_same_to_every_reader(changes, data):
     assert applied({}, alone) == states[-1]
 
 
-def test_bytes_and_back():
+@pytest.mark.parametrize("version", [1, 2])
+def test_bytes_and_back(version):
     block = block_of({5: 300, 2**62: 7, 9: None})
-    stored = to_stored(block)
-    again = from_stored(stored, WIDTH)
-    for ours, theirs in zip(block, again, strict=True):
+    stored = to_stored(4, block)
+    if version == 1:
+        stored = stored._replace(checksum=first_checksum(stored))
+    again = from_stored(stored, WIDTH, 0, version)
+    for ours, theirs in zip(block[:3], again[:3], strict=True):
         np.testing.assert_array_equal(ours, theirs)
-    for damaged in (
+    damages = [
         stored._replace(codes=stored.codes[:-1] + b"\x55"),
         stored._replace(ids=stored.ids[:-8]),
         stored._replace(gone=b""),
         stored._replace(checksum=stored.checksum ^ 1),
         stored._replace(codes=None),
         stored._replace(ids=stored.ids + bytes(8)),
-    ):
+        stored._replace(size=None),
+    ]
+    if version == 2:
+        damages += [stored._replace(seq=5), stored._replace(size=4), stored._replace(columns=b"[]")]
+    for damaged in damages:
         with pytest.raises(DamagedBlockError):
-            from_stored(damaged, WIDTH)
+            from_stored(damaged, WIDTH, 0, version)
+
+
+def test_columns_follow_their_rows_through_merging():
+    paths = [("a",), ("b", "c")]
+    rng = np.random.default_rng(0)
+    values = [None, True, False, 3, -(2**63), 2.5, -0.0, "x", "ü", [1], {"d": 1}]
+    blocks, model = [], {}
+    for _ in range(6):
+        ids = np.sort(rng.choice(30, 12, replace=False))
+        there, gone = np.sort(ids[:9]), np.sort(ids[9:])
+        payloads = [{"a": values[rng.integers(11)], "b": {"c": values[rng.integers(11)]}} for _ in there]
+        fields = columns.of_payloads(payloads, 9, paths)
+        blocks.append(Block(there, np.zeros((9, WIDTH), dtype=np.uint8), gone, fields))
+        model = {n: p for n, p in model.items() if n not in gone} | dict(zip(there.tolist(), payloads, strict=True))
+    whole = merged(blocks, WIDTH)
+    again = from_stored(to_stored(1, whole), WIDTH, 2, 2)
+    expected = columns.of_payloads([model[n] for n in sorted(model)], len(model), paths)
+    assert again.ids.tolist() == sorted(model)
+    np.testing.assert_array_equal(again.columns.kinds, expected.kinds)
+    named = expected.kinds == columns.TEXT
+    np.testing.assert_array_equal(again.columns.values[~named], expected.values[~named])
+    texts = [[part.texts[place] for place in part.values[named]] for part in (again.columns, expected)]
+    assert texts[0] == texts[1]
+    with pytest.raises(columns.DamagedColumnsError):
+        columns.from_bytes(columns.to_bytes(expected)[:-3], len(model), 2)
 
 
 @pytest.mark.parametrize("size", [1, 7, 100])

@@ -12,7 +12,7 @@ import pytest
 
 from hashlearn import Collection, Index
 from hashlearn.collection import CollectionError, UnsupportedByStoreError
-from hashlearn.collection.embedded import database, kept_filters
+from hashlearn.collection.embedded import connection, kept_filters
 from hashlearn.collection.embedded import store as embedded
 from hashlearn.collection.embedded.store import EmbeddedStore
 from hashlearn.collection.where import matches, parse
@@ -96,7 +96,7 @@ def test_kept_filters_follow_changes(shop, monkeypatch):
 
 
 def _asked(folder, question):
-    db = sqlite3.connect(folder / database.FILE)
+    db = sqlite3.connect(folder / connection.FILE)
     try:
         return db.execute(question).fetchall()
     finally:
@@ -113,15 +113,15 @@ def test_single_rows_leave_few_blocks(tmp_path, monkeypatch):
 
 def test_a_failed_change_leaves_nothing(shop):
     shop.add(codes=random_codes(10), payload={"n": range(10)})
-    store = shop._store
+    payloads = shop._store._payloads
 
     def break_down(*_):
         raise KeyboardInterrupt
 
-    original, store._put_payloads = store._put_payloads, break_down
+    original, payloads.remove = payloads.remove, break_down
     with pytest.raises(KeyboardInterrupt):
         shop.add(codes=random_codes(5, 1), ids=[0, 1, 2, 30, 31])
-    store._put_payloads = original
+    payloads.remove = original
     assert len(shop) == shop.count({"n": {"exists": True}}) == 10
     assert (shop.search(codes=random_codes(10), k=1).distances == 0).all()
     shop.add(codes=random_codes(1, 2), ids=[77])
@@ -168,9 +168,9 @@ def test_threads_add_without_ids(shop):
 
 
 def test_a_writer_that_waits_too_long_says_so(tmp_path, monkeypatch):
-    monkeypatch.setattr(database, "WAIT_SECONDS", 0.1)
+    monkeypatch.setattr(connection, "WAIT_SECONDS", 0.1)
     with Collection.create(tmp_path / "shop", n_bits=BITS) as shop:
-        other = sqlite3.connect(tmp_path / "shop" / database.FILE, isolation_level=None)
+        other = sqlite3.connect(tmp_path / "shop" / connection.FILE, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(CollectionError, match="written by somebody else"):
             shop.add(codes=random_codes(3), ids=[1, 2, 3])
@@ -219,7 +219,7 @@ def test_damage_is_one_sentence_that_names_the_file(tmp_path):
     folder = tmp_path / "shop"
     with Collection.create(folder, n_bits=BITS) as shop:
         shop.add(codes=random_codes(5000), payload={"n": range(5000)})
-    path = folder / database.FILE
+    path = folder / connection.FILE
     whole = path.read_bytes()
     place = whole.find(random_codes(5000)[1000:1010].tobytes())
     assert place > 0
@@ -249,7 +249,7 @@ def test_damage_is_one_sentence_that_names_the_file(tmp_path):
 
 def test_a_newer_format_is_refused(shop, tmp_path):
     shop.close()
-    db = sqlite3.connect(tmp_path / "shop" / database.FILE)
+    db = sqlite3.connect(tmp_path / "shop" / connection.FILE)
     db.execute("PRAGMA user_version = 99")
     db.close()
     with pytest.raises(CollectionError, match="newer hashlearn"):
@@ -260,13 +260,18 @@ def test_a_folder_that_may_only_be_read(tmp_path, monkeypatch):
     folder = tmp_path / "shop"
     with Collection.create(folder, n_bits=BITS) as shop:
         shop.add(codes=random_codes(20))
+    access = os.access
     monkeypatch.setattr(os, "access", lambda path, mode: mode != os.W_OK)  # root may write everywhere
+    with pytest.raises(CollectionError, match="read_only=True"):
+        Collection.open(folder)
     before = sorted(folder.iterdir())
     with Collection.open(folder, read_only=True) as reader:
         assert len(reader) == 20
         assert (reader.search(codes=random_codes(20), k=1).distances == 0).all()
         assert sorted(folder.iterdir()) == before
-        writer = Collection.open(folder)
+        with monkeypatch.context() as allowed:
+            allowed.setattr(os, "access", access)
+            writer = Collection.open(folder)
         writer.add(codes=random_codes(1))
         with pytest.raises(CollectionError, match="open it again"):
             reader.search(codes=random_codes(1), k=1)
@@ -279,11 +284,11 @@ def test_creating_leaves_other_files_alone(tmp_path):
     folder = tmp_path / "shop"
     folder.mkdir()
     (folder / "notes.txt").write_text("mine")
-    (folder / f".{database.FILE}.abc.tmp").write_bytes(b"half")  # of a creation that was killed
+    (folder / f".{connection.FILE}.abc.tmp").write_bytes(b"half")  # of a creation that was killed
     Collection.create(folder, n_bits=8).close()
     Collection.drop(folder)
     assert [path.name for path in folder.iterdir()] == ["notes.txt"]
-    (folder / f"{database.FILE}-wal").write_bytes(b"log")
+    (folder / f"{connection.FILE}-wal").write_bytes(b"log")
     with pytest.raises(CollectionError, match="log of a collection whose file is gone"):
         Collection.create(folder, n_bits=8)
     (tmp_path / "file").write_text("x")

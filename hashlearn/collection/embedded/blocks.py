@@ -1,18 +1,21 @@
 """Blocks: what one or several transactions did to the codes, as the bytes that the embedded store keeps.
 
-A block says for some ids what is true after it: their codes, or that they are gone. Blocks are applied in the order
-of their sequence numbers. Several neighbours merge into one with the last number: a reader that has seen some of
-them already applies the merged one and comes out the same, because it says the final word on every id it names.
+A block says for some ids what is true after it: their codes and indexed fields, or that they are gone. Blocks are
+applied in the order of their sequence numbers. Several neighbors merge into one with the last number: a reader that has
+seen some of them already applies the merged one and comes out the same, because it says the final word on every id it
+names.
 """
 
 from __future__ import annotations
 
+import struct
 import zlib
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from hashlearn.collection.embedded.columns import Columns, DamagedColumnsError, from_bytes, joined, to_bytes
 from hashlearn.typing import Ids, PackedCodes
 
 
@@ -21,37 +24,64 @@ class DamagedBlockError(ValueError):
 
 
 class Block(NamedTuple):
-    """Ids that are there with their codes, and ids that are gone; both increasing, no id in both."""
+    """Ids that are there with their codes, and ids that are gone; both increasing, no id in both.
+
+    ``columns`` holds the indexed fields of the ids that are there; None when no fields are indexed.
+    """
 
     ids: Ids
     codes: PackedCodes
     gone: Ids
+    columns: Columns | None = None
 
     def __len__(self) -> int:
         return len(self.ids) + len(self.gone)
 
 
 class Stored(NamedTuple):
-    """The columns of a block in the database."""
+    """A row of the table ``block``."""
 
+    seq: int
+    size: int
+    checksum: int
     ids: bytes
     codes: bytes
     gone: bytes
-    checksum: int
+    columns: bytes
 
 
-def to_stored(block: Block) -> Stored:
-    parts = [np.ascontiguousarray(array, dtype=dtype).tobytes() for array, dtype in zip(block, _TYPES, strict=True)]
-    return Stored(parts[0], parts[1], parts[2], _checksum(parts))
+def to_stored(seq: int, block: Block) -> Stored:
+    parts = zip((block.ids, block.codes, block.gone), _TYPES, strict=True)
+    ids, codes, gone = (np.ascontiguousarray(array, dtype=dtype).tobytes() for array, dtype in parts)
+    columns = b"" if block.columns is None else to_bytes(block.columns)
+    stored = Stored(seq, len(block), 0, ids, codes, gone, columns)
+    return stored._replace(checksum=checksum(stored))
 
 
-def from_stored(stored: Stored, width: int) -> Block:
-    parts = stored[:3]
-    whole = all(isinstance(part, bytes) for part in parts)
-    if not whole or _checksum(parts) != stored.checksum or len(stored.ids) * width != len(stored.codes) * 8:
-        raise DamagedBlockError("a block of codes does not match its checksum")
-    ids, codes, gone = (np.frombuffer(part, dtype=dtype) for part, dtype in zip(parts, _TYPES, strict=True))
-    return Block(ids.astype(np.int64, copy=False), codes.reshape(len(ids), width), gone.astype(np.int64, copy=False))
+def from_stored(stored: Stored, width: int, n_fields: int, version: int) -> Block:
+    """The block of a row, once the row is found to be as it was written."""
+    whole = all(isinstance(part, bytes) for part in stored[3:]) and isinstance(stored.size, int)
+    expected = checksum if version > 1 else first_checksum
+    if not whole or expected(stored) != stored.checksum or len(stored.ids) * width != len(stored.codes) * 8:
+        raise DamagedBlockError(f"block {stored.seq} does not match its checksum")
+    parts = zip(stored[3:6], _TYPES, strict=True)
+    ids, codes, gone = (np.frombuffer(part, dtype=dtype) for part, dtype in parts)
+    try:
+        columns = from_bytes(stored.columns, len(ids), n_fields) if n_fields else None
+    except DamagedColumnsError as error:
+        raise DamagedBlockError(f"the indexed fields of block {stored.seq} cannot be read") from error
+    codes = codes.reshape(len(ids), width)
+    return Block(ids.astype(np.int64, copy=False), codes, gone.astype(np.int64, copy=False), columns)
+
+
+def checksum(stored: Stored) -> int:
+    """The checksum of a row of the table: of its numbers and of all its bytes."""
+    return _crc32(stored[3:], zlib.crc32(struct.pack("<qq", stored.seq, stored.size)))
+
+
+def first_checksum(stored: Stored) -> int:
+    """The checksum of format 1, of the bytes alone."""
+    return _crc32(stored[3:6], 0)
 
 
 def merged(blocks: Sequence[Block], width: int, keep_gone: bool = True) -> Block:
@@ -73,9 +103,12 @@ def merged(blocks: Sequence[Block], width: int, keep_gone: bool = True) -> Block
         last = np.append(ids[1:] != ids[:-1], True) if len(ids) else np.empty(0, dtype=bool)
         ids, places = ids[last], places[last]
     there = places >= 0
+    columns = joined([block.columns for block in blocks if block.columns is not None])
     if len(places) == len(codes) and there.all() and (places[1:] > places[:-1]).all():
-        return Block(ids, codes, np.empty(0, dtype=np.int64))
-    return Block(ids[there], codes[places[there]], ids[~there] if keep_gone else np.empty(0, dtype=np.int64))
+        return Block(ids, codes, np.empty(0, dtype=np.int64), columns)
+    gone = ids[~there] if keep_gone else np.empty(0, dtype=np.int64)
+    kept = places[there]
+    return Block(ids[there], codes[kept], gone, None if columns is None else columns.take(kept))
 
 
 def to_merge(sizes: Sequence[int], fan: int, full: int) -> int:
@@ -98,11 +131,10 @@ def to_merge(sizes: Sequence[int], fan: int, full: int) -> int:
     return 0
 
 
-def _checksum(parts: Sequence[bytes]) -> int:
-    checksum = 0
+def _crc32(parts: Sequence[bytes], start: int) -> int:
     for part in parts:
-        checksum = zlib.crc32(part, checksum)
-    return checksum
+        start = zlib.crc32(part, start)
+    return start
 
 
 _TYPES = ("<i8", "u1", "<i8")

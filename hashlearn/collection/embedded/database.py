@@ -1,96 +1,40 @@
-"""The SQLite file of an embedded collection: making it, connections for many threads, errors as sentences.
+"""Transactions on the SQLite file of an embedded collection, for many threads and beside other processes.
 
-    state    one row: seq, base, last_id, rows, entries
-    spec     one row: what the collection is for, and the model
-    block    seq -> ids, codes, gone, checksum (blocks.py)
-    payload  id -> JSON text, only for rows with a payload
-    vector   id -> float32 little-endian bytes
-
-``seq`` counts changes; a reader that has applied the blocks up to ``seq`` is up to date. Blocks up to ``base`` no
-longer say which ids are gone: who has seen less than ``base`` and more than nothing begins anew.
+A process may hold a collection open while its file is dropped, restored or replaced by another. Every transaction
+therefore looks whether the file in the folder is still the one it was opened with, and begins with the checked state
+row, which tells a restored file (another identity) and lost commits (a lower count).
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
-import secrets
 import sqlite3
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
-from hashlearn.codes import MAX_BITS
-from hashlearn.collection.store import OPEN_OR_DROP, CollectionError, Spec
-from hashlearn.filekinds import kind_of_file
-from hashlearn.wholefile import sync_folder
+from hashlearn.collection.embedded import commits, schema
+from hashlearn.collection.embedded.connection import FILE, close_all, connect, sentences
+from hashlearn.collection.embedded.state import State, read_state, update_state
+from hashlearn.collection.store import CollectionError, Spec
 
-FILE = "collection.sqlite"
-APPLICATION = 0x686C636F  # "hlco", in the header of the file
-VERSION = 1
-WAIT_SECONDS = 60.0
-
-_TABLES = """
-CREATE TABLE spec (n_bits INTEGER, model BLOB, fingerprint TEXT, vector_size INTEGER, kind TEXT, settings TEXT);
-CREATE TABLE state (seq INTEGER, base INTEGER, last_id INTEGER, rows INTEGER, entries INTEGER);
-CREATE TABLE block (seq INTEGER PRIMARY KEY, size INTEGER, ids BLOB, codes BLOB, gone BLOB, checksum INTEGER);
-CREATE TABLE payload (id INTEGER PRIMARY KEY, json TEXT NOT NULL);
-CREATE TABLE vector (id INTEGER PRIMARY KEY, floats BLOB NOT NULL);
-INSERT INTO state VALUES (0, 0, -1, 0, 0);
-"""
+_ATTEMPTS = 5
 
 
-def create(folder: Path, spec: Spec) -> None:
-    """Make the folder and its file, all at once: nobody finds a half-made collection."""
-    path = folder / FILE
-    if path.exists():
-        raise CollectionError(f"{folder} holds a collection already: {OPEN_OR_DROP}.")
-    if Path(f"{path}-wal").exists() and not path.exists():
-        raise CollectionError(f"{path}-wal is the log of a collection whose file is gone: remove it first.")
-    with sentences(path):
-        folder.mkdir(parents=True, exist_ok=True)
-        temporary = folder / f".{FILE}.{secrets.token_hex(6)}.tmp"
-        try:
-            with contextlib.closing(sqlite3.connect(temporary, isolation_level=None)) as db:
-                db.execute(f"PRAGMA application_id = {APPLICATION}")
-                db.execute(f"PRAGMA user_version = {VERSION}")
-                db.execute("PRAGMA journal_mode = WAL")
-                db.executescript(f"BEGIN; {_TABLES} COMMIT;")
-                values = (spec.n_bits, spec.model, spec.fingerprint, spec.vector_size, spec.kind)
-                db.execute("INSERT INTO spec VALUES (?, ?, ?, ?, ?, ?)", (*values, json.dumps(spec.settings)))
-            _into_place(temporary, path)
-        finally:
-            for name in (temporary, Path(f"{temporary}-wal"), Path(f"{temporary}-shm")):
-                name.unlink(missing_ok=True)
+class Moment:
+    """A transaction: its connection, and where the collection stands in it.
 
+    ``generation`` counts the files that this process has seen under the collection's name. Who changes something sets
+    ``state``, and the end of the transaction writes it.
+    """
 
-def _into_place(temporary: Path, path: Path) -> None:
-    with open(temporary, "rb") as file:
-        os.fsync(file.fileno())
-    try:
-        os.link(temporary, path)  # unlike a rename, fails when somebody else was faster
-    except FileExistsError:
-        raise CollectionError(f"{path.parent} holds a collection already: {OPEN_OR_DROP}.") from None
-    except OSError:  # a file system without links
-        os.replace(temporary, path)
-    for folder in (path.parent, path.parent.absolute().parent):
-        sync_folder(folder)
-
-
-def drop(folder: Path) -> None:
-    """Remove the file of a collection, and the folder when nothing else is in it."""
-    path = folder / FILE
-    if not path.exists():
-        raise CollectionError(f"There is no collection in {folder}.")
-    with sentences(path):
-        # The log goes first: beside a later file of this name it would be taken for that one's.
-        beside = [*folder.glob("adding-*.json"), *folder.glob(f".{FILE}.*.tmp*")]
-        for name in (Path(f"{path}-wal"), Path(f"{path}-shm"), path, *beside):
-            name.unlink(missing_ok=True)
-        with contextlib.suppress(OSError):
-            folder.rmdir()
+    def __init__(self, db: sqlite3.Connection, state: State, generation: int) -> None:
+        self.db = db
+        self.state = state
+        self.generation = generation
 
 
 class Database:
@@ -104,67 +48,163 @@ class Database:
         self._writer = threading.Lock()
         self._closed = False
         self._unshared = False
+        self._generation = 0
+        self._identity = 0
+        self._known_commits = 0
         if not self.path.is_file():
             raise CollectionError(f"There is no collection in {folder}.")
-        try:
-            with self.reading() as db:
-                self.spec = _spec(db, self.path)
-        except BaseException:
-            self.close()
-            raise
+        if not read_only and not (os.access(self.path, os.W_OK) and os.access(folder, os.W_OK)):
+            raise CollectionError(
+                f"{folder} may not be written: open it with read_only=True, or change its permissions."
+            )
+        with sentences(self.path):
+            self._file = self._found()
+            self.spec = self._look()
 
     @contextmanager
-    def reading(self) -> Iterator[sqlite3.Connection]:
-        """A connection in a transaction that sees one moment."""
-        with sentences(self.path), self._connection() as db:
-            db.execute("BEGIN")
-            try:
-                yield db
-            finally:
-                if db.in_transaction:
-                    db.execute("ROLLBACK")
+    def reading(self) -> Iterator[Moment]:
+        """A transaction that sees one moment."""
+        with self._transaction("BEGIN") as moment:
+            yield moment
 
     @contextmanager
-    def writing(self) -> Iterator[sqlite3.Connection]:
-        """A connection in the only changing transaction of all processes; committed at the end, or rolled back."""
+    def writing(self) -> Iterator[Moment]:
+        """The only changing transaction of all processes; committed at the end, or rolled back."""
         if self.read_only:
             raise CollectionError(f"{self.path.parent} was opened to be read only.")
-        with self._writer, sentences(self.path), self._connection() as db:
-            db.execute("BEGIN IMMEDIATE")
-            try:
-                yield db
-                db.execute("COMMIT")
-            except BaseException:
-                if db.in_transaction:
-                    db.execute("ROLLBACK")
-                raise
+        with self._writer, self._transaction("BEGIN IMMEDIATE") as moment:
+            if moment.state.version < schema.VERSION:
+                moment.state = schema.upgrade(moment.db, self.path, self.spec, moment.state)
+            before = moment.state
+            yield moment
+            if moment.state != before:
+                moment.state = moment.state._replace(commits=before.commits + 1)
+                update_state(moment.db, moment.state)
+            moment.db.execute("COMMIT")
+            self._acknowledge(moment.state)
 
     def close(self) -> None:
         with self._mutex:
             self._closed = True
             free, self._free = self._free, []
-        for db in free:
-            with contextlib.suppress(sqlite3.Error):
-                db.close()
+        close_all(free)
 
     @contextmanager
-    def _connection(self) -> Iterator[sqlite3.Connection]:
+    def _transaction(self, begin: str) -> Iterator[Moment]:
+        with sentences(self.path):
+            moment = self._begin(begin)
+            try:
+                yield moment
+            finally:
+                self._end(moment)
+
+    def _begin(self, begin: str) -> Moment:
+        for _ in range(_ATTEMPTS):
+            db, generation = self._take()
+            known = self._known_commits  # what was committed before this transaction must be in it
+            moment = None
+            try:
+                db.execute(begin)
+                # A writer may have waited for one who dropped or replaced the file.
+                if self._found() == self._file:
+                    moment = self._settled(db, generation, known)
+            except sqlite3.OperationalError:
+                self._found()  # of a file that has gone, this says so
+                raise
+            finally:
+                if moment is None:
+                    db.close()
+            if moment is not None:
+                return moment
+        raise CollectionError(f"{self.path} is being replaced again and again: try again when that has ended.")
+
+    def _settled(self, db: sqlite3.Connection, generation: int, known: int) -> Moment | None:
+        """The transaction with its state; None when another thread has found another file meanwhile."""
+        state = read_state(db, self.path)
+        with self._mutex:
+            if generation != self._generation:
+                return None
+            if state.identity != self._identity:
+                self._accept(schema.read_spec(db, self.path))
+                self._identity, self._known_commits = state.identity, state.commits
+            elif state.commits < known:
+                raise CollectionError(
+                    f"{self.path.parent} went back from change {known} to {state.commits}: the end of its log was "
+                    "lost, or an older copy was put in its place. Open it again to use what is there now."
+                )
+            self._known_commits = max(self._known_commits, state.commits)
+            return Moment(db, state, self._generation)
+
+    def _accept(self, spec: Spec) -> None:
+        """Go on with another file of this name, if it is a collection for the same things."""
+        # Two fits may differ in their model files, and compute the same: then their fingerprints are equal.
+        if replace(spec, model=b"") != replace(self.spec, model=b""):
+            raise CollectionError(
+                f"{self.path.parent} was replaced by another collection ({spec.n_bits} bits, kind {spec.kind!r}) while "
+                "it was open: open it again."
+            )
+        self._generation += 1
+
+    def _take(self) -> tuple[sqlite3.Connection, int]:
         with self._mutex:
             if self._closed:
                 raise CollectionError(f"The collection {self.path.parent} is closed.")
+            file = self._found()
+            if file != self._file:
+                close_all(self._free)
+                self._free = []
+                self._accept(self._look())
+                self._file = file
             if self._unshared and self._logged():
                 raise CollectionError(f"{self.path.parent} is being changed since it was opened: open it again.")
             db = self._free.pop() if self._free else None
-        db = db or self._connect()
+            generation = self._generation
+        return db or self._connect(), generation
+
+    def _end(self, moment: Moment) -> None:
+        """Take back what was not committed, and keep the connection for the next transaction."""
+        with contextlib.suppress(sqlite3.Error):
+            if moment.db.in_transaction:
+                moment.db.execute("ROLLBACK")
+        with self._mutex:
+            if not moment.db.in_transaction and not self._closed and moment.generation == self._generation:
+                self._free.append(moment.db)
+                return
+        moment.db.close()
+
+    def _acknowledge(self, state: State) -> None:
+        if self._found() != self._file:
+            raise CollectionError(
+                f"{self.path} was replaced while rows were written to it, and these are lost: repeat the change."
+            )
+        with self._mutex:
+            self._identity, self._known_commits = state.identity, max(self._known_commits, state.commits)
+        commits.write_commits(self.path.parent, state.identity, state.commits)
+
+    def _look(self) -> Spec:
+        """What the file in the folder is for, once it is clear that it has all commits that were counted."""
+        counted = commits.read_commits(self.path.parent)
+        with contextlib.closing(self._connect()) as db:
+            db.execute("BEGIN")
+            spec, state = schema.read_spec(db, self.path), read_state(db, self.path)
+        if counted is not None and counted[0] == state.identity and counted[1] > state.commits:
+            raise CollectionError(
+                f"{self.path} has lost its last {counted[1] - state.commits} commits: its log ({FILE}-wal) is damaged "
+                "or missing, or this is an older copy. Restore a backup; or remove the file "
+                f"{commits.FILE} beside it to go on without them."
+            )
+        self._identity, self._known_commits = state.identity, state.commits
+        return spec
+
+    def _found(self) -> tuple[int, int]:
+        """Which file has the collection's name now."""
         try:
-            yield db
-        finally:
-            with self._mutex:
-                if not self._closed:
-                    self._free.append(db)
-                    db = None
-            if db is not None:
-                db.close()
+            facts = os.stat(self.path)
+        except FileNotFoundError:
+            raise CollectionError(
+                f"There is no collection in {self.path.parent} any more: it was dropped or moved while it was open."
+            ) from None
+        return facts.st_dev, facts.st_ino
 
     def _logged(self) -> bool:
         """Whether some changes are in the log of SQLite only."""
@@ -178,56 +218,4 @@ class Database:
             # not be written. Without a log there is nothing to share.
             self._unshared = not os.access(self.path.parent, os.W_OK) and not self._logged()
             mode = "ro&immutable=1" if self._unshared else "ro"
-        # A path may hold characters that mean something in a URI.
-        uri = f"{self.path.absolute().as_uri()}?mode={mode}"
-        db = sqlite3.connect(uri, WAIT_SECONDS, isolation_level=None, check_same_thread=False, uri=True)
-        if not self.read_only:
-            # A commit returns when its bytes are on the disk: acknowledged means durable.
-            db.execute("PRAGMA synchronous = FULL")
-        return db
-
-
-def _spec(db: sqlite3.Connection, path: Path) -> Spec:
-    if db.execute("PRAGMA application_id").fetchone()[0] != APPLICATION:
-        what = "another SQLite database" if path.stat().st_size else "empty"
-        raise CollectionError(f"{path} is not a collection of hashlearn: it is {what}.")
-    version = db.execute("PRAGMA user_version").fetchone()[0]
-    if version > VERSION:
-        raise CollectionError(f"{path} was written by a newer hashlearn (format {version}; this one reads {VERSION}).")
-    row = db.execute("SELECT n_bits, model, fingerprint, vector_size, kind, settings FROM spec").fetchone()
-    try:
-        n_bits, model, fingerprint, vector_size, kind, settings = row
-        spec = Spec(n_bits, model, fingerprint, vector_size, kind, json.loads(settings))
-        if not 1 <= spec.n_bits <= MAX_BITS or not isinstance(spec.model, bytes):
-            raise ValueError
-    except (TypeError, ValueError, IndexError):
-        raise CollectionError(f"{path} is damaged: it does not say what it was made for.") from None
-    return spec
-
-
-@contextmanager
-def sentences(path: Path) -> Iterator[None]:
-    """Errors of SQLite and of the file system as one sentence that names the file."""
-    try:
-        yield
-    except sqlite3.Error as error:
-        raise CollectionError(_sentence(error, path)) from error
-    except OSError as error:
-        raise CollectionError(f"Cannot use {path}: {error.strerror or error}.") from error
-
-
-def _sentence(error: sqlite3.Error, path: Path) -> str:
-    code = (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
-    if code == sqlite3.SQLITE_NOTADB and (kind := kind_of_file(path)) is not None:
-        return f"{path} is not a collection of hashlearn: it is {kind}."
-    known: dict[int, str] = {
-        sqlite3.SQLITE_BUSY: f"{path.parent} is being written by somebody else; gave up after {WAIT_SECONDS:.0f} s.",
-        sqlite3.SQLITE_FULL: f"The disk is full: nothing of this was written to {path.parent}, and nothing was lost.",
-        sqlite3.SQLITE_READONLY: f"{path} may not be written: change its permissions, or open it read_only.",
-        sqlite3.SQLITE_CORRUPT: f"{path} is damaged: restore it from a copy ({error}).",
-        sqlite3.SQLITE_NOTADB: f"{path} is not a collection of hashlearn, or its beginning is damaged.",
-        sqlite3.SQLITE_CANTOPEN: f"{path} cannot be opened: check that it is there and may be read.",
-        sqlite3.SQLITE_IOERR: f"Reading or writing {path} failed: check the disk ({error}).",
-        sqlite3.SQLITE_ERROR: f"{path} is damaged or of another kind: {error}.",
-    }
-    return known.get(code, f"Cannot use {path}: {error}.")
+        return connect(self.path, mode)

@@ -16,13 +16,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hashlearn.codes import n_bytes
-from hashlearn.collection.embedded import database
+from hashlearn.collection.embedded import columns
+from hashlearn.collection.embedded import folder as files
 from hashlearn.collection.embedded.blocks import Block, merged, to_merge, to_stored
-from hashlearn.collection.embedded.following_index import Held
+from hashlearn.collection.embedded.database import Database, Moment
+from hashlearn.collection.embedded.following_index import FollowingIndex
 from hashlearn.collection.embedded.kept_filters import KeptFilters
-from hashlearn.collection.embedded.where import matching_ids
+from hashlearn.collection.embedded.payloads import PayloadTable
+from hashlearn.collection.embedded.schema import block_sum
+from hashlearn.collection.embedded.vectors import VectorTable
 from hashlearn.collection.store import CollectionError, Payload, Rows, Spec, Store, UnsupportedByStoreError, Vectors
-from hashlearn.collection.where import Condition
+from hashlearn.collection.where import Condition, split_path
 from hashlearn.index import Ball, Hits, Index
 from hashlearn.index.inputs import sorted_ball
 from hashlearn.index.kinds import KINDS
@@ -42,15 +46,18 @@ class EmbeddedStore(Store):
 
     def __init__(self, folder: Path, read_only: bool) -> None:
         self._folder = folder
-        self._database = database.Database(folder, read_only)
+        self._database = Database(folder, read_only)
         self.spec = self._database.spec
-        self._held = Held(self._database)
-        self._filters = KeptFilters()
+        self._paths = [split_path(name) for name in self.spec.indexed]
+        self._following = FollowingIndex(self._database)
+        self._payloads = PayloadTable(self._database.path)
+        self._vectors = VectorTable(self._database.path, self.spec.vector_size or 0)
+        self._filters = KeptFilters(self._following, self._payloads)
 
     @classmethod
     def create(cls, uri: str, spec: Spec) -> EmbeddedStore:
         Index(spec.n_bits, spec.kind, **spec.settings)  # type: ignore[arg-type]  # says what is wrong with them
-        database.create(Path(uri), spec)
+        files.create(Path(uri), spec)
         return cls(Path(uri), read_only=False)
 
     @classmethod
@@ -59,7 +66,7 @@ class EmbeddedStore(Store):
 
     @classmethod
     def drop(cls, uri: str) -> None:
-        database.drop(Path(uri))
+        files.drop(Path(uri))
 
     def close(self) -> None:
         self._database.close()
@@ -68,20 +75,21 @@ class EmbeddedStore(Store):
         if not len(ids):
             return
         order = np.argsort(ids, kind="stable")
-        block = Block(ids[order], codes[order], np.empty(0, dtype=np.int64))
+        fields = columns.of_payloads(payloads, len(ids), self._paths).take(order) if self._paths else None
+        block = Block(ids[order], codes[order], np.empty(0, dtype=np.int64), fields)
         texts = None if payloads is None else [_JSON.encode(payload) for payload in payloads]
-        with self._database.writing() as db:
-            seq = self._held.follow(db)
-            index = self._held.index(seq)
+        with self._database.writing() as moment:
+            before, index = moment.state, self._following.writing(moment).index
             known = index.known(block.ids)
             self._check_kind(index, block, known)
-            waste = self._append(db, block, seq, rows=int(len(ids) - known.sum()))
-            self._put_payloads(db, ids, texts, block.ids[known])
+            self._append(moment, block, rows=int(len(ids) - known.sum()))
+            self._payloads.remove(moment, block.ids[known])
+            if texts is not None:
+                self._payloads.put(moment, ids, texts)
             if vectors is not None:
-                floats = (row.tobytes() for row in np.asarray(vectors, dtype="<f4"))
-                db.executemany("INSERT OR REPLACE INTO vector VALUES (?, ?)", zip(ids.tolist(), floats, strict=True))
-        self._held.apply(block, seq, seq + 1)
-        self._tidy(waste)
+                self._vectors.put(moment, ids, vectors)
+        self._following.applied(block, before, moment)
+        self._tidy(moment)
 
     def delete(self, ids: Ids) -> int:
         return self._delete(np.unique(ids))
@@ -90,50 +98,46 @@ class EmbeddedStore(Store):
         return self._delete(where)
 
     def _delete(self, wanted: Ids | Condition) -> int:
-        with self._database.writing() as db:
-            seq = self._held.follow(db)
-            index = self._held.index(seq)
-            ids = wanted if isinstance(wanted, np.ndarray) else matching_ids(db, wanted, lambda: index.rows()[0])
-            ids = ids[index.known(ids)]
+        with self._database.writing() as moment:
+            view = self._following.writing(moment)
+            ids = wanted if isinstance(wanted, np.ndarray) else self._filters.asked(view, wanted)
+            ids = ids[view.index.known(ids)]
             if not len(ids):
                 return 0
-            block = Block(ids[:0], np.empty((0, n_bytes(self.spec.n_bits)), dtype=np.uint8), ids)
-            self._check_kind(index, block, np.zeros(0, dtype=bool))
-            waste = self._append(db, block, seq, rows=-len(ids))
-            rows = [(number,) for number in ids.tolist()]
-            db.executemany("DELETE FROM payload WHERE id = ?", rows)
+            fields = columns.of_payloads(None, 0, self._paths) if self._paths else None
+            block = Block(ids[:0], np.empty((0, n_bytes(self.spec.n_bits)), dtype=np.uint8), ids, fields)
+            self._check_kind(view.index, block, np.zeros(0, dtype=bool))
+            before = moment.state
+            self._append(moment, block, rows=-len(ids))
+            self._payloads.remove(moment, ids)
             if self.spec.vector_size is not None:
-                db.executemany("DELETE FROM vector WHERE id = ?", rows)
-        self._held.apply(block, seq, seq + 1)
-        self._tidy(waste)
+                self._vectors.remove(moment, ids)
+        self._following.applied(block, before, moment)
+        self._tidy(moment)
         return len(ids)
 
     def get(self, ids: Ids, vectors: bool = False) -> Rows:
-        with self._held.reading() as (db, index, _):
-            return self._rows(db, *index.rows(ids), vectors)
+        with self._following.reading() as view:
+            return self._rows(view.moment, *view.index.rows(ids), vectors)
 
     def vectors(self, ids: Ids) -> tuple[Ids, Vectors]:
-        with self._held.reading() as (db, index, _):
-            known = index.rows(ids)[0]
-            return known, self._vectors(db, known)
+        with self._following.reading() as view:
+            known = view.index.rows(ids)[0]
+            return known, self._vectors.read(view.moment, known)
 
     def count(self, where: Condition | None = None) -> int:
         if where is None:
-            with self._database.reading() as db:
-                return int(db.execute("SELECT rows FROM state").fetchone()[0])
-        with self._held.reading() as (db, index, seq):
-            return len(self._filters.ids(db, index, seq, where))
-
-    def next_id(self) -> int:
-        with self._database.reading() as db:
-            return int(db.execute("SELECT last_id FROM state").fetchone()[0]) + 1
+            with self._database.reading() as moment:
+                return moment.state.rows
+        with self._following.reading() as view:
+            return len(self._filters.ids(view, where))
 
     def take_ids(self, count: int) -> int:
-        with self._database.writing() as db:
-            last = int(db.execute("SELECT last_id FROM state").fetchone()[0])
+        with self._database.writing() as moment:
+            last = moment.state.last_id
             if last + count > _LARGEST_ID:
                 raise CollectionError(f"There are no {count} ids after {last} in {self._folder}: give ids.")
-            db.execute("UPDATE state SET last_id = ?", (last + count,))
+            moment.state = moment.state._replace(last_id=last + count)
         return last + 1
 
     def search(self, queries: PackedCodes, k: int, where: Condition | None = None, n_jobs: int | None = None) -> Hits:
@@ -145,96 +149,97 @@ class EmbeddedStore(Store):
         return self._search(queries, k, where, n_jobs)
 
     def _search(self, queries: NDArray[Any], k: int, where: Condition | None, n_jobs: int | None) -> Hits:
-        with self._held.reading() as (db, index, seq):
-            ids = None if where is None else self._filters.ids(db, index, seq, where)
-            return index.search(queries, k, ids=ids, n_jobs=n_jobs)
+        with self._following.reading() as view:
+            ids = None if where is None else self._filters.ids(view, where)
+            return view.index.search(queries, k, ids=ids, n_jobs=n_jobs)
 
     def within(
         self, queries: PackedCodes, radius: int, where: Condition | None = None, n_jobs: int | None = None
     ) -> Ball:
-        with self._held.reading() as (db, index, seq):
-            ball = index.within(queries, radius, n_jobs)
+        with self._following.reading() as view:
+            ball = view.index.within(queries, radius, n_jobs)
             if where is None or not len(ball.ids):
                 return ball
-            keep = np.isin(ball.ids, self._filters.ids(db, index, seq, where))
+            keep = np.isin(ball.ids, self._filters.ids(view, where))
         ends = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(keep)])
         return sorted_ball([(ends[ball.lims], ball.distances[keep], ball.ids[keep])])
 
     def scan(self, batch_rows: int = 10_000, where: Condition | None = None, vectors: bool = False) -> Iterator[Rows]:
         while True:
-            with self._database.reading() as db:
-                with self._held.at_moment_of(db) as found:
-                    if found is None:
+            with self._database.reading() as moment:
+                with self._following.at_moment_of(moment) as view:
+                    if view is None:
                         continue
-                    index, seq = found
-                    ids, codes = index.rows() if where is None else index.rows(self._filters.ids(db, index, seq, where))
+                    wanted = None if where is None else self._filters.ids(view, where)
+                    ids, codes = view.index.rows(wanted)
                     codes = codes.copy() if where is None else codes  # the index may change its own in place
                 # The transaction stays open, so the payloads are of this moment too; the index may move on.
                 for start in range(0, len(ids), batch_rows):
                     block = slice(start, start + batch_rows)
-                    yield self._rows(db, ids[block], codes[block], vectors)
+                    yield self._rows(moment, ids[block], codes[block], vectors)
                 return
 
     def info(self) -> dict[str, Any]:
-        with self._database.reading() as db:
-            rows, last_id = db.execute("SELECT rows, last_id FROM state").fetchone()
-            blocks = db.execute("SELECT count(*) FROM block").fetchone()[0]
+        with self._database.reading() as moment:
+            blocks = moment.db.execute("SELECT count(*) FROM block").fetchone()[0]
         files = [self._database.path, Path(f"{self._database.path}-wal")]
         return {
             "storage": "embedded",
-            "rows": rows,
-            "next_id": last_id + 1,
+            "rows": moment.state.rows,
+            "next_id": moment.state.last_id + 1,
             "bytes": sum(file.stat().st_size for file in files if file.exists()),
             "blocks": blocks,
+            "format": moment.state.version,
             "sqlite": sqlite3.sqlite_version,
         }
 
-    def _append(self, db: sqlite3.Connection, block: Block, seq: int, rows: int) -> int:
-        """Write a block after the last one, and merge small ones at the end; how many entries are of no use."""
-        grown = len(block)
-        self._insert(db, seq + 1, block)
+    def _append(self, moment: Moment, block: Block, rows: int) -> None:
+        """Write a block after the last one, and merge small ones at the end."""
+        db, state = moment.db, moment.state
+        seq, grown = state.seq + 1, len(block)
+        self._insert(db, seq, block)
         if len(block) < _FULL_ROWS:
             tail = db.execute("SELECT seq, size FROM block ORDER BY seq DESC LIMIT 80").fetchall()[::-1]
             count = to_merge([size for _, size in tail], _FAN, _FULL_ROWS)
             if count:
                 first = tail[-count][0]
-                whole = merged(self._held.blocks(db, first - 1), n_bytes(self.spec.n_bits))
+                whole = merged(self._following.blocks(moment, first - 1), n_bytes(self.spec.n_bits))
                 db.execute("DELETE FROM block WHERE seq >= ?", (first,))
-                self._insert(db, seq + 1, whole)
+                self._insert(db, seq, whole)
                 grown += len(whole) - sum(size for _, size in tail[-count:])
         last = int(block.ids[-1]) if len(block.ids) else -1
-        db.execute(
-            "UPDATE state SET seq = ?, rows = rows + ?, entries = entries + ?, last_id = max(last_id, ?)",
-            (seq + 1, rows, grown, last),
+        moment.state = state._replace(
+            seq=seq,
+            rows=state.rows + rows,
+            entries=state.entries + grown,
+            last_id=max(state.last_id, last),
+            block_sum=block_sum(db),
         )
-        return int(db.execute("SELECT entries - 2 * rows FROM state").fetchone()[0])
 
     def _insert(self, db: sqlite3.Connection, seq: int, block: Block) -> None:
-        db.execute("INSERT INTO block VALUES (?, ?, ?, ?, ?, ?)", (seq, len(block), *to_stored(block)))
+        db.execute("INSERT INTO block VALUES (?, ?, ?, ?, ?, ?, ?)", to_stored(seq, block))
 
-    def _tidy(self, waste: int) -> None:
+    def _tidy(self, moment: Moment) -> None:
         """Write the blocks anew when more than half of what they say is outdated."""
-        if waste < _WASTE_ROWS:
-            return
-        # The change itself is done and durable: not being able to tidy up (a full disk) is no failure of it.
-        with contextlib.suppress(CollectionError):
-            with self._database.writing() as db:
-                seq = self._held.follow(db)
-                ids, codes = self._held.index(seq).rows()
-                db.execute("DELETE FROM block")
-                after = seq
-                for start in range(0, len(ids), _REWRITTEN_ROWS):
-                    part, after = slice(start, start + _REWRITTEN_ROWS), after + 1
-                    self._insert(db, after, Block(ids[part], codes[part], ids[:0]))
-                after = max(after, seq + 1)
-                db.execute("UPDATE state SET seq = ?, base = ?, entries = rows", (after, after))
-            self._held.renumber(seq, after)
+        if moment.state.entries - 2 * moment.state.rows >= _WASTE_ROWS:
+            # The change itself is done and durable: not being able to tidy up (a full disk) is no failure of it.
+            with contextlib.suppress(CollectionError):
+                self._rewrite()
 
-    def _put_payloads(self, db: sqlite3.Connection, ids: Ids, texts: list[str] | None, replaced: Ids) -> None:
-        db.executemany("DELETE FROM payload WHERE id = ?", ((number,) for number in replaced.tolist()))
-        if texts is not None:
-            rows = (row for row in zip(ids.tolist(), texts, strict=True) if row[1] != "{}")
-            db.executemany("INSERT OR REPLACE INTO payload VALUES (?, ?)", rows)
+    def _rewrite(self) -> None:
+        """Write blocks that say nothing outdated."""
+        with self._database.writing() as moment:
+            before, view = moment.state, self._following.writing(moment)
+            ids, codes = view.index.rows()
+            moment.db.execute("DELETE FROM block")
+            seq = before.seq
+            for start in range(0, len(ids), _REWRITTEN_ROWS):
+                part, seq = slice(start, start + _REWRITTEN_ROWS), seq + 1
+                fields = None if view.columns is None else view.columns.part(part)
+                self._insert(moment.db, seq, Block(ids[part], codes[part], ids[:0], fields))
+            seq = max(seq, before.seq + 1)
+            moment.state = before._replace(seq=seq, base=seq, entries=before.rows, block_sum=block_sum(moment.db))
+        self._following.renumbered(before, moment)
 
     def _check_kind(self, index: Index, block: Block, known: NDArray[np.bool_]) -> None:
         """Refuse what this kind of index cannot do before anything is written."""
@@ -249,26 +254,7 @@ class EmbeddedStore(Store):
                 "use the kind 'flat', 'ivf' or 'multihash', or a new collection."
             )
 
-    def _rows(self, db: sqlite3.Connection, ids: Ids, codes: PackedCodes, vectors: bool) -> Rows:
+    def _rows(self, moment: Moment, ids: Ids, codes: PackedCodes, vectors: bool) -> Rows:
         """Payloads and vectors of rows that exist."""
-        wanted = json.dumps(ids.tolist())
-        asked = "id IN (SELECT value FROM json_each(?))"
-        payloads: list[Payload] = [{} for _ in range(len(ids))]
-        found = db.execute(f"SELECT id, json FROM payload WHERE {asked}", (wanted,)).fetchall()
-        places = np.searchsorted(ids, [number for number, _ in found]).tolist()
-        try:
-            for place, (_, text) in zip(places, found, strict=True):
-                payloads[place] = json.loads(text)
-        except (ValueError, TypeError):
-            raise CollectionError(f"{self._database.path} is damaged: a payload is no JSON text.") from None
-        kept = self._vectors(db, ids) if vectors and self.spec.vector_size is not None else None
-        return Rows(ids, codes, payloads, kept)
-
-    def _vectors(self, db: sqlite3.Connection, ids: Ids) -> Vectors:
-        """Vectors of rows that exist."""
-        size = self.spec.vector_size or 0
-        query = "SELECT floats FROM vector WHERE id IN (SELECT value FROM json_each(?)) ORDER BY id"
-        floats = [row for (row,) in db.execute(query, (json.dumps(ids.tolist()),))]
-        if len(floats) != len(ids) or any(len(row) != 4 * size for row in floats):
-            raise CollectionError(f"{self._database.path} is damaged: vectors are missing or cut short.")
-        return np.frombuffer(b"".join(floats), dtype="<f4").astype(np.float32).reshape(len(ids), size)
+        kept = self._vectors.read(moment, ids) if vectors and self.spec.vector_size is not None else None
+        return Rows(ids, codes, self._payloads.read(moment, ids), kept)

@@ -1,0 +1,161 @@
+"""The indexed fields of all rows in memory, and which rows match a filter on them."""
+
+from __future__ import annotations
+
+import math
+import operator
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hashlearn.collection.embedded import columns
+from hashlearn.collection.embedded.columns import Columns
+from hashlearn.collection.where import INT_LIMIT, All, AnyOf, Compare, Condition, Not, Path, kind_of
+from hashlearn.index.rows import Rows
+from hashlearn.typing import FloatArray, Ids, Int64Array
+
+Mask = NDArray[np.bool_]
+
+_COMPARED: dict[str, Callable[[Any, Any], Mask]] = {
+    "=": operator.eq,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+_NAMED = {None: columns.NULL, False: columns.FALSE, True: columns.TRUE}
+
+
+class ColumnTable:
+    """Columns by id. Any number of threads may ask; a change must not run beside a question or another change."""
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        self._fields = {path: field for field, path in enumerate(paths)}
+        self._record = np.dtype([("kinds", "u1", (len(paths),)), ("values", "<i8", (len(paths),))])
+        self._rows = Rows(self._record.itemsize)
+        self._texts: dict[str, int] = {}
+        self._lock = threading.Lock()  # the table may put its parts together when it is asked for all rows
+
+    def put(self, ids: Ids, part: Columns) -> None:
+        """Add or replace the rows with these increasing ids."""
+        records = np.empty(len(ids), dtype=self._record)
+        records["kinds"], records["values"] = part.kinds, columns.with_places(part, self._texts)
+        self._rows.put(ids.copy(), records.view(np.uint8).reshape(len(ids), self._record.itemsize))
+
+    def remove(self, ids: Ids) -> None:
+        self._rows.remove(ids)
+
+    def part(self, rows: slice) -> Columns:
+        """The columns of some rows in the order of their ids, as a block keeps them."""
+        records = self._all()[1][rows]
+        whole = Columns(records["kinds"], records["values"].astype(np.int64), list(self._texts))
+        return whole.take(np.arange(len(records)))
+
+    def split(self, condition: Condition) -> tuple[Condition | None, Condition | None]:
+        """(what the columns can tell, what else must hold); None for nothing."""
+        if self._tells(condition):
+            return condition, None
+        if not isinstance(condition, All):
+            return None, condition
+        parts = [self.split(part) for part in condition.parts]
+        told, left = ([part for part in some if part is not None] for some in zip(*parts, strict=True))
+        return All(tuple(told)) if told else None, All(tuple(left)) if left else None
+
+    def ids(self, condition: Condition) -> Ids:
+        """Ids of the rows for which a condition holds that the columns can tell."""
+        ids, records = self._all()
+        return ids[self._mask(condition, records)]
+
+    def _all(self) -> tuple[Ids, NDArray[Any]]:
+        with self._lock:
+            ids, data = self._rows.whole()
+        return ids, data.view(self._record).reshape(len(ids))
+
+    def _tells(self, condition: Condition) -> bool:
+        if isinstance(condition, Not):
+            return self._tells(condition.part)
+        if isinstance(condition, (All, AnyOf)):
+            return all(self._tells(part) for part in condition.parts)
+        return condition.path in self._fields and condition.operator != "contains"
+
+    def _mask(self, condition: Condition, records: NDArray[Any]) -> Mask:
+        if isinstance(condition, Not):
+            return ~self._mask(condition.part, records)
+        if isinstance(condition, (All, AnyOf)):
+            every = isinstance(condition, All)
+            mask = np.full(len(records), every)
+            for part in condition.parts:
+                (np.logical_and if every else np.logical_or)(mask, self._mask(part, records), out=mask)
+            return mask
+        field = self._fields[condition.path]
+        return self._compare(records["kinds"][:, field], records["values"][:, field], condition)
+
+    def _compare(self, kinds: columns.Kinds, values: Int64Array, part: Compare) -> Mask:
+        if part.operator == "exists":
+            return (kinds != columns.ABSENT) == part.operand
+        if part.operator == "in":
+            return self._one_of(kinds, values, part.operand)
+        kind = kind_of(part.operand)
+        if kind in ("truth", "null"):
+            return kinds == _NAMED[part.operand]
+        if kind == "text":
+            return self._text(kinds, values, part.operator, part.operand)
+        mask = (kinds == columns.WHOLE) & _whole(values, part.operator, part.operand)
+        fractions = kinds == columns.FRACTION
+        if fractions.any():
+            mask[fractions] = _fraction(values[fractions].view(np.float64), part.operator, part.operand)
+        return mask
+
+    def _text(self, kinds: columns.Kinds, values: Int64Array, word: str, operand: str) -> Mask:
+        if word == "=":
+            return (kinds == columns.TEXT) & (values == self._texts.get(operand, -1))
+        # Python orders texts by code point, as filters do.
+        good = np.array([_COMPARED[word](text, operand) for text in self._texts], dtype=bool)
+        mask = kinds == columns.TEXT
+        mask[mask] = good[values[mask]]
+        return mask
+
+    def _one_of(self, kinds: columns.Kinds, values: Int64Array, operands: Sequence[Any]) -> Mask:
+        named = [_NAMED[item] for item in operands if kind_of(item) in ("truth", "null")]
+        numbers = [item for item in operands if kind_of(item) == "number"]
+        texts = [self._texts[item] for item in operands if isinstance(item, str) and item in self._texts]
+        whole = [int(item) for item in numbers if item == int(item) and -INT_LIMIT <= item < INT_LIMIT]
+        floats = [float(item) for item in numbers if float(item) == item]
+        mask = np.isin(kinds, np.array(named, dtype=np.uint8)) if named else np.zeros(len(kinds), dtype=bool)
+        for kind, listed in ((columns.WHOLE, whole), (columns.TEXT, texts)):
+            if listed:
+                mask |= (kinds == kind) & np.isin(values, np.array(listed, dtype=np.int64))
+        fractions = kinds == columns.FRACTION
+        if floats and fractions.any():
+            mask[fractions] = np.isin(values[fractions].view(np.float64), np.array(floats, dtype=np.float64))
+        return mask
+
+
+def _whole(values: Int64Array, word: str, operand: int | float) -> Mask:
+    """Whole numbers against any number, exactly: a fraction becomes the whole number that cuts at the same place."""
+    if word == "=":
+        if operand != int(operand):
+            return np.zeros(len(values), dtype=bool)
+        bound = int(operand)
+    else:
+        bound = math.ceil(operand) if word in ("<", ">=") else math.floor(operand)
+    if bound >= INT_LIMIT:
+        return np.full(len(values), word in ("<", "<="))
+    if bound < -INT_LIMIT:
+        return np.full(len(values), word in (">", ">="))
+    return _COMPARED[word](values, bound)
+
+
+def _fraction(values: FloatArray, word: str, operand: int | float) -> Mask:
+    """Floats against any number, exactly: a whole number that no float equals lies between two of them."""
+    near = float(operand)
+    if near == operand:
+        return _COMPARED[word](values, near)
+    if word == "=":
+        return np.zeros(len(values), dtype=bool)
+    if word in ("<", "<="):
+        return values < near if near > operand else values <= near
+    return values >= near if near > operand else values > near

@@ -1,0 +1,74 @@
+"""A connection to the SQLite file of an embedded collection, and SQLite's errors as sentences."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from hashlearn.collection.embedded import schema
+from hashlearn.collection.store import CollectionError
+from hashlearn.filekinds import kind_of_file
+
+FILE = "collection.sqlite"
+WAIT_SECONDS = 60.0
+
+
+def connect(path: Path, mode: str) -> sqlite3.Connection:
+    """A connection in a mode of SQLite's URIs."""
+    # A path may hold characters that mean something in a URI.
+    uri = f"{path.absolute().as_uri()}?mode={mode}"
+    db = sqlite3.connect(uri, WAIT_SECONDS, isolation_level=None, check_same_thread=False, uri=True)
+    # Damaged text is found by its checksum, and must not end in an error of Python before that.
+    db.text_factory = _as_text
+    schema.add_functions(db)
+    if mode == "rw":
+        # A commit returns when its bytes are on the disk: acknowledged means durable.
+        db.execute("PRAGMA synchronous = FULL")
+    return db
+
+
+def _as_text(data: bytes) -> str:
+    return data.decode("utf-8", "replace")
+
+
+def close_all(connections: list[sqlite3.Connection]) -> None:
+    for db in connections:
+        with contextlib.suppress(sqlite3.Error):
+            db.close()
+
+
+@contextmanager
+def sentences(path: Path) -> Iterator[None]:
+    """Errors of SQLite and of the file system as one sentence that names the file."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise CollectionError(_sentence(error, path)) from error
+    except OSError as error:
+        raise CollectionError(f"Cannot use {path}: {error.strerror or error}.") from error
+
+
+def error_code(error: sqlite3.Error) -> int:
+    return (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
+
+
+def _sentence(error: sqlite3.Error, path: Path) -> str:
+    if error_code(error) == sqlite3.SQLITE_NOTADB and (kind := kind_of_file(path)) is not None:
+        return f"{path} is not a collection of hashlearn: it is {kind}."
+    restore = "restore it from a backup ('hashlearn index restore')"
+    known: dict[int, str] = {
+        sqlite3.SQLITE_BUSY: f"{path.parent} is being written by somebody else; gave up after {WAIT_SECONDS:.0f} s.",
+        sqlite3.SQLITE_FULL: f"The disk is full: nothing of this was written to {path.parent}, and nothing was lost.",
+        sqlite3.SQLITE_READONLY: f"{path} may not be written: change its permissions, or open it with read_only=True.",
+        sqlite3.SQLITE_CORRUPT: f"{path} is damaged: {restore} ({error}).",
+        sqlite3.SQLITE_NOTADB: f"{path} is not a collection of hashlearn, or its beginning is damaged: {restore}.",
+        sqlite3.SQLITE_CANTOPEN: f"{path} cannot be opened: check that it may be read, and, if a log (-wal) lies "
+        "beside it, that the folder may be written.",
+        sqlite3.SQLITE_CONSTRAINT: f"{path} is damaged: {restore} ({error}).",
+        sqlite3.SQLITE_IOERR: f"Reading or writing {path} failed: check the disk ({error}).",
+        sqlite3.SQLITE_ERROR: f"{path} is damaged or of another kind: {restore} ({error}).",
+    }
+    return known.get(error_code(error), f"Cannot use {path}: {error}.")

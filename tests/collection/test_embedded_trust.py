@@ -1,0 +1,358 @@
+"""The folder: damage, older formats, files that are replaced or dropped while they are open, forks."""
+
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hashlearn import ITQ, Collection
+from hashlearn.collection import CollectionError
+from hashlearn.collection.embedded import commits, connection, schema
+
+FIRST = Path(__file__).parents[1] / "data" / "collection-v1"
+X = np.random.default_rng(5).normal(size=(60, 6)).astype(np.float32)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A collection with payloads of every second row, vectors and an indexed field, closed."""
+    folder = tmp_path / "shop"
+    with Collection.create(folder, ITQ(n_bits=12, random_state=0).fit(X), store_vectors=True, indexed=["n"]) as shop:
+        shop.add(X, payload=[{"n": n, "name": f"thing {n}"} if n % 2 else None for n in range(60)])
+        shop.delete([7])
+    return folder
+
+
+def file_of(folder):
+    return Path(folder) / connection.FILE
+
+
+def changed(folder, *statements):
+    """Change the file behind the collection's back."""
+    db = sqlite3.connect(file_of(folder), isolation_level=None)
+    for statement in statements:
+        db.execute(statement)
+    db.close()
+
+
+def everything(folder):
+    """Ask all that a collection can tell."""
+    with Collection.open(folder) as shop:
+        return (
+            len(shop),
+            shop.search(X, k=5).ids.tolist(),
+            shop.search(X, k=3, rescore=4).ids.tolist(),
+            shop.count({"n": {">=": 30}}),
+            shop.count({"name": "thing 31"}),
+            [(item.id, item.payload) for item in shop.get(range(200)) if item],
+            [number for rows in shop.scan(vectors=True) for number in rows.ids.tolist()],
+        )
+
+
+def upgraded_contents(shop):
+    """What the stored collection of format 1 holds, see the note beside it."""
+    assert len(shop) == 57
+    assert shop.get(3) is None
+    assert shop.get(5).payload == {"n": 5, "name": "thing 5", "tags": ["a", 2]}
+    assert shop.get(8).payload == shop.get(1).payload == {}
+    assert shop.get(0).payload == {"n": -1}
+    assert shop.get(105).payload == {"n": 2.5, "ü": "紅"}
+    np.testing.assert_array_equal(shop.get(49).vector, X[49])
+    np.testing.assert_array_equal(shop.get(1).vector, 2 * X[1])
+    assert shop.count({"n": {">=": 40}}) == 7
+    own = shop.search(X[10:50], k=1, rescore=True)
+    assert own.ids[:, 0].tolist() == list(range(10, 50))
+    np.testing.assert_array_equal(shop.get(20).code, shop.hasher.encode(X[20:21])[0])
+
+
+def test_format_1_is_read_as_it_is(tmp_path):
+    shutil.copytree(FIRST, tmp_path / "shop")
+    before = file_of(FIRST).read_bytes()
+    for _ in range(2):
+        with Collection.open(tmp_path / "shop", read_only=True) as shop:
+            upgraded_contents(shop)
+            assert shop.info()["format"] == 1
+            assert list(shop.scan(20, vectors=True))
+    assert file_of(tmp_path / "shop").read_bytes() == before
+
+
+def test_the_first_change_upgrades_format_1(tmp_path):
+    shutil.copytree(FIRST, tmp_path / "shop")
+    with Collection.open(tmp_path / "shop") as shop, Collection.open(tmp_path / "shop", read_only=True) as reader:
+        upgraded_contents(reader)
+        assert shop.add(X[:1], payload=[{"n": 1000}]).tolist() == [110]
+        assert shop.get(110).payload == reader.get(110).payload == {"n": 1000}
+        assert shop.delete([110]) == 1
+        upgraded_contents(shop)
+        upgraded_contents(reader)  # open since before the change
+        assert reader.info()["format"] == 2
+    with Collection.open(tmp_path / "shop") as again:
+        upgraded_contents(again)
+    tables = dict(sqlite3.connect(file_of(tmp_path / "shop")).execute("SELECT name, sql FROM sqlite_master").fetchall())
+    Collection.create(tmp_path / "new", n_bits=8).close()
+    assert tables == dict(sqlite3.connect(file_of(tmp_path / "new")).execute("SELECT name, sql FROM sqlite_master"))
+
+
+def test_a_killed_upgrade_leaves_format_1(tmp_path, monkeypatch):
+    shutil.copytree(FIRST, tmp_path / "shop")
+    monkeypatch.setattr(schema, "insert_state", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    with Collection.open(tmp_path / "shop") as shop, pytest.raises(KeyboardInterrupt):
+        shop.add(X[:1])
+    with Collection.open(tmp_path / "shop", read_only=True) as shop:
+        upgraded_contents(shop)
+        assert shop.info()["format"] == 1
+
+
+@pytest.mark.parametrize(
+    ("statement", "sentence"),
+    [
+        ("UPDATE state SET last_id = 3", "says about itself"),
+        ("UPDATE state SET rows = rows - 1", "says about itself"),
+        ("DELETE FROM state", "says about itself"),
+        ("UPDATE spec SET kind = 'ivf'", "what it was made for"),
+        ("UPDATE spec SET model = zeroblob(length(model))", "what it was made for"),
+        ("DELETE FROM spec", "what it was made for"),
+        ("DELETE FROM block WHERE seq = 1", "blocks of codes are missing"),
+        ("UPDATE block SET size = size + 1 WHERE seq = 1", "block 1 does not match"),
+        ("UPDATE block SET seq = 9 WHERE seq = 1", "block 9 does not match"),
+        ("UPDATE payload SET json = replace(json, 'thing 31', 'thing 32') WHERE id = 31", "match"),
+        ("UPDATE payload SET id = 8 WHERE id = 9", "payload"),
+        ("DELETE FROM payload WHERE id = 11", "payloads"),
+        ("INSERT INTO payload VALUES (12, '{}', 0)", "payload"),
+        ("UPDATE payload SET checksum = NULL WHERE id = 13", "payload"),
+        ("UPDATE vector SET floats = zeroblob(24) WHERE id = 4", "vector of row 4 does not match"),
+        ("UPDATE vector SET floats = zeroblob(20) WHERE id = 4", "vector of row 4 is cut short"),
+        ("DELETE FROM vector WHERE id = 4", "1 vectors are missing"),
+        ("ALTER TABLE payload RENAME TO payloads", "table 'payload' is missing"),
+        ("ALTER TABLE state RENAME COLUMN rows TO rowz", "table 'state' is missing or changed"),
+        ("PRAGMA user_version = 0", "its format is 0"),
+        ("PRAGMA user_version = 1", "table 'spec' is missing or changed"),
+        ("PRAGMA application_id = 1", "not a collection"),
+    ],
+)
+def test_every_damage_is_said(folder, statement, sentence):
+    everything(folder)
+    changed(folder, statement)
+    with pytest.raises(CollectionError, match=sentence) as caught:
+        everything(folder)
+    assert str(file_of(folder)) in str(caught.value)
+
+
+def test_lost_payloads_are_noticed_where_not_all_rows_have_one(folder):
+    changed(folder, "DELETE FROM payload WHERE id = 11")
+    with Collection.open(folder) as shop:
+        assert shop.get(13).payload["n"] == 13
+        for _ in range(2):  # the first such question is not the only one that is answered so
+            with pytest.raises(CollectionError, match="payloads"):
+                shop.get(11)
+
+
+def test_a_lost_end_of_the_log_is_noticed(folder, tmp_path):
+    """SQLite drops the rest of a damaged log without a word; the count of commits beside it tells."""
+    shop = Collection.open(folder)
+    shop.add(X[:2], ids=[100, 101])
+    shop.add(X[:2], ids=[102, 103])
+    shutil.copytree(folder, tmp_path / "copy")
+    shop.close()
+    log = Path(f"{file_of(tmp_path / 'copy')}-wal")
+    data = bytearray(log.read_bytes())
+    data[-1000] ^= 1
+    log.write_bytes(data)
+    with pytest.raises(CollectionError, match=r"lost its last 1 commits.*collection\.commits"):
+        Collection.open(tmp_path / "copy")
+    (tmp_path / "copy" / commits.FILE).unlink()  # as the sentence says
+    with Collection.open(tmp_path / "copy") as shop:
+        assert len(shop) == 61
+
+
+def test_a_damaged_count_of_commits_is_ignored(folder):
+    (folder / commits.FILE).write_bytes(b"\xff" * 20)
+    assert everything(folder)[0] == 59
+    (folder / commits.FILE).write_bytes(b"")
+    assert everything(folder)[0] == 59
+
+
+def test_the_process_that_wrote_notices_that_its_commits_are_gone(folder, tmp_path):
+    old = tmp_path / "old.sqlite"
+    shutil.copy(file_of(folder), old)
+    with Collection.open(folder) as shop:
+        shop.add(X[:1], ids=[500])
+        shop.close()
+        shop = Collection.open(folder)
+        shop.add(X[:1], ids=[501])
+        # Into the same file, as cp does, and with SQLite's own help, so that the copy is whole.
+        source, target = sqlite3.connect(old), sqlite3.connect(file_of(folder))
+        source.backup(target)
+        source.close()
+        target.close()
+        for ask in (shop.count, lambda: shop.search(X[:1], k=1), lambda: shop.add(X[:1])):
+            with pytest.raises(CollectionError, match=r"went back .* Open it again"):
+                ask()
+        shop.close()
+
+
+def replaced(folder, make):
+    """Another folder in the place of one that is open."""
+    shutil.rmtree(folder)
+    make()
+
+
+def test_a_collection_dropped_and_created_again_under_a_process(folder):
+    hasher = ITQ(n_bits=12, random_state=0).fit(X)
+    with Collection.open(folder) as shop, Collection.open(folder, read_only=True) as reader:
+        everything(folder)
+        assert shop.count({"n": {">": 1}}) == reader.count({"n": {">": 1}}) == 28
+        Collection.drop(folder)
+        for ask in (shop.count, lambda: reader.search(X[:1], k=1), lambda: shop.add(X[:1])):
+            with pytest.raises(CollectionError, match=r"no collection in .* any more"):
+                ask()
+        Collection.create(folder, hasher, store_vectors=True, indexed=["n"]).close()
+        # The same kind of collection: both go on with it, and what is added is in it.
+        assert len(shop) == len(reader) == 0
+        assert shop.add(X[:3], payload=[{"n": 5}] * 3).tolist() == [0, 1, 2]
+        assert len(reader) == reader.count({"n": 5}) == 3
+        assert reader.count({"n": {">": 1}}) == 3
+        assert reader.search(X[:3], k=1, rescore=True).ids[:, 0].tolist() == [0, 1, 2]
+    with Collection.open(folder) as again:
+        assert len(again) == 3
+
+
+def test_a_copy_restored_under_a_process(folder, tmp_path):
+    shutil.copytree(folder, tmp_path / "copy")
+    with Collection.open(folder) as shop:
+        shop.add(X[:5], ids=np.arange(200, 205))
+        assert len(shop) == 64
+        replaced(folder, lambda: shutil.copytree(tmp_path / "copy", folder))
+        started = time.monotonic()
+        assert len(shop) == 59
+        assert shop.get(200) is None
+        assert shop.search(X[:3], k=1, rescore=True).ids[:, 0].tolist() == [0, 1, 2]
+        shop.add(X[:1], ids=[300])
+        assert time.monotonic() - started < 5  # searches used to spin here
+    assert everything(folder)[0] == 60
+
+
+def test_another_collection_in_its_place_is_said(folder):
+    with Collection.open(folder) as shop:
+        replaced(folder, lambda: Collection.create(folder, n_bits=8).close())
+        for ask in (shop.count, lambda: shop.search(X[:1], k=1), lambda: shop.add(X[:1])):
+            with pytest.raises(CollectionError, match=r"replaced by another collection \(8 bits.*open it again"):
+                ask()
+
+
+def test_rows_written_to_a_file_that_has_gone_are_not_acknowledged(folder, monkeypatch):
+    with Collection.open(folder) as shop:
+        database = shop._store._database
+        original = database._acknowledge
+
+        def move_away(state):
+            os.rename(folder, f"{folder}.away")
+            Collection.create(folder, n_bits=8).close()
+            original(state)
+
+        monkeypatch.setattr(database, "_acknowledge", move_away)
+        with pytest.raises(CollectionError, match="these are lost: repeat"):
+            shop.add(X[:1])
+
+
+def test_drop_waits_for_a_writer_and_a_writer_for_drop(folder, monkeypatch):
+    monkeypatch.setattr(connection, "WAIT_SECONDS", 0.2)
+    with Collection.open(folder) as shop:
+        other = sqlite3.connect(file_of(folder), isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(CollectionError, match="written by somebody else"):
+            Collection.drop(folder)
+        assert len(shop) == 59
+        monkeypatch.setattr(connection, "WAIT_SECONDS", 60.0)
+        errors, waiting = [], threading.Event()
+        database = shop._store._database
+        connect = database._connect
+
+        def connected():
+            try:
+                return connect()
+            finally:
+                waiting.set()
+
+        database._free.clear()
+        database._connect = connected
+
+        def add():
+            try:
+                shop.add(X[:1])
+            except CollectionError as error:
+                errors.append(str(error))
+
+        writer = threading.Thread(target=add)
+        writer.start()
+        waiting.wait()
+        for end in ("-wal", "-shm", ""):  # what drop does while it holds the lock
+            Path(f"{file_of(folder)}{end}").unlink()
+        other.execute("ROLLBACK")
+        other.close()
+        writer.join()
+        assert len(errors) == 1
+        assert "no collection in" in errors[0]
+
+
+def test_what_is_damaged_can_be_dropped(folder):
+    file_of(folder).write_bytes(b"no database at all" * 500)
+    Collection.drop(folder)
+    assert not folder.exists()
+
+
+def test_a_fork_is_told_to_open_for_itself(folder):
+    """Children that forked while another thread wrote hung for good."""
+    shop = Collection.open(folder)
+    stop = threading.Event()
+
+    def write():
+        while not stop.is_set():
+            shop.add(X[:1], ids=[900])
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        for ask in (shop.count, lambda: shop.search(X[:1], k=1), lambda: shop.hasher, lambda: shop.add(X[:1])):
+            pid = os.fork()
+            if not pid:
+                signal.alarm(20)  # a child that hangs is killed
+                said = 1
+                try:
+                    ask()
+                except CollectionError as error:
+                    said = 0 if "open the collection in each process" in str(error) else 2
+                finally:
+                    shop.close()
+                    os._exit(said)
+            assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    finally:
+        stop.set()
+        writer.join()
+    assert len(shop) == 60  # the parent goes on
+    shop.close()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="another user is needed, who may not write")
+def test_a_folder_of_somebody_else(folder):
+    """A user without the right to write is told what to do, and reads."""
+    for path in (folder, *folder.parents):
+        if str(path).startswith("/tmp/"):
+            path.chmod(0o755)
+    script = (
+        "import os, sys\nfrom hashlearn.collection import CollectionError\n"
+        "from hashlearn.collection.embedded.store import EmbeddedStore\nos.setgid(65534); os.setuid(65534)\n"
+        "try:\n    EmbeddedStore.open(sys.argv[1])\nexcept CollectionError as error:\n    print(error)\n"
+        "print(EmbeddedStore.open(sys.argv[1], read_only=True).count())\n"
+    )
+    told = subprocess.run([sys.executable, "-c", script, str(folder)], capture_output=True, text=True, check=False)
+    assert "open it with read_only=True" in told.stdout, told.stderr
+    assert told.stdout.splitlines()[-1] == "59"
