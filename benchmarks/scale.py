@@ -189,9 +189,7 @@ def main() -> None:
     parser.add_argument("--landmarks", type=int, default=1000)
     parser.add_argument("--repeats", type=int, default=1)
     parser.add_argument("--parts", nargs="+", default=list(PARTS), choices=PARTS)
-    parser.add_argument(
-        "--folder", type=Path, default=None, help="for the rows; by default a temporary one"
-    )
+    parser.add_argument("--folder", type=Path, default=None, help="for the rows; by default a temporary one")
     parser.add_argument("--one", default=None, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:

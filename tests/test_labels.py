@@ -70,7 +70,7 @@ def test_a_class_that_means_no_label(y):
         pd.Series(TAGS),
         polars.Series(TAGS),
     ],
-    ids=repr,
+    ids=["lists", "sets", "frozensets", "ragged", "object array", "pandas", "polars"],
 )
 def test_tags_are_label_sets(y):
     labels = as_labels(y)
