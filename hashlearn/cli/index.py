@@ -11,7 +11,9 @@ import typer
 from hashlearn import codes, files
 from hashlearn.cli.adding import AddBatches, open_codes, open_features
 from hashlearn.cli.journal import Journal
-from hashlearn.cli.shell import BadUse, epilog, print_facts, print_json, progress, say
+from hashlearn.cli.places import AsJson, Uri, tell
+from hashlearn.cli.shell import BadUse, epilog, progress, say
+from hashlearn.cli.upkeep import upkeep
 from hashlearn.cli.where import Where, read_where
 from hashlearn.collection import Collection
 from hashlearn.collection.uri import shown
@@ -27,11 +29,8 @@ index = typer.Typer(
     ),
 )
 app.add_typer(index, name="index")
+index.add_typer(upkeep)
 
-Uri = Annotated[
-    str, typer.Argument(metavar="WHERE", help="A folder, milvus://host:port/name or postgresql://user@host/database.")
-]
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")]
 BitOrder = Annotated[
     codes.BitOrder, typer.Option("--bit-order", help="Bit order of codes made elsewhere (faiss: little).")
 ]
@@ -81,7 +80,7 @@ def create(
         indexed=indexed or (),
         **dict(map(_setting, settings or [])),
     ) as collection:
-        _print(collection.info(), as_json)
+        tell(collection.info(), as_json)
 
 
 def _setting(text: str) -> tuple[str, int]:
@@ -148,7 +147,7 @@ def add(
             "rows": len(collection),
             "seconds": round(time.perf_counter() - started, 3),
         }
-    _print(facts, as_json)
+    tell(facts, as_json)
 
 
 @index.command(
@@ -171,7 +170,7 @@ def delete(
     with Collection.open(uri) as collection, progress("deleting"):
         gone = collection.delete(numbers, where=condition)
         facts = {"collection": collection.uri, "rows_deleted": gone, "rows": len(collection)}
-    _print(facts, as_json)
+    tell(facts, as_json)
 
 
 def _listed(text: str) -> Any:
@@ -197,7 +196,7 @@ def drop(
             say("nothing was removed.")
             return 1
     Collection.drop(uri)
-    _print({"collection": name, "dropped": True}, as_json)
+    tell({"collection": name, "dropped": True}, as_json)
     return 0
 
 
@@ -205,7 +204,7 @@ def drop(
 def info(uri: Uri, as_json: AsJson = False) -> None:
     """What a collection holds and how it is kept."""
     with Collection.open(uri, read_only=True) as collection:
-        _print(collection.info(), as_json)
+        tell(collection.info(), as_json)
 
 
 @index.command(
@@ -226,11 +225,4 @@ def export(
     with Collection.open(uri, read_only=True) as collection, progress("exporting"):
         rows = collection.export(out, bit_order=bit_order)
         facts = {"collection": collection.uri, "rows": rows, "file": out}
-    _print(facts, as_json)
-
-
-def _print(facts: dict[str, Any], as_json: bool) -> None:
-    if as_json:
-        print_json(facts)
-    else:
-        print_facts({name.replace("_", " "): value for name, value in facts.items() if value not in (None, {})})
+    tell(facts, as_json)

@@ -11,7 +11,8 @@ import typer
 from rich.markup import escape
 
 from hashlearn.cli.adding import open_codes, open_features
-from hashlearn.cli.index import BitOrder, Uri
+from hashlearn.cli.index import BitOrder
+from hashlearn.cli.places import Uri
 from hashlearn.cli.shell import BadUse, epilog, new_table, output, print_json, progress
 from hashlearn.cli.where import Where, read_where
 from hashlearn.collection import Collection

@@ -17,7 +17,7 @@ from hashlearn.collection import validation as given
 from hashlearn.collection.collapse import warn_of_collapse
 from hashlearn.collection.payloads import checked_payloads
 from hashlearn.collection.rescore import MAX_CANDIDATES, Metric, make_plan, rescored
-from hashlearn.collection.store import CollectionError, Payload, Rows, Spec, Store, Vectors
+from hashlearn.collection.store import CollectionError, Payload, Rows, Spec, Store, Vectors, Verified
 from hashlearn.collection.uri import as_uri, shown, store_class
 from hashlearn.collection.where import Condition, parse
 from hashlearn.index import Ball, Hits
@@ -380,6 +380,45 @@ class Collection:
         from hashlearn.collection.export import export
 
         return export(self, path, bit_order)
+
+    def verify(self) -> Verified:
+        """Read everything and check all that can be checked; ``problems`` says what is wrong, one sentence each.
+
+        A folder is checked row by row against its checksums. Servers check their own pages as they are read; ``notes``
+        says what was left to them.
+        """
+        found = self._store.verify()
+        spec, problems = self._store.spec, list(found.problems)
+        try:
+            hasher = models.loads(spec.model, f"The model in {self.uri}") if spec.model else None
+            # Its fingerprint proves nothing: another version of hashlearn may have taken it in another way.
+            if hasher is not None and hasher.n_bits_ != spec.n_bits:
+                problems.append(f"The model in {self.uri} is not the one that the collection was made with.")
+        except ModelFileError as error:
+            problems.append(str(error))
+        return found._replace(problems=tuple(problems))
+
+    def compact(self) -> None:
+        """Give back the space of replaced and removed rows. Others may go on reading and, in turn, writing."""
+        self._store.compact()
+
+    def backup(self, path: str | os.PathLike[str]) -> None:
+        """Write a copy of one moment to one file, while the collection is used; whole and checked, or not at all.
+
+        On PostgreSQL and Milvus an UnsupportedByStoreError names the server's own tool, after checking the collection.
+        """
+        self._store.backup(os.fspath(path))
+
+    @classmethod
+    def restore(cls, path: str | os.PathLike[str], uri: str | os.PathLike[str], *, replace: bool = False) -> Collection:
+        """Make a collection out of a backup, after checking all of it, and open it.
+
+        replace : restore over a collection that is there, in one transaction. Processes that have it open go on with
+            the restored one.
+        """
+        text = as_uri(uri)
+        store_class(text).restore(os.fspath(path), text, replace)
+        return cls.open(text)
 
     def _accept(self, hasher: Any) -> None:
         """Use a hasher that computes the same as the stored one; CollectionError for another."""

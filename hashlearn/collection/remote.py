@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NoReturn
 
 import numpy as np
 
-from hashlearn.collection.store import CollectionError, UnsupportedByStoreError
+from hashlearn.collection.store import CollectionError, Rows, UnsupportedByStoreError, Verified
 from hashlearn.index import Ball, Hits
+from hashlearn.progress import report
 from hashlearn.typing import Ids, PackedCodes
 
 Found = tuple[Ids, Ids]
@@ -68,6 +69,24 @@ def query_blocks(queries: PackedCodes, k: int, most_hits: int = 500_000) -> Iter
     rows = max(1, min(100, most_hits // max(k, 1)))
     for start in range(0, len(queries), rows):
         yield queries[start : start + rows]
+
+
+def read_all(batches: Iterable[Rows], total: int, look: Callable[[Rows], None]) -> Verified:
+    """Read every row, have ``look`` check each batch, and count what there is; the caller adds what is wrong."""
+    rows = payloads = vectors = 0
+    for batch in batches:
+        look(batch)
+        rows += len(batch.ids)
+        payloads += sum(map(bool, batch.payloads))
+        vectors += 0 if batch.vectors is None else len(batch.vectors)
+        report("verifying rows", rows, max(rows, total))
+    return Verified(rows, payloads, vectors, ())
+
+
+def state_told(found: Verified, place: str) -> str:
+    """What ``verify`` found, as a sentence beside another."""
+    state = f"{len(found.problems)} problems, first: {found.problems[0]}" if found.problems else "all is well."
+    return f"The {found.rows:,} rows of {place} were read: {state}"
 
 
 def first_sentence(message: object, secret: str | None = None) -> str:

@@ -68,6 +68,19 @@ class Rows(NamedTuple):
     vectors: Vectors | None
 
 
+class Verified(NamedTuple):
+    """What ``verify`` found: how many rows, payloads and vectors it read, and what is wrong, one sentence each.
+
+    ``notes`` say what was left to the server, or could not be checked.
+    """
+
+    rows: int
+    payloads: int
+    vectors: int
+    problems: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+
+
 class Store(ABC):
     """Base of all kinds of storage."""
 
@@ -143,6 +156,23 @@ class Store(ABC):
     @abstractmethod
     def info(self) -> dict[str, Any]:
         """Facts for people: where it is, rows, bytes, kind of index, version of the server…; JSON-able."""
+
+    @abstractmethod
+    def verify(self) -> Verified:
+        """Read everything, and check all that can be checked."""
+
+    @abstractmethod
+    def compact(self) -> None:
+        """Give the space of replaced and removed rows back."""
+
+    @abstractmethod
+    def backup(self, path: str) -> None:
+        """Write one file that ``restore`` takes; UnsupportedByStoreError where the server has its own tool for it."""
+
+    @classmethod
+    @abstractmethod
+    def restore(cls, path: str, uri: str, replace: bool) -> None:
+        """Make a collection out of such a file, in the place of another if ``replace``."""
 
     @abstractmethod
     def close(self) -> None:

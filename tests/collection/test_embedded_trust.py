@@ -17,7 +17,7 @@ from hashlearn import ITQ, Collection
 from hashlearn.collection import CollectionError
 from hashlearn.collection.embedded import commits, connection, schema
 
-FIRST = Path(__file__).parents[1] / "data" / "collection-v1"
+FIRST, SECOND = (Path(__file__).parents[1] / "data" / f"collection-v{number}" for number in (1, 2))
 X = np.random.default_rng(5).normal(size=(60, 6)).astype(np.float32)
 
 
@@ -96,9 +96,25 @@ def test_the_first_change_upgrades_format_1(tmp_path):
         assert reader.info()["format"] == 2
     with Collection.open(tmp_path / "shop") as again:
         upgraded_contents(again)
+        assert again.verify().problems == ()
     tables = dict(sqlite3.connect(file_of(tmp_path / "shop")).execute("SELECT name, sql FROM sqlite_master").fetchall())
     Collection.create(tmp_path / "new", n_bits=8).close()
     assert tables == dict(sqlite3.connect(file_of(tmp_path / "new")).execute("SELECT name, sql FROM sqlite_master"))
+
+
+def test_a_stored_collection_of_this_format_is_read(tmp_path):
+    """Whoever changes the format must leave this one readable."""
+    shutil.copytree(SECOND, tmp_path / "shop")
+    before = file_of(SECOND).read_bytes()
+    with Collection.open(tmp_path / "shop", read_only=True) as shop:
+        upgraded_contents(shop)
+        assert shop.info()["format"] == 2
+        assert shop.info()["indexed"] == ["n", "tags"]
+        assert shop.verify() == (57, 45, 57, (), ())
+    assert file_of(tmp_path / "shop").read_bytes() == before
+    with Collection.open(tmp_path / "shop") as shop:
+        assert shop.add(X[:1], payload=[{"n": 41}]).tolist() == [110]
+        assert shop.count({"n": 41}) == 2
 
 
 def test_a_killed_upgrade_leaves_format_1(tmp_path, monkeypatch):

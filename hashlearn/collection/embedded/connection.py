@@ -24,7 +24,7 @@ def connect(path: Path, mode: str) -> sqlite3.Connection:
     # Damaged text is found by its checksum, and must not end in an error of Python before that.
     db.text_factory = _as_text
     schema.add_functions(db)
-    if mode == "rw":
+    if mode.startswith("rw"):
         # A commit returns when its bytes are on the disk: acknowledged means durable.
         db.execute("PRAGMA synchronous = FULL")
     return db

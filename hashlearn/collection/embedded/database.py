@@ -83,6 +83,14 @@ class Database:
             moment.db.execute("COMMIT")
             self._acknowledge(moment.state)
 
+    def vacuum(self) -> None:
+        """Have SQLite write the file anew, without pages of no use, and empty its log."""
+        if self.read_only:
+            raise CollectionError(f"{self.path.parent} was opened to be read only.")
+        with self._writer, sentences(self.path), contextlib.closing(self._take()[0]) as db:
+            db.execute("VACUUM")
+            db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
     def close(self) -> None:
         with self._mutex:
             self._closed = True

@@ -66,17 +66,18 @@ def drop(folder: Path) -> None:
     if not path.exists():
         raise CollectionError(f"There is no collection in {folder}.")
     with sentences(path), locked(path):
-        remove_files(folder)
+        remove_database(folder)
+        for name in (*folder.glob("adding-*.json"), *folder.glob(f".{FILE}.*.tmp*")):
+            name.unlink(missing_ok=True)
         with contextlib.suppress(OSError):
             folder.rmdir()
 
 
-def remove_files(folder: Path) -> None:
-    """Remove a collection's file and what lies beside it. The caller keeps writers out."""
+def remove_database(folder: Path) -> None:
+    """Remove a collection's file and what belongs to it. The caller keeps writers out."""
     path = folder / FILE
     # The log goes first: beside a later file of this name it would be taken for that one's.
-    beside = [folder / commits.FILE, *folder.glob("adding-*.json"), *folder.glob(f".{FILE}.*.tmp*")]
-    for name in (Path(f"{path}-wal"), Path(f"{path}-shm"), path, *beside):
+    for name in (Path(f"{path}-wal"), Path(f"{path}-shm"), path, folder / commits.FILE):
         name.unlink(missing_ok=True)
 
 

@@ -97,7 +97,7 @@ class PayloadTable:
     def _check_sums(self, moment: Moment, count: int, checksums: int) -> None:
         if (count, checksums) != (moment.state.payloads, moment.state.payload_sum):
             raise damaged(
-                self._path, f"it holds {count} payloads and not the {moment.state.payloads} that were written"
+                self._path, f"its payloads are not those that were written ({count} of {moment.state.payloads})"
             )
 
     def _count(self, moment: Moment, count: int, checksums: int) -> None:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from hashlearn.codes import n_bytes
 from hashlearn.collection.embedded import columns
 from hashlearn.collection.embedded import folder as files
+from hashlearn.collection.embedded.backup import backup, restore
 from hashlearn.collection.embedded.blocks import Block, merged, to_merge, to_stored
 from hashlearn.collection.embedded.database import Database, Moment
 from hashlearn.collection.embedded.following_index import FollowingIndex
@@ -25,7 +26,17 @@ from hashlearn.collection.embedded.kept_filters import KeptFilters
 from hashlearn.collection.embedded.payloads import PayloadTable
 from hashlearn.collection.embedded.schema import block_sum
 from hashlearn.collection.embedded.vectors import VectorTable
-from hashlearn.collection.store import CollectionError, Payload, Rows, Spec, Store, UnsupportedByStoreError, Vectors
+from hashlearn.collection.embedded.verify import verify
+from hashlearn.collection.store import (
+    CollectionError,
+    Payload,
+    Rows,
+    Spec,
+    Store,
+    UnsupportedByStoreError,
+    Vectors,
+    Verified,
+)
 from hashlearn.collection.where import Condition, split_path
 from hashlearn.index import Ball, Hits, Index
 from hashlearn.index.inputs import sorted_ball
@@ -178,6 +189,25 @@ class EmbeddedStore(Store):
                     block = slice(start, start + batch_rows)
                     yield self._rows(moment, ids[block], codes[block], vectors)
                 return
+
+    def verify(self) -> Verified:
+        with self._database.reading() as moment:
+            return verify(moment, self.spec, self._database.path)
+
+    def compact(self) -> None:
+        with self._database.reading() as moment:
+            outdated = moment.state.entries > moment.state.rows
+        if outdated:
+            self._rewrite()
+        self._database.vacuum()
+
+    def backup(self, path: str) -> None:
+        with self._database.reading() as moment:
+            backup(moment, Path(path))
+
+    @classmethod
+    def restore(cls, path: str, uri: str, replace: bool) -> None:
+        restore(Path(path), Path(uri), replace)
 
     def info(self) -> dict[str, Any]:
         with self._database.reading() as moment:

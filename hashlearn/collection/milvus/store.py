@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hashlearn.collection.milvus import near as milvus_near
+from hashlearn.collection.milvus import upkeep
 from hashlearn.collection.milvus.link import META_SUFFIX, Link, read_uri
 from hashlearn.collection.milvus.meta import create_meta, load, make_collection, read_spec
 from hashlearn.collection.milvus.near import FIRST_KEY, LARGEST_ID, MOST_HITS, to_ids, to_keys
@@ -38,6 +39,7 @@ from hashlearn.collection.store import (
     Store,
     UnsupportedByStoreError,
     Vectors,
+    Verified,
 )
 from hashlearn.collection.where import Condition, matches
 from hashlearn.index import Ball, Hits
@@ -318,6 +320,21 @@ class MilvusStore(Store):
 
     def _floats(self, found: list[dict[str, Any]]) -> Vectors:
         return np.array([row["vector"] for row in found], np.float32).reshape(len(found), self.spec.vector_size or 0)
+
+    def verify(self) -> Verified:
+        counted = self.count()
+        return upkeep.verify(self.spec, self.scan(vectors=self.spec.vector_size is not None), counted)
+
+    def compact(self) -> None:
+        writable(self._read_only, self._link.address.shown)
+        upkeep.compact(self._link, self._name)
+
+    def backup(self, path: str) -> None:
+        upkeep.name_the_tool(self._link.address, path, self.verify())
+
+    @classmethod
+    def restore(cls, path: str, uri: str, replace: bool) -> None:
+        upkeep.name_the_restorer(read_uri(uri))
 
     def info(self) -> dict[str, Any]:
         return {

@@ -110,6 +110,17 @@ class Link:
                     self._connection = self._connect_again()
         raise AssertionError("unreachable")
 
+    def run_alone(self, statement: Any) -> None:
+        """Run a statement that PostgreSQL refuses inside a transaction."""
+        driver = _psycopg()
+        with self._lock:
+            if self._connection is None:
+                raise CollectionError(f"The collection {self.address.shown} is closed.")
+            try:
+                self._connection.execute(statement)
+            except driver.Error as error:
+                raise self.sentence("PostgreSQL refuses at", error) from error
+
     def _connect_again(self) -> psycopg.Connection[Any]:
         # A server that restarts needs some seconds.
         end, wait = time.monotonic() + _RECONNECT_SECONDS, 0.1

@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from hashlearn.collection.postgres import upkeep
 from hashlearn.collection.postgres.link import Link, read_uri
 from hashlearn.collection.postgres.rows import COPY_HEAD, COPY_TAIL, bit_texts, copy_rows, read_rows, read_vectors
 from hashlearn.collection.postgres.tables import Tables, make_tables, read_tables
 from hashlearn.collection.postgres.where import to_sql
 from hashlearn.collection.remote import Found, as_ball, as_hits, kind_known, no_projections, query_blocks, writable
-from hashlearn.collection.store import CollectionError, Payload, Rows, Spec, Store, Vectors
+from hashlearn.collection.store import CollectionError, Payload, Rows, Spec, Store, Vectors, Verified
 from hashlearn.collection.where import Condition
 from hashlearn.index import Ball, Hits
 from hashlearn.typing import Ids, PackedCodes
@@ -246,6 +247,21 @@ class PostgresStore(Store):
             raise self._link.sentence("Reading all rows failed at", error) from error
         finally:
             connection.close()
+
+    def verify(self) -> Verified:
+        batches = self.scan(10_000, vectors=self.spec.vector_size is not None)
+        return upkeep.verify(self._link, self._tables, batches, self.count())
+
+    def compact(self) -> None:
+        writable(self._link.read_only, self._link.address.shown)
+        self._link.run_alone(self._text("VACUUM (ANALYZE) {rows}"))
+
+    def backup(self, path: str) -> None:
+        upkeep.name_the_tool(self._link.address, self._tables, path, self.verify())
+
+    @classmethod
+    def restore(cls, path: str, uri: str, replace: bool) -> None:
+        upkeep.name_the_restorer(read_uri(uri), path)
 
     def info(self) -> dict[str, Any]:
         size = self._text("SELECT pg_total_relation_size(%s::regclass)")

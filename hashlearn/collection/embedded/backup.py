@@ -1,0 +1,123 @@
+"""A copy of an embedded collection in one file, made while it is used, and the way back.
+
+Both are SQLite's own backup: the copy is of one moment, and a collection that is restored over another one changes in
+one transaction, which the processes that have it open follow.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+from hashlearn.collection.embedded import commits, folder, schema
+from hashlearn.collection.embedded.connection import FILE, connect, error_code, sentences
+from hashlearn.collection.embedded.database import Moment
+from hashlearn.collection.embedded.state import new_identity, read_state, update_state
+from hashlearn.collection.embedded.verify import verify
+from hashlearn.collection.store import OPEN_OR_DROP, CollectionError
+from hashlearn.progress import report
+from hashlearn.wholefile import sync_folder
+
+_PAGES = 1000  # copied between two reports of progress
+
+
+def backup(moment: Moment, target: Path) -> None:
+    """Write the collection of a moment to one file, which takes its name when all of it is there and checked."""
+    if target.exists() and not _is_backup(target):
+        raise CollectionError(f"{target} is there already and is no backup of a collection: give another name.")
+    if not target.parent.is_dir():
+        raise CollectionError(f"There is no folder {target.parent} for the backup: make it first.")
+    with sentences(target), folder.temporary_file(target.parent) as temporary:
+        with contextlib.closing(sqlite3.connect(temporary, isolation_level=None)) as copy:
+            moment.db.backup(copy, pages=_PAGES, progress=_progress("copying"))
+            copy.execute("PRAGMA journal_mode = DELETE")  # one file, also after it was looked at
+        _check(temporary, "The collection is damaged, so there is no backup of it")
+        with open(temporary, "rb") as file:
+            os.fsync(file.fileno())
+        os.replace(temporary, target)
+        sync_folder(target.parent)
+
+
+def restore(source: Path, target: Path, replace: bool) -> None:
+    """Make a collection of a backup, after checking all of it."""
+    path = target / FILE
+    if not source.is_file() or not _is_backup(source):
+        raise CollectionError(
+            f"{source} is no backup of a collection: give a file that 'hashlearn index backup' wrote."
+        )
+    log = Path(f"{source}-wal")
+    if log.exists() and log.stat().st_size:
+        raise CollectionError(f"{source} is in use, as {log} shows: make a backup of it, and restore that.")
+    if path.exists() and not replace:
+        raise CollectionError(
+            f"{target} holds a collection already: {OPEN_OR_DROP}, or restore with replace=True (--replace)."
+        )
+    with sentences(source):
+        _check(source, f"The backup {source} is damaged, so nothing was restored")
+    with sentences(path):
+        target.mkdir(parents=True, exist_ok=True)
+        with folder.temporary_file(target) as temporary:
+            with contextlib.closing(connect(source, "ro")) as db, contextlib.closing(connect(temporary, "rwc")) as copy:
+                db.backup(copy, pages=_PAGES, progress=_progress("restoring"))
+                _renew(copy, temporary)
+                if path.exists() and _restored_into(copy, path):
+                    return
+            if path.exists():
+                # Too damaged for SQLite to write to it: its files make room.
+                with folder.locked(path):
+                    folder.remove_database(target)
+            folder.put_into_place(temporary, path)
+
+
+def _renew(copy: sqlite3.Connection, path: Path) -> None:
+    """Let the restored file be known as another one than that which the backup was made of."""
+    copy.execute("PRAGMA journal_mode = WAL")
+    copy.execute("BEGIN IMMEDIATE")
+    state = read_state(copy, path)
+    if state.version == schema.VERSION:  # format 1 has no identity
+        update_state(copy, state._replace(identity=new_identity(), commits=state.commits + 1))
+    copy.execute("COMMIT")
+    copy.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+def _restored_into(copy: sqlite3.Connection, path: Path) -> bool:
+    """Write a restored collection over one that may be in use; False when that one is too damaged to be written to."""
+    try:
+        with contextlib.closing(connect(path, "rw")) as live:
+            live.execute("BEGIN IMMEDIATE")  # says so when somebody else writes for too long
+            live.execute("ROLLBACK")
+            copy.backup(live)
+            state = read_state(live, path)
+            commits.write_commits(path.parent, state.identity, state.commits)
+            live.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    except sqlite3.DatabaseError as error:
+        if error_code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
+            raise
+        return False
+    return True
+
+
+def _check(path: Path, sentence: str) -> None:
+    with contextlib.closing(connect(path, "ro&immutable=1")) as db:
+        db.execute("BEGIN")
+        spec, state = schema.read_spec(db, path), read_state(db, path)
+        problems = verify(Moment(db, state, 0), spec, path).problems
+    if problems:
+        raise CollectionError(f"{sentence} ({len(problems)} problems; {problems[0].rstrip('.')}).")
+
+
+def _is_backup(path: Path) -> bool:
+    """Whether the header of the file is that of a collection's database."""
+    try:
+        with open(path, "rb") as file:
+            head = file.read(72)
+    except OSError:
+        return False
+    return head[:16] == b"SQLite format 3\0" and int.from_bytes(head[68:72], "big") == schema.APPLICATION
+
+
+def _progress(phase: str) -> Callable[[int, int, int], None]:
+    return lambda _status, remaining, total: report(phase, total - remaining, total)

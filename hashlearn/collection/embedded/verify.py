@@ -1,0 +1,151 @@
+"""Reading all of an embedded collection's file, and saying everything that is wrong with it."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hashlearn.codes import n_bytes
+from hashlearn.collection.embedded import columns
+from hashlearn.collection.embedded.blocks import Block, DamagedBlockError, Stored, from_stored, merged
+from hashlearn.collection.embedded.database import Moment
+from hashlearn.collection.embedded.schema import block_sum, payload_checksum, vector_checksum
+from hashlearn.collection.store import Spec, Verified
+from hashlearn.collection.where import split_path
+from hashlearn.progress import report
+from hashlearn.typing import Ids
+
+_LISTED = 5  # problems of one kind that are told one by one
+_BATCH_ROWS = 10_000
+_FIRST_FORMAT = "The file has format 1, without checksums of payloads and vectors: the first change upgrades it."
+
+
+def verify(moment: Moment, spec: Spec, path: Path) -> Verified:
+    """Check SQLite's own structure, then every row of every table, as of the moment of a transaction."""
+    check = _Check(moment, spec, path)
+    check.structure()
+    # One kind of damage must not keep the others from being found.
+    for part in (check.blocks, check.payloads, check.vectors):
+        try:
+            part()
+        except sqlite3.DatabaseError as error:
+            check.problems.append(f"{path} cannot be read: {error}.")
+    notes = (_FIRST_FORMAT,) if moment.state.version == 1 else ()
+    return Verified(moment.state.rows, check.n_payloads, check.n_vectors, tuple(check.problems), notes)
+
+
+class _Check:
+    """Problems found so far, and the rows that blocks tell of."""
+
+    def __init__(self, moment: Moment, spec: Spec, path: Path) -> None:
+        self.moment, self.spec, self.path = moment, spec, path
+        self.problems: list[str] = []
+        self.n_payloads = self.n_vectors = 0
+        self.checked = moment.state.version > 1  # format 1 has checksums of blocks only
+        self.paths = [split_path(name) for name in spec.indexed]
+        self.block: Block | None = None
+        self.step = 0
+
+    def structure(self) -> None:
+        try:
+            told = [row[0] for row in self.moment.db.execute(f"PRAGMA integrity_check({_LISTED})")]
+        except sqlite3.DatabaseError as error:
+            told = [str(error)]
+        self.problems += [f"SQLite finds {self.path} broken: {text}." for text in told if text != "ok"]
+
+    def blocks(self) -> None:
+        state = self.moment.state
+        column = "columns" if self.checked else "x''"
+        query = f"SELECT seq, size, checksum, ids, codes, gone, {column} FROM block ORDER BY seq"
+        good, entries, width = [], 0, n_bytes(self.spec.n_bits)
+        for stored in map(Stored._make, self.moment.db.execute(query)):
+            try:
+                good.append(from_stored(stored, width, len(self.paths), state.version))
+                entries += len(good[-1])
+            except DamagedBlockError as error:
+                self.problems.append(f"{self.path}: {error}.")
+        whole = merged(good, width, keep_gone=False)
+        if self.checked and block_sum(self.moment.db) != state.block_sum:
+            self.problems.append(f"{self.path}: blocks of codes are missing.")
+        elif (len(whole), entries) != (state.rows, state.entries):
+            self.problems.append(f"{self.path}: its blocks hold {len(whole)} rows and not {state.rows}.")
+        elif len(whole.ids) and whole.ids[-1] > state.last_id:
+            self.problems.append(f"{self.path}: it forgot that it has given out the id {whole.ids[-1]}.")
+        else:
+            self.block = whole
+
+    def payloads(self) -> None:
+        column = "checksum" if self.checked else "NULL"
+        wrong, lost, others, total = [], [], [], 0
+        for rows in self._batches(f"SELECT id, CAST(json AS BLOB), {column} FROM payload ORDER BY id", "payloads"):
+            self.n_payloads += len(rows)
+            total += sum(row[2] for row in rows if isinstance(row[2], int))
+            payloads = [self._payload(*row) for row in rows]
+            ids = np.array([row[0] for row in rows], dtype=np.int64)
+            wrong += ids[[payload is None for payload in payloads]].tolist()
+            if self.block is not None:
+                known = np.isin(ids, self.block.ids)
+                lost += ids[~known].tolist()
+                whole = np.array([payload is not None for payload in payloads]) & known
+                others += self._other_fields(self.block, ids[whole], [payloads[n] for n in np.flatnonzero(whole)])
+        self._tell(wrong, "the payload of row {} does not match its checksum, or is no JSON text")
+        self._tell(lost, "there is a payload for row {}, which does not exist")
+        self._tell(others, "the indexed fields of row {} are not those of its payload")
+        state = self.moment.state
+        if self.checked and (self.n_payloads, total) != (state.payloads, state.payload_sum):
+            self.problems.append(
+                f"{self.path}: its payloads are not those that were written ({self.n_payloads} of {state.payloads})."
+            )
+
+    def vectors(self) -> None:
+        column = "checksum" if self.checked else "NULL"
+        wrong, seen = [], [np.empty(0, dtype=np.int64)]
+        for rows in self._batches(f"SELECT id, floats, {column} FROM vector ORDER BY id", "vectors"):
+            self.n_vectors += len(rows)
+            seen.append(np.array([row[0] for row in rows], dtype=np.int64))
+            wrong += [row[0] for row in rows if not self._vector_is_whole(*row)]
+        self._tell(wrong, "the vector of row {} does not match its checksum, or is cut short")
+        if self.block is not None and self.spec.vector_size is not None:
+            missing = np.setdiff1d(self.block.ids, np.concatenate(seen))
+            self._tell(missing.tolist(), "the vector of row {} is missing")
+
+    def _payload(self, number: int, text: Any, stored: Any) -> Any:
+        """The payload, or None when it is not as it was written."""
+        if not isinstance(text, bytes) or (self.checked and payload_checksum(number, text) != stored):
+            return None
+        try:
+            return json.loads(text)
+        except ValueError:
+            return None
+
+    def _other_fields(self, block: Block, ids: Ids, payloads: list[Any]) -> list[int]:
+        """Which of these rows have other indexed fields in the blocks than in their payloads."""
+        if block.columns is None:
+            return []
+        kept = block.columns.take(np.searchsorted(block.ids, ids))
+        made = columns.of_payloads(payloads, len(payloads), self.paths)
+        texts: dict[str, int] = {}
+        same = (kept.kinds == made.kinds) & (columns.with_places(kept, texts) == columns.with_places(made, texts))
+        return ids[~same.all(axis=1)].tolist()
+
+    def _vector_is_whole(self, number: int, floats: Any, stored: Any) -> bool:
+        if not isinstance(floats, bytes) or len(floats) != 4 * (self.spec.vector_size or 0):
+            return False
+        return not self.checked or vector_checksum(number, floats) == stored
+
+    def _batches(self, query: str, what: str) -> Iterator[list[Any]]:
+        cursor, done, total = self.moment.db.execute(query), 0, self.moment.state.rows
+        while rows := cursor.fetchmany(_BATCH_ROWS):
+            yield rows
+            done += len(rows)
+            report(f"verifying {what}", done, max(done, total))
+
+    def _tell(self, ids: list[int], sentence: str) -> None:
+        self.problems += [f"{self.path}: {sentence.format(number)}." for number in ids[:_LISTED]]
+        if len(ids) > _LISTED:
+            self.problems.append(f"{self.path}: the same of {len(ids) - _LISTED} more rows.")
