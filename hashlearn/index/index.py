@@ -232,7 +232,7 @@ class Index:
         return np.ascontiguousarray(check_codes(codes, self.n_bits, self.bit_order, name))
 
     def _chosen(self, ids: ArrayLike | None) -> tuple[Ids, PackedCodes]:
-        return self._rows.whole() if ids is None else self._rows.chosen(np.unique(inputs.checked_ids(ids)))
+        return self._rows.whole() if ids is None else self._rows.chosen(inputs.sorted_ids(ids))
 
     def _built(self) -> Structure | None:
         """The structure of an approximate kind over all rows; None for flat and for no rows."""

@@ -94,7 +94,9 @@ class Rows:
 
     def chosen(self, ids: Ids) -> tuple[Ids, PackedCodes]:
         """The rows whose ids are among the sorted ``ids``."""
-        parts = [(run.ids[places], run.codes[places]) for run in self._runs if len(places := _places(run, ids)[1])]
+        chosen = [(run, places) for run in self._runs if len(places := _places(run, ids)[1])]
+        # Taking whole rows is several times as quick as indexing them.
+        parts = [(run.ids.take(places), run.codes.take(places, axis=0)) for run, places in chosen]
         if not parts:
             return np.empty(0, dtype=np.int64), np.empty((0, self._width), dtype=np.uint8)
         if len(parts) == 1:
@@ -117,6 +119,9 @@ def _places(run: _Run, ids: Ids) -> tuple[np.ndarray, np.ndarray]:
     """Which sorted ids are in the run, and where those that are stand."""
     if not len(ids) or ids[0] > run.ids[-1] or ids[-1] < run.ids[0]:  # the usual case: ids that only grow
         return np.zeros(len(ids), dtype=bool), np.empty(0, dtype=np.intp)
+    if int(run.ids[-1]) - int(run.ids[0]) == len(run.ids) - 1:  # no id is missing, so each tells its place
+        hit = (ids >= run.ids[0]) & (ids <= run.ids[-1])
+        return hit, ids[hit] - run.ids[0]
     places = np.searchsorted(run.ids, ids)
     hit = run.ids[np.minimum(places, len(run.ids) - 1)] == ids
     return hit, places[hit]

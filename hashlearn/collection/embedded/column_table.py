@@ -29,30 +29,38 @@ _COMPARED: dict[str, Callable[[Any, Any], Mask]] = {
 _NAMED = {None: columns.NULL, False: columns.FALSE, True: columns.TRUE}
 
 
+_RECORD = np.dtype([("kind", "u1"), ("value", "<i8")])
+
+
 class ColumnTable:
-    """Columns by id. Any number of threads may ask; a change must not run beside a question or another change."""
+    """Columns by id. Any number of threads may ask; a change must not run beside a question or another change.
+
+    Each field has a table of its own, because a filter that looks at one of them then reads no other.
+    """
 
     def __init__(self, paths: Sequence[Path]) -> None:
-        self._fields = {path: field for field, path in enumerate(paths)}
-        self._record = np.dtype([("kinds", "u1", (len(paths),)), ("values", "<i8", (len(paths),))])
-        self._rows = Rows(self._record.itemsize)
+        self._tables = {path: Rows(_RECORD.itemsize) for path in paths}
         self._texts: dict[str, int] = {}
-        self._lock = threading.Lock()  # the table may put its parts together when it is asked for all rows
+        self._lock = threading.Lock()  # a table may put its parts together when it is asked for all rows
 
     def put(self, ids: Ids, part: Columns) -> None:
         """Add or replace the rows with these increasing ids."""
-        records = np.empty(len(ids), dtype=self._record)
-        records["kinds"], records["values"] = part.kinds, columns.with_places(part, self._texts)
-        self._rows.put(ids.copy(), records.view(np.uint8).reshape(len(ids), self._record.itemsize))
+        values = columns.with_places(part, self._texts)
+        for field, table in enumerate(self._tables.values()):
+            records = np.empty(len(ids), dtype=_RECORD)
+            records["kind"], records["value"] = part.kinds[:, field], values[:, field]
+            table.put(ids.copy(), records.view(np.uint8).reshape(len(ids), _RECORD.itemsize))
 
     def remove(self, ids: Ids) -> None:
-        self._rows.remove(ids)
+        for table in self._tables.values():
+            table.remove(ids)
 
     def part(self, rows: slice) -> Columns:
         """The columns of some rows in the order of their ids, as a block keeps them."""
-        records = self._all()[1][rows]
-        whole = Columns(records["kinds"], records["values"].astype(np.int64), list(self._texts))
-        return whole.take(np.arange(len(records)))
+        fields = [self._field(path)[1][rows] for path in self._tables]
+        kinds = np.stack([records["kind"] for records in fields], axis=1)
+        values = np.stack([records["value"] for records in fields], axis=1)
+        return Columns(kinds, values, list(self._texts)).take(np.arange(len(kinds)))
 
     def split(self, condition: Condition) -> tuple[Condition | None, Condition | None]:
         """(what the columns can tell, what else must hold); None for nothing."""
@@ -66,32 +74,34 @@ class ColumnTable:
 
     def ids(self, condition: Condition) -> Ids:
         """Ids of the rows for which a condition holds that the columns can tell."""
-        ids, records = self._all()
-        return ids[self._mask(condition, records)]
+        ids = self._field(next(iter(self._tables)))[0]
+        return ids[self._mask(condition, len(ids))]
 
-    def _all(self) -> tuple[Ids, NDArray[Any]]:
+    def _field(self, path: Path) -> tuple[Ids, NDArray[Any]]:
         with self._lock:
-            ids, data = self._rows.whole()
-        return ids, data.view(self._record).reshape(len(ids))
+            ids, data = self._tables[path].whole()
+        return ids, data.view(_RECORD).reshape(len(ids))
 
     def _tells(self, condition: Condition) -> bool:
         if isinstance(condition, Not):
             return self._tells(condition.part)
         if isinstance(condition, (All, AnyOf)):
             return all(self._tells(part) for part in condition.parts)
-        return condition.path in self._fields and condition.operator != "contains"
+        return condition.path in self._tables and condition.operator != "contains"
 
-    def _mask(self, condition: Condition, records: NDArray[Any]) -> Mask:
+    def _mask(self, condition: Condition, n_rows: int) -> Mask:
         if isinstance(condition, Not):
-            return ~self._mask(condition.part, records)
-        if isinstance(condition, (All, AnyOf)):
-            every = isinstance(condition, All)
-            mask = np.full(len(records), every)
-            for part in condition.parts:
-                (np.logical_and if every else np.logical_or)(mask, self._mask(part, records), out=mask)
-            return mask
-        field = self._fields[condition.path]
-        return self._compare(records["kinds"][:, field], records["values"][:, field], condition)
+            return ~self._mask(condition.part, n_rows)
+        if isinstance(condition, Compare):
+            records = self._field(condition.path)[1]
+            return self._compare(records["kind"], records["value"], condition)
+        every = isinstance(condition, All)
+        if len(condition.parts) == 1:
+            return self._mask(condition.parts[0], n_rows)
+        mask = np.full(n_rows, every)
+        for part in condition.parts:
+            (np.logical_and if every else np.logical_or)(mask, self._mask(part, n_rows), out=mask)
+        return mask
 
     def _compare(self, kinds: columns.Kinds, values: Int64Array, part: Compare) -> Mask:
         if part.operator == "exists":

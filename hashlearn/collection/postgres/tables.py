@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hashlearn.collection.postgres.link import META_SUFFIX, Address, extension
+from hashlearn.collection.postgres.where import indexed_fields
 from hashlearn.collection.store import OPEN_OR_DROP, CollectionError, Spec
+from hashlearn.collection.where import split_path
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -69,13 +71,17 @@ def make_tables(connection: Connection[Any], address: Address, spec: Spec) -> No
                 f"WITH (m = {int(links)}, ef_construction = {int(width)})"
             )
         )
+    for expression in indexed_fields([split_path(name) for name in spec.indexed]):
+        connection.execute(tables.sql("CREATE INDEX ON {rows} ({field})", field=expression))
     connection.execute(
         tables.sql(
             "CREATE TABLE {meta} (format integer NOT NULL, spec jsonb NOT NULL, model bytea NOT NULL, "
             "last_id bigint NOT NULL)"
         )
     )
-    facts = {name: getattr(spec, name) for name in ("n_bits", "fingerprint", "vector_size", "kind", "settings")}
+    # Older versions do not know indexed fields, and can read a collection without.
+    names = ("n_bits", "fingerprint", "vector_size", "kind", "settings", *(["indexed"] if spec.indexed else []))
+    facts = {name: getattr(spec, name) for name in names}
     connection.execute(tables.sql("INSERT INTO {meta} VALUES (%s, %s, %s, -1)"), (FORMAT, Jsonb(facts), spec.model))
 
 
@@ -95,7 +101,7 @@ def read_tables(connection: Connection[Any], address: Address) -> tuple[Tables, 
         raise CollectionError(
             f"The collection at {address.shown} has the format {found and found[0]}, this hashlearn reads {FORMAT}."
         )
-    spec = Spec(model=bytes(found[2]), **found[1])
+    spec = Spec(model=bytes(found[2]), **{**found[1], "indexed": tuple(found[1].get("indexed", ()))})
     wanted = {"id": "bigint", "code": f"bit({spec.n_bits})", "payload": "jsonb"}
     if spec.vector_size:
         wanted["vector"] = f"vector({spec.vector_size})"
