@@ -122,7 +122,7 @@ def approximate(kind: str, exact_index: Index, codes: np.ndarray, queries: np.nd
     )
     print(
         f"{kind}: recall {recall:.3f}, {len(queries) / fast:.0f} queries/s a thread, {slow / fast:.1f} x exact, "
-        f"{index.info().bytes / len(codes):.0f} bytes a row, built in {built:.1f} s"
+        f"{index.info().bytes / len(codes):.0f} bytes per row, built in {built:.1f} s"
     )
     return bool(recall >= SMALLEST_RECALL and slow / fast >= SMALLEST_GAIN)
 

@@ -1,15 +1,14 @@
 """The code format: signs, packed bytes, Hamming distances.
 
-A code is a row of ``n_bits`` bits. In memory it has three shapes:
+A code is a row of ``n_bits`` bits. In memory it has three forms:
 
-- signs: int8 in {-1, +1}, what solvers work on;
-- bits: uint8 in {0, 1}, what ``transform`` returns (bit = sign > 0);
-- packed: uint8 bytes, ``ceil(n_bits / 8)`` a row, what ``encode`` returns and files hold.
+- signs: int8 in {-1, +1}, which solvers use;
+- bits: uint8 in {0, 1}, which ``transform`` returns (bit = sign > 0);
+- packed: uint8 bytes, ``ceil(n_bits / 8)`` per row, which ``encode`` returns and files hold.
 
-Packed rows are padded with zero bits to whole bytes and never straddle them. Bit 0 sits in the most
-significant place of byte 0 (``bit_order="big"``, as NumPy, pgvector and sentence-transformers have it);
-``bit_order="little"`` is what faiss, Milvus and MATLAB's ``compactbit`` use. Hamming distances are the
-same in both.
+Packed rows are padded with zero bits to whole bytes, so every row begins at a byte. Bit 0 is the most significant bit
+of byte 0 (``bit_order="big"``, as in NumPy, pgvector and sentence-transformers); ``bit_order="little"`` is the order of
+faiss, Milvus and MATLAB's ``compactbit``. Hamming distances are the same in both.
 """
 
 from __future__ import annotations
@@ -25,13 +24,13 @@ BitOrder = Literal["big", "little"]
 MAX_BITS = 1024
 
 renamed_bit_order = renamed_parameters(since="0.3", bitorder="bit_order")
-"""For functions with a parameter ``bit_order``, which was ``bitorder`` before."""
+"""Decorator for functions whose parameter ``bit_order`` was called ``bitorder``."""
 
 _BLOCK_BYTES = 64 * 2**20
 
 
 def sign(values: ArrayLike) -> NDArray[np.int8]:
-    """Signs in {-1, +1} with sgn(0) = +1. NaN has no sign and raises ValueError."""
+    """Return signs in {-1, +1} with sgn(0) = +1. NaN has no sign and raises ValueError."""
     values = np.asarray(values)
     if np.issubdtype(values.dtype, np.floating) and np.isnan(values).any():
         raise ValueError("Cannot take the sign of NaN.")
@@ -39,7 +38,7 @@ def sign(values: ArrayLike) -> NDArray[np.int8]:
 
 
 def n_bytes(n_bits: int) -> int:
-    """Bytes that one packed row of ``n_bits`` takes."""
+    """Return the number of bytes of a packed row of ``n_bits``."""
     return -(-n_bits // 8)
 
 
@@ -47,6 +46,22 @@ def n_bytes(n_bits: int) -> int:
 def pack(bits: ArrayLike, bit_order: BitOrder = "big") -> NDArray[np.uint8]:
     """Pack rows of bits ({0, 1} or booleans) or signs ({-1, +1}) into bytes.
 
+    Parameters
+    ----------
+    bits : array-like (rows, n_bits)
+    bit_order : {"big", "little"}, default="big"
+
+    Returns
+    -------
+    uint8 array (rows, ceil(n_bits / 8))
+
+    Raises
+    ------
+    ValueError
+        If ``bits`` is not 2-D or holds other values.
+
+    Examples
+    --------
     >>> pack([[1, 0, 0, 0, 0, 0, 0, 0, 1]]).tolist()
     [[128, 128]]
     """
@@ -62,25 +77,25 @@ def pack(bits: ArrayLike, bit_order: BitOrder = "big") -> NDArray[np.uint8]:
 
 @renamed_bit_order
 def unpack(codes: ArrayLike, n_bits: int, bit_order: BitOrder = "big") -> NDArray[np.uint8]:
-    """Bits {0, 1} of packed rows; the padding is dropped."""
+    """Return the bits {0, 1} of packed rows (rows, n_bits), without the padding."""
     codes = check_packed(codes, n_bits)
     return np.unpackbits(codes, axis=1, count=n_bits, bitorder=_checked(bit_order))
 
 
 @renamed_bit_order
 def unpack_signs(codes: ArrayLike, n_bits: int, bit_order: BitOrder = "big") -> NDArray[np.int8]:
-    """Signs {-1, +1} of packed rows."""
+    """Return the signs {-1, +1} of packed rows (rows, n_bits)."""
     return unpack(codes, n_bits, bit_order).astype(np.int8) * np.int8(2) - np.int8(1)
 
 
 def swap_bit_order(codes: ArrayLike) -> NDArray[np.uint8]:
-    """Packed rows in the other bit order (big to little and back). Padding stays zero."""
+    """Return packed rows in the other bit order (big to little or back). Padding stays zero."""
     codes = np.asarray(codes, dtype=np.uint8)
     return _MIRRORED[codes]
 
 
 def check_packed(codes: ArrayLike, n_bits: int | None = None, name: str = "codes") -> NDArray[np.uint8]:
-    """The codes as a 2-D uint8 array; ValueError when they are not packed rows of ``n_bits``."""
+    """Return the codes as a 2-D uint8 array; raise ValueError if they are not packed rows of ``n_bits``."""
     array = np.asarray(codes)
     if array.dtype != np.uint8 or array.ndim != 2:
         raise ValueError(f"{name} must be packed codes: a 2-D uint8 array. Got {array.ndim}-D {array.dtype} instead.")
@@ -89,13 +104,13 @@ def check_packed(codes: ArrayLike, n_bits: int | None = None, name: str = "codes
             raise ValueError(f"n_bits must be between 1 and {MAX_BITS}. Got {n_bits} instead.")
         if array.shape[1] != n_bytes(n_bits):
             raise ValueError(
-                f"{name} of {n_bits} bits must have {n_bytes(n_bits)} bytes a row. Got {array.shape[1]} instead."
+                f"{name} of {n_bits} bits must have {n_bytes(n_bits)} bytes per row. Got {array.shape[1]} instead."
             )
     return array
 
 
 def check_codes(codes: ArrayLike, n_bits: int, bit_order: BitOrder = "big", name: str = "codes") -> NDArray[np.uint8]:
-    """The codes as ``check_packed`` gives them; ValueError also when a padding bit is set.
+    """Return the codes like ``check_packed``; raise ValueError also if a padding bit is set.
 
     Padding bits that are not zero would count as differences between codes.
     """
@@ -110,7 +125,7 @@ def check_codes(codes: ArrayLike, n_bits: int, bit_order: BitOrder = "big", name
 
 
 def as_words(codes: ArrayLike) -> NDArray[np.uint64]:
-    """Packed rows as zero-padded 64-bit words: the form in which XOR and popcount are fast."""
+    """Return packed rows as zero-padded 64-bit words, on which XOR and popcount are fast."""
     codes = np.ascontiguousarray(codes, dtype=np.uint8)
     width = max(8, -(-codes.shape[1] // 8) * 8)
     if codes.shape[1] != width:
@@ -121,7 +136,7 @@ def as_words(codes: ArrayLike) -> NDArray[np.uint64]:
 
 
 def word_distances(queries: NDArray[np.uint64], database: NDArray[np.uint64]) -> NDArray[np.uint16]:
-    """All Hamming distances between two sets of ``as_words`` rows. The caller blocks the queries."""
+    """Return all Hamming distances between two sets of ``as_words`` rows. The caller splits large sets into blocks."""
     distances = np.bitwise_count(queries[:, :1] ^ database[None, :, 0]).astype(np.uint16)
     for word in range(1, queries.shape[1]):
         distances += np.bitwise_count(queries[:, word : word + 1] ^ database[None, :, word])
@@ -129,8 +144,10 @@ def word_distances(queries: NDArray[np.uint64], database: NDArray[np.uint64]) ->
 
 
 def hamming_distances(queries: ArrayLike, database: ArrayLike) -> NDArray[np.uint16]:
-    """Hamming distances (n_queries, n_database) between packed rows.
+    """Return the Hamming distances (n_queries, n_database) between packed rows.
 
+    Examples
+    --------
     >>> hamming_distances(pack([[1, 1, 0]]), pack([[1, 1, 0], [0, 0, 1]])).tolist()
     [[0, 3]]
     """
@@ -138,7 +155,7 @@ def hamming_distances(queries: ArrayLike, database: ArrayLike) -> NDArray[np.uin
     database = check_packed(database, name="database")
     if queries.shape[1] != database.shape[1]:
         raise ValueError(
-            f"Both sides must have the same number of bytes a row. Got {queries.shape[1]} and {database.shape[1]}."
+            f"Both sides must have the same number of bytes per row. Got {queries.shape[1]} and {database.shape[1]}."
         )
     query_words, database_words = as_words(queries), as_words(database)
     result = np.empty((len(queries), len(database)), dtype=np.uint16)

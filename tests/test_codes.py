@@ -70,7 +70,7 @@ def test_distances_over_several_blocks(monkeypatch):
         (lambda: codes.pack([[0, 2]]), "only 0 and 1"),
         (lambda: codes.pack([[0, -1]]), "only 0 and 1"),
         (lambda: codes.pack([[0, 1]], "middle"), "bit_order must be"),
-        (lambda: codes.unpack(np.zeros((2, 2), np.uint8), 17), "17 bits must have 3 bytes a row. Got 2"),
+        (lambda: codes.unpack(np.zeros((2, 2), np.uint8), 17), "17 bits must have 3 bytes per row. Got 2"),
         (lambda: codes.unpack(np.zeros((2, 200), np.uint8), 1025), "between 1 and 1024"),
         (lambda: codes.unpack(np.zeros((2, 2)), 16), "2-D uint8"),
         (lambda: codes.hamming_distances(np.zeros((1, 2), np.uint8), np.zeros((1, 3), np.uint8)), "2 and 3"),

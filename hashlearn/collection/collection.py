@@ -21,7 +21,7 @@ from hashlearn.collection.store import CollectionError, Payload, Rows, Spec, Sto
 from hashlearn.collection.uri import as_uri, shown, store_class
 from hashlearn.collection.where import Condition, parse
 from hashlearn.index import Ball, Hits
-from hashlearn.index.inputs import checked_count, checked_ids, new_ids, refuse_twice
+from hashlearn.index.inputs import check_distinct, checked_count, checked_ids, new_ids
 from hashlearn.modelfile import ModelFileError
 from hashlearn.parallel import BLOCK_ROWS, row_blocks
 from hashlearn.progress import report
@@ -239,7 +239,7 @@ class Collection:
         n_rows = given.n_rows(rows)
         numbers = None if ids is None else new_ids(ids, n_rows, 0)
         if numbers is not None:
-            refuse_twice(np.sort(numbers))
+            check_distinct(np.sort(numbers))
         payloads = checked_payloads(payload, n_rows)
         kept = self._kept(X, vectors, n_rows)
         packed = self._queries(rows, codes, bit_order)

@@ -1,6 +1,13 @@
-"""Search in memory: ``Index`` holds packed codes by id. faiss is imported by the first search, not before."""
+"""Search in memory: ``Index`` holds packed codes by id. The first search imports faiss, to keep the import fast."""
 
+from typing import Any
+
+from hashlearn.deprecation import renamed_attribute
 from hashlearn.index.index import Index
-from hashlearn.index.results import Ball, Hits, IndexFileError, Info, UnsupportedByKindError
+from hashlearn.index.results import Ball, Hits, IndexFileError, IndexInfo, UnsupportedByKindError
 
-__all__ = ["Ball", "Hits", "Index", "IndexFileError", "Info", "UnsupportedByKindError"]
+__all__ = ["Ball", "Hits", "Index", "IndexFileError", "IndexInfo", "UnsupportedByKindError"]
+
+
+def __getattr__(name: str) -> Any:
+    return renamed_attribute(__name__, name, {"Info": "hashlearn.index.IndexInfo"}, since="0.3")

@@ -1,8 +1,9 @@
 """Asymmetric search: real-valued query projections q against packed codes h in {-1, +1}, ranked by -q.h.
 
-The score of a code is a sum of one table entry a byte (256 entries each), added in float64 and returned as float32;
-rows with equal float32 scores are ranked by id. Equal codes are scored once. Most codes are not scored at all: a scan
-with rounded tables (``fast_scan``) finds candidates that either prove to hold the exact answer or are not used.
+The score of a code is the sum of one table entry per byte (a table has 256 entries). Entries are added in float64 and
+the score is returned as float32; rows with equal float32 scores are ranked by id. Equal codes are scored once. Most
+codes are not scored at all: a scan with rounded tables (``fast_scan``) finds candidates, which are used only where they
+are proved to contain the exact answer.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from hashlearn.typing import Float32Array, Ids, PackedCodes
 _BLOCK_ROWS = 65536
 
 
-class Lookup:
-    """Distinct codes, the rows that hold each of them, and the copy that the fast scan reads."""
+class AsymmetricSearcher:
+    """Search by projections over distinct codes, the rows that have each of them, and a copy for the fast scan."""
 
     def __init__(self, ids: Ids, codes: PackedCodes, bit_order: str) -> None:
         self._bit_order = bit_order
@@ -36,32 +37,33 @@ class Lookup:
 
     @property
     def size(self) -> int:
+        """Memory in bytes."""
         copies = 1 if self._fast is None else 2
         return self._order.nbytes + self._starts.nbytes + copies * self._codes.nbytes
 
     def search(self, projections: NDArray[np.float32], k: int) -> tuple[Ids, Float32Array]:
-        """Ids and scores (queries, k) for k up to the number of rows."""
+        """Return ids and scores (queries, k); k is at most the number of rows."""
         queries = self._by_place(projections)
         ids = np.empty((len(queries), k), dtype=np.int64)
         scores = np.empty((len(queries), k), dtype=np.float32)
-        open_ = np.arange(len(queries))
+        unanswered = np.arange(len(queries))
         for attempt in range(ATTEMPTS):
-            together = 0 if self._fast is None else self._fast.together(k, attempt)
-            if not together:
+            batch_size = 0 if self._fast is None else self._fast.batch_size(k, attempt)
+            if not batch_size:
                 break
             left = []
-            for block in row_blocks(len(open_), together):
-                part = open_[block]
+            for block in row_blocks(len(unanswered), batch_size):
+                part = unanswered[block]
                 proved, found, near = self._from_candidates(queries[part], k, attempt)
                 ids[part[proved]], scores[part[proved]] = found, near
                 left.append(part[~proved])
-            open_ = np.concatenate([*left, open_[:0]])
-        for number in open_:
+            unanswered = np.concatenate([*left, unanswered[:0]])
+        for number in unanswered:
             ids[number], scores[number] = self._scan(score_tables(queries[number : number + 1]), k)
         return ids, scores
 
     def _by_place(self, projections: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Columns padded to whole bytes and ordered by the place value of their bit."""
+        """Pad the columns to whole bytes and order them by the place value of their bit."""
         width = self._codes.shape[1]
         queries = np.zeros((len(projections), 8 * width), dtype=np.float32)
         queries[:, : projections.shape[1]] = projections
@@ -72,7 +74,7 @@ class Lookup:
     def _from_candidates(
         self, queries: NDArray[np.float32], k: int, attempt: int
     ) -> tuple[NDArray[np.bool_], Ids, Float32Array]:
-        """Which answers the candidates of the fast scan prove, and those answers."""
+        """Return for which queries the candidates of the fast scan prove the answer, and those answers."""
         assert self._fast is not None
         seen = self._fast.candidates(queries, score_tables(queries), k, attempt)
         proved = seen.complete > -np.inf
@@ -82,7 +84,7 @@ class Lookup:
         return proved, ids[sure], scores[sure]
 
     def _scan(self, tables: Tables, k: int) -> tuple[Ids, Float32Array]:
-        """The answer from the scores of all codes, block by block."""
+        """Find the answer from the scores of all codes, block by block."""
         best, where = np.empty(0, dtype=np.float32), np.empty(0, dtype=np.int64)
         for block in row_blocks(len(self._codes), _BLOCK_ROWS):
             scores = score_codes(self._codes[None, block], tables)[0]
@@ -95,10 +97,10 @@ class Lookup:
         return ids[0], scores[0]
 
     def _expand(self, scores: Float32Array, places: Ids, k: int) -> tuple[Ids, Float32Array]:
-        """The k best rows (queries, k) of some codes (queries, codes), which have at least k, by (score, id)."""
+        """Return the k best rows (queries, k) by (score, id) of codes (queries, codes) that have at least k rows."""
         order = np.argsort(scores, axis=1, kind="stable")
         scores, places = np.take_along_axis(scores, order, axis=1), np.take_along_axis(places, order, axis=1)
-        # A code can give no more than its k smallest ids; every code that ties with the last needed one counts.
+        # A code contributes at most its k smallest ids. All codes that tie with the last needed code must be compared.
         counts = np.minimum(self._starts[places + 1] - self._starts[places], k)
         last = (np.cumsum(counts, axis=1) < k).sum(axis=1, keepdims=True)
         query, column = np.nonzero(scores <= np.take_along_axis(scores, last, axis=1))

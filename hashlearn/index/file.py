@@ -8,7 +8,7 @@
      structure faiss bytes of ivf and hnsw, or nothing
     32 bytes   SHA-256 of everything before
 
-The header says kind, n_bits, bitorder, settings, rows, next_id, structure (its length) and version.
+The header holds kind, n_bits, bitorder, settings, rows, next_id, structure (its length in bytes) and version.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ _CHUNK = 16 * 2**20
 _MAX_HEADER = 2**20
 
 
-class Stored(NamedTuple):
+class StoredIndex(NamedTuple):
+    """The parts of an index file."""
+
     header: dict[str, Any]
     codes: PackedCodes
     ids: Ids
@@ -45,7 +47,7 @@ class Stored(NamedTuple):
 
 
 def write(path: str | os.PathLike[str], header: dict[str, Any], codes: PackedCodes, ids: Ids, structure: bytes) -> None:
-    """Put the file at ``path`` all at once: whoever looks finds the old file or the new one, never a part."""
+    """Write an index file. It replaces the file at ``path`` in one step, so no reader sees a part of it."""
     full = {**header, "rows": len(ids), "structure": len(structure), "version": VERSION}
     text = json.dumps(full, sort_keys=True, separators=(",", ":")).encode()
     text += b" " * (-(_START + len(text)) % _ALIGN)
@@ -61,8 +63,16 @@ def write(path: str | os.PathLike[str], header: dict[str, Any], codes: PackedCod
         file.write(digest.digest())
 
 
-def read(path: str | os.PathLike[str], mapped: bool, verify: bool) -> Stored:
-    """The parts of a file as read-only arrays: mapped, or copied into memory."""
+def read(path: str | os.PathLike[str], mapped: bool, verify: bool) -> StoredIndex:
+    """Read the parts of an index file as read-only arrays, mapped or copied into memory.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file.
+    IndexFileError
+        If the file is not an index, is damaged, or is of a newer format.
+    """
     name = os.fspath(path)
     data = _contents(name, mapped)
     if len(data) < _START or data[: len(_MAGIC)] != _MAGIC:
@@ -87,7 +97,7 @@ def read(path: str | os.PathLike[str], mapped: bool, verify: bool) -> Stored:
     if verify and rows and (ids[0] < 0 or (ids[1:] <= ids[:-1]).any()):
         raise IndexFileError(f"{name} is damaged: its ids are not in order.")
     structure = np.frombuffer(data, dtype=np.uint8, count=header["structure"], offset=structure_at)
-    return Stored(header, codes, ids, structure)
+    return StoredIndex(header, codes, ids, structure)
 
 
 def _contents(name: str, mapped: bool) -> Any:
@@ -97,7 +107,7 @@ def _contents(name: str, mapped: bool) -> Any:
             what = "a directory" if stat.S_ISDIR(mode) else "no regular file"
             raise IndexFileError(f"{name} is not a hashlearn index file: it is {what}.")
         with open(name, "rb") as file:
-            if mapped and os.fstat(file.fileno()).st_size:  # nothing cannot be mapped
+            if mapped and os.fstat(file.fileno()).st_size:  # an empty file cannot be mapped
                 return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
             return file.read()
     except FileNotFoundError as error:

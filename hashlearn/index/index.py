@@ -1,4 +1,4 @@
-"""Index: packed codes by id in memory, searched by Hamming distance or by real-valued projections."""
+"""``Index`` holds packed codes by id in memory and searches them by Hamming distance or real-valued projections."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from numpy.typing import ArrayLike, NDArray
 from hashlearn.codes import MAX_BITS, BitOrder, check_codes, n_bytes, renamed_bit_order
 from hashlearn.deprecation import warn_deprecated
 from hashlearn.index import file, inputs, scan
-from hashlearn.index.asymmetric import Lookup
+from hashlearn.index.asymmetric import AsymmetricSearcher
 from hashlearn.index.kinds import KINDS, Structure, checked_settings
-from hashlearn.index.results import Ball, Hits, IndexFileError, Info, UnsupportedByKindError
-from hashlearn.index.rows import Rows
+from hashlearn.index.results import Ball, Hits, IndexFileError, IndexInfo, UnsupportedByKindError
+from hashlearn.index.sorted_rows import SortedRows
 from hashlearn.typing import Ids, PackedCodes
 
 Kind = Literal["flat", "ivf", "multihash", "hnsw"]
@@ -31,17 +31,20 @@ class Index:
         "flat" compares every code and is exact. The others are faster on many codes and may miss some;
         docs/search.md says which to pick. Their structure is built by the first search that needs it.
     bit_order : {"big", "little"}, default="big"
-        Order of the bits in the bytes of all codes given to this index.
-    **settings
+        Order of the bits in the bytes of all codes that are added or searched for.
+    **settings : int or None
         ivf: n_lists (default: from the number of rows), n_probes=16.
         multihash: n_hashes (default: one for every 16 bits), n_flips=1.
         hnsw: n_links=16, ef_construction=60, ef_search=100.
 
-    Rows that tie are ranked by id, also where the k-th place cuts through them, so results do not depend on the
-    order in which rows came. Approximate kinds order what they find in this way, but which of many rows tied at
-    the k-th distance they find is up to their structure.
+    Notes
+    -----
+    Rows at the same distance are ranked by id, also where only some of them fit into the k places, so results do not
+    depend on the order in which rows were added. Approximate kinds rank the rows that they find in the same way, but
+    their structure decides which of the rows at the k-th distance they find.
 
-    Any number of threads may search at a time. A change must not run beside a search or another change.
+    Any number of threads may search at the same time. A change must not run at the same time as a search or another
+    change.
 
     Examples
     --------
@@ -70,11 +73,11 @@ class Index:
         self.kind: str = kind
         self.bit_order = bit_order
         self.settings = checked_settings(kind, settings)
-        self._rows = Rows(n_bytes(self.n_bits))
+        self._rows = SortedRows(n_bytes(self.n_bits))
         self._next_id = 0
         self._structure: Structure | None = None
-        self._lookup: Lookup | None = None
-        self._lock = threading.RLock()  # around what searches build on the way
+        self._asymmetric: AsymmetricSearcher | None = None
+        self._lock = threading.RLock()  # guards what the first search builds
 
     @property
     def bitorder(self) -> str:
@@ -88,27 +91,42 @@ class Index:
     def __repr__(self) -> str:
         return f"Index({self.n_bits}, kind={self.kind!r}, rows={len(self)})"
 
-    def info(self) -> Info:
-        """Kind, rows, memory in bytes and settings."""
+    def info(self) -> IndexInfo:
+        """Return kind, number of rows, memory in bytes and settings."""
         size = len(self) * (n_bytes(self.n_bits) + 8)
         size += self._structure.size if self._structure is not None else 0
-        size += self._lookup.size if self._lookup is not None else 0
-        return Info(self.kind, self.n_bits, self.bit_order, len(self), size, dict(self.settings))
+        size += self._asymmetric.size if self._asymmetric is not None else 0
+        return IndexInfo(self.kind, self.n_bits, self.bit_order, len(self), size, dict(self.settings))
 
     def add(self, codes: ArrayLike, ids: ArrayLike | None = None) -> None:
-        """Add rows; a row whose id exists is replaced. Without ids they count on from the largest one so far."""
+        """Add rows. A row whose id exists already is replaced.
+
+        Parameters
+        ----------
+        codes : uint8 array (rows, bytes)
+            Packed codes.
+        ids : array-like of int, default=None
+            One id per code. None numbers the rows from one above the largest id so far.
+
+        Raises
+        ------
+        ValueError
+            If the codes do not have ``n_bits`` bits, or the ids are negative, repeated or not one per code.
+        UnsupportedByKindError
+            If a row would be replaced and the kind cannot do that.
+        """
         codes = self._codes(codes)
         numbers = inputs.new_ids(ids, len(codes), self._next_id)
         if not len(numbers):
             return
         order = np.argsort(numbers, kind="stable")
         numbers, codes = numbers[order], codes[order]
-        inputs.refuse_twice(numbers)
+        inputs.check_distinct(numbers)
         with self._lock:
             replaced = self._rows.known(numbers)
             if replaced.any():
                 self._replace(numbers[replaced], codes[replaced])
-            self._lookup = None
+            self._asymmetric = None
             if self._structure is not None and self._structure.outgrown(len(self) + int((~replaced).sum())):
                 self._structure = None
             self._rows.put(numbers, codes)
@@ -119,18 +137,24 @@ class Index:
                     self._structure.add(numbers[fresh], codes[fresh])
 
     def remove(self, ids: ArrayLike) -> int:
-        """Remove the rows with these ids; how many there were. Ids that are not there count nothing."""
+        """Remove the rows with these ids and return their number. Ids that do not exist are ignored.
+
+        Raises
+        ------
+        UnsupportedByKindError
+            If the kind cannot remove rows.
+        """
         numbers = np.unique(inputs.checked_ids(ids))
         with self._lock:
-            gone = numbers[self._rows.known(numbers)]
-            if not len(gone):
+            present = numbers[self._rows.known(numbers)]
+            if not len(present):
                 return 0
-            self._forget(gone, "remove rows")
-            self._lookup = None
-            return self._rows.remove(gone)
+            self._remove_from_structure(present, "remove rows")
+            self._asymmetric = None
+            return self._rows.remove(present)
 
     def known(self, ids: ArrayLike) -> NDArray[np.bool_]:
-        """Which of these ids exist."""
+        """Return a boolean per id: whether a row with this id exists."""
         numbers = inputs.checked_ids(ids)
         order = np.argsort(numbers, kind="stable")
         known = np.empty(len(numbers), dtype=bool)
@@ -139,26 +163,40 @@ class Index:
         return known
 
     def rows(self, ids: ArrayLike | None = None) -> tuple[Ids, PackedCodes]:
-        """Ids and codes of those of these rows that exist, or of all, ordered by id. Read-only for the caller."""
+        """Return ids and codes of the rows with these ids that exist, or of all rows, in order of id.
+
+        The arrays belong to the index: do not change them.
+        """
         with self._lock:
-            return self._chosen(ids)
+            return self._selected(ids)
 
     def search(self, codes: ArrayLike, k: int, ids: ArrayLike | None = None, n_jobs: int | None = None) -> Hits:
-        """The k nearest rows of every query, ordered by (distance, id).
+        """Find the k nearest rows of every query, ordered by (distance, id).
 
-        codes : packed queries (uint8), or real-valued projections (float, (queries, n_bits)). Projections q are
-            compared with the signs h of the codes and ranked by -q.h, exactly, whatever the kind.
-        ids : search only these rows. Filtered searches are exact, whatever the kind.
-        n_jobs : threads over the queries; None for every core. The results are the same.
+        Parameters
+        ----------
+        codes : uint8 array (queries, bytes) or float array (queries, n_bits)
+            Packed codes, or real-valued projections q. Projections are compared with the signs h of the codes and
+            ranked by -q.h; that search is exact for every kind.
+        k : int
+            Number of rows per query.
+        ids : array-like of int, default=None
+            Search only the rows with these ids. Such a search is exact for every kind.
+        n_jobs : int, default=None
+            Number of threads that share the queries; None for every core. It does not change the results.
+
+        Returns
+        -------
+        Hits
         """
         k = inputs.checked_count(k, "k", 1)
         queries: Any = np.asarray(codes)
         floats = np.issubdtype(queries.dtype, np.floating)
         queries = inputs.projections(queries, self.n_bits) if floats else self._codes(queries, "queries")
         with self._lock:
-            row_ids, row_codes = self._chosen(ids)
+            row_ids, row_codes = self._selected(ids)
             structure = None if floats or ids is not None or not len(queries) else self._built()
-            lookup = self._looked_up(row_ids, row_codes, ids is None) if floats and len(queries) else None
+            lookup = self._asymmetric_searcher(row_ids, row_codes, ids is None) if floats and len(queries) else None
         found = inputs.no_hits(len(queries), k, np.float32 if floats else np.int32)
         count = min(k, len(row_ids))
         if not count or not len(queries):
@@ -177,7 +215,14 @@ class Index:
         return found
 
     def within(self, codes: ArrayLike, radius: int, n_jobs: int | None = None) -> Ball:
-        """All rows at most ``radius`` bits away from each query, ordered by (distance, id). Exact for every kind."""
+        """Find all rows at most ``radius`` bits away from each query, ordered by (distance, id).
+
+        The result is exact for every kind.
+
+        Returns
+        -------
+        Ball
+        """
         radius = min(inputs.checked_count(radius, "radius", 0), self.n_bits)
         queries = self._codes(codes, "queries")
         if not len(queries) or not len(self):
@@ -190,25 +235,38 @@ class Index:
             if found is not None:
                 return inputs.sorted_ball(found)
         with self._lock:
-            row_ids, row_codes = self._rows.whole()
+            row_ids, row_codes = self._rows.all_rows()
         parts = scan.over_queries(lambda part: scan.ball(part, row_codes, radius), queries, n_jobs)
         return inputs.sorted_ball([(lims, distances, row_ids[places]) for lims, distances, places in parts])
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write a file (its format is in docs/search.md) all at once; the structure of ivf and hnsw is saved too."""
+        """Write the index to a file in one step, with the structure of ivf and hnsw.
+
+        docs/search.md describes the format.
+        """
         with self._lock:
             structure = self._built() if self.kind in KINDS and KINDS[self.kind].stored else None
-            row_ids, row_codes = self._rows.whole()
+            row_ids, row_codes = self._rows.all_rows()
             header = {"kind": self.kind, "n_bits": self.n_bits, "bitorder": self.bit_order, "settings": self.settings}
             data = b"" if structure is None else structure.to_bytes()
             file.write(path, {**header, "next_id": self._next_id}, row_codes, row_ids, data)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], mmap: bool = True, verify: bool = True) -> Index:
-        """Read a saved index; IndexFileError when it is damaged or no index.
+        """Read a saved index.
 
-        mmap : leave codes and ids in the file, to be read as searches need them. A structure is read into memory.
-        verify : check the checksum, which reads the file once. Without, only its header and length are checked.
+        Parameters
+        ----------
+        path : str or path-like
+        mmap : bool, default=True
+            Leave codes and ids in the file and read them when a search needs them. A structure is read into memory.
+        verify : bool, default=True
+            Check the checksum, which reads the whole file once. False checks only the header and the length.
+
+        Raises
+        ------
+        IndexFileError
+            If the file is damaged or not an index.
         """
         name = os.fspath(path)
         stored = file.read(path, mmap, verify)
@@ -217,7 +275,7 @@ class Index:
             index = cls(header["n_bits"], header["kind"], header["bitorder"], **header["settings"])
         except (TypeError, ValueError) as error:
             raise IndexFileError(f"{name} is damaged: its header does not describe an index ({error})") from error
-        index._rows = Rows.of(stored.ids, stored.codes)
+        index._rows = SortedRows.of(stored.ids, stored.codes)
         index._next_id = header["next_id"]
         if len(stored.structure) and index.kind in KINDS and KINDS[index.kind].stored:
             structure = KINDS[index.kind](index.n_bits, index.settings)
@@ -231,41 +289,41 @@ class Index:
     def _codes(self, codes: ArrayLike, name: str = "codes") -> PackedCodes:
         return np.ascontiguousarray(check_codes(codes, self.n_bits, self.bit_order, name))
 
-    def _chosen(self, ids: ArrayLike | None) -> tuple[Ids, PackedCodes]:
-        return self._rows.whole() if ids is None else self._rows.chosen(inputs.sorted_ids(ids))
+    def _selected(self, ids: ArrayLike | None) -> tuple[Ids, PackedCodes]:
+        return self._rows.all_rows() if ids is None else self._rows.select(inputs.sorted_ids(ids))
 
     def _built(self) -> Structure | None:
-        """The structure of an approximate kind over all rows; None for flat and for no rows."""
+        """Return the structure of an approximate kind and build it if needed; None for flat and for no rows."""
         if self._structure is None and self.kind in KINDS and len(self):
             structure = KINDS[self.kind](self.n_bits, self.settings)
-            structure.build(*self._rows.whole())
+            structure.build(*self._rows.all_rows())
             self._structure = structure
         return self._structure if len(self) else None
 
-    def _looked_up(self, row_ids: Ids, row_codes: PackedCodes, everything: bool) -> Lookup | None:
+    def _asymmetric_searcher(self, row_ids: Ids, row_codes: PackedCodes, everything: bool) -> AsymmetricSearcher | None:
         if not len(row_ids):
             return None
         if not everything:
-            return Lookup(row_ids, row_codes, self.bit_order)
-        if self._lookup is None:
-            self._lookup = Lookup(row_ids, row_codes, self.bit_order)
-        return self._lookup
+            return AsymmetricSearcher(row_ids, row_codes, self.bit_order)
+        if self._asymmetric is None:
+            self._asymmetric = AsymmetricSearcher(row_ids, row_codes, self.bit_order)
+        return self._asymmetric
 
     def _approximate(self, structure: Structure, queries: PackedCodes, k: int, n_jobs: int | None) -> tuple[Any, Any]:
         parts = scan.over_queries(lambda part: structure.search(part, k), queries, n_jobs)
         distances = np.concatenate([part[0] for part in parts])
         labels = np.concatenate([part[1] for part in parts])
-        # Empty places (-1) go last.
+        # Empty places (-1) come last.
         order = np.lexsort((labels, np.where(labels < 0, np.int32(MAX_BITS + 1), distances)), axis=1)
         return np.take_along_axis(distances, order, axis=1), np.take_along_axis(labels, order, axis=1)
 
     def _replace(self, ids: Ids, codes: PackedCodes) -> None:
-        """Make room in the structure for new codes under known ids; the same code again is no change."""
-        if self.kind in KINDS and not KINDS[self.kind].removes and self._rows.same(ids, codes).all():
+        """Prepare the structure for new codes under ids that exist. A row with the same code again changes nothing."""
+        if self.kind in KINDS and not KINDS[self.kind].removes and self._rows.holds(ids, codes).all():
             return
-        self._forget(ids, "replace rows")
+        self._remove_from_structure(ids, "replace rows")
 
-    def _forget(self, ids: Ids, what: str) -> None:
+    def _remove_from_structure(self, ids: Ids, what: str) -> None:
         if self.kind in KINDS and not KINDS[self.kind].removes:
             raise UnsupportedByKindError(
                 f"An index of kind {self.kind!r} cannot {what} (id {ids[0]}): "

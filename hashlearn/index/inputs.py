@@ -1,4 +1,4 @@
-"""Checks of what callers give an index, and the shapes of what it gives back."""
+"""Checks of the arguments of an index, and the arrays of its results."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LARGEST_ID = np.iinfo(np.int64).max
 
 
 def checked_ids(ids: ArrayLike) -> Ids:
-    """Ids as int64; -1 marks an empty place in results, so they are not negative."""
+    """Return ids as int64. They must not be negative, because -1 marks an empty place in results."""
     array = np.asarray(ids)
     if array.size == 0 and array.ndim <= 1:
         return np.empty(0, dtype=np.int64)
@@ -33,26 +33,26 @@ def sorted_ids(ids: ArrayLike) -> Ids:
 
 
 def new_ids(ids: ArrayLike | None, n_rows: int, next_id: int) -> Ids:
-    """The ids of ``n_rows`` new rows."""
+    """Return the ids of ``n_rows`` new rows: those given, or the next free ones."""
     if ids is None:
         if next_id + n_rows - 1 > _LARGEST_ID:
             raise ValueError(f"There are no {n_rows} ids after {next_id - 1}: give ids.")
         return next_id + np.arange(n_rows, dtype=np.int64)
     numbers = checked_ids(ids)
     if len(numbers) != n_rows:
-        raise ValueError(f"There must be one id a code. Got {len(numbers)} ids and {n_rows} codes.")
+        raise ValueError(f"There must be one id per code. Got {len(numbers)} ids and {n_rows} codes.")
     return numbers
 
 
-def refuse_twice(ids: Ids) -> None:
-    """ValueError when sorted ids hold one twice: which of its codes to keep is not ours to guess."""
-    twice = np.flatnonzero(ids[1:] == ids[:-1])
-    if len(twice):
-        raise ValueError(f"Each id may stand only once in a batch. Got {ids[twice[0]]} twice.")
+def check_distinct(ids: Ids) -> None:
+    """Raise ValueError if sorted ids repeat one, because it is not known which of its codes to keep."""
+    repeated = np.flatnonzero(ids[1:] == ids[:-1])
+    if len(repeated):
+        raise ValueError(f"Each id may stand only once in a batch. Got {ids[repeated[0]]} twice.")
 
 
 def projections(queries: NDArray[Any], n_bits: int) -> NDArray[np.float32]:
-    """Real-valued queries, one column a bit."""
+    """Check real-valued queries, which have one column per bit, and return them as float32."""
     if queries.ndim != 2 or queries.shape[1] != n_bits:
         raise ValueError(f"Projections must have the shape (queries, {n_bits}). Got {queries.shape} instead.")
     queries = np.ascontiguousarray(queries, dtype=np.float32)
@@ -68,13 +68,13 @@ def checked_count(value: Any, name: str, least: int) -> int:
 
 
 def no_hits(n_queries: int, k: int, dtype: type[np.generic]) -> Hits:
-    """Hits with all places empty."""
+    """Return hits with all places empty."""
     empty = np.inf if np.issubdtype(dtype, np.floating) else -1
     return Hits(np.full((n_queries, k), -1, dtype=np.int64), np.full((n_queries, k), empty, dtype=dtype))
 
 
 def sorted_ball(parts: list[tuple[Ids, NDArray[np.int32], Ids]]) -> Ball:
-    """One ball from consecutive parts of the queries, every query sorted by (distance, id)."""
+    """Join the balls of consecutive parts of the queries, each query sorted by (distance, id)."""
     counts = np.concatenate([np.diff(lims) for lims, _, _ in parts])
     lims = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts)])
     distances = np.concatenate([part for _, part, _ in parts])

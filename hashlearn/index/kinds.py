@@ -1,7 +1,7 @@
-"""The approximate kinds: a structure beside the rows (of faiss, or tables of pieces), built when it is first needed.
+"""The approximate kinds of index: each has a structure (of faiss, or hash tables) that the first search builds.
 
-The rows (ids and codes) are always there as well. What a structure cannot do exactly, filters and most radius
-searches, is done by scanning them.
+An index of every kind also keeps its rows (ids and codes). It scans them for what a structure cannot do exactly:
+filtered searches and most radius searches.
 """
 
 from __future__ import annotations
@@ -13,61 +13,65 @@ import numpy as np
 
 from hashlearn.codes import hamming_distances
 from hashlearn.index import scan
-from hashlearn.index.pieces import MOST_PIECE_BITS, PieceTables, Reach
-from hashlearn.index.rows import Rows
+from hashlearn.index.sorted_rows import SortedRows
+from hashlearn.index.substrings import MAX_SUBSTRING_BITS, RadiusRule, SubstringTables
 from hashlearn.typing import Ids, PackedCodes
 
-Settings = dict[str, int | None]
-Found = tuple[np.ndarray, Ids]
-FoundInBall = tuple[Ids, np.ndarray, Ids]
+IndexSettings = dict[str, int | None]
+DistancesAndIds = tuple[np.ndarray, Ids]
+BallArrays = tuple[Ids, np.ndarray, Ids]  # lims, distances, ids
 
-_LATER_ROWS = 65536  # beside the tables of a multihash, before they are made anew
-_QUERY_SHIFT, _DISTANCE_SHIFT = 57, 46  # of a number that holds a query of a part, a distance and a row
-_GROWTH = 4  # times the rows of the training, after which lists are learned anew
-_TRAINING_ROWS = 32  # a list
+_MAX_UNHASHED_ROWS = 65536  # of a multihash index, before its tables are built again
+_QUERY_SHIFT, _DISTANCE_SHIFT = 57, 46  # of a sort key that holds a query number, a distance and a row
+_GROWTH_FACTOR = 4  # an index of so many times its trained (or kept) rows is built again
+_TRAINING_ROWS = 32  # per list
 _TRAINING_ROUNDS = 6
 
 
 class Structure:
-    """A faiss index, or the like, over some rows. Distances are int32, -1 where nothing was found."""
+    """A faiss index or similar structure over the rows. Distances are int32, with -1 where nothing was found."""
 
     kind: ClassVar[str]
-    defaults: ClassVar[Settings]
+    defaults: ClassVar[IndexSettings]
     removes: ClassVar[bool] = False
     stored: ClassVar[bool] = True
-    """Whether files hold the structure; else it is built again from the rows."""
+    """Whether files hold the structure. If not, it is built again from the rows."""
 
-    def __init__(self, n_bits: int, settings: Settings) -> None:
+    def __init__(self, n_bits: int, settings: IndexSettings) -> None:
         self.n_bits = n_bits
         self.settings = settings
         self.rows = 0
         self.index: Any = None
 
     def build(self, ids: Ids, codes: PackedCodes) -> None:
+        """Build the structure over these rows."""
         raise NotImplementedError
 
     def add(self, ids: Ids, codes: PackedCodes) -> None:
+        """Add rows with new ids."""
         with scan.one_openmp_thread():
             self.index.add_with_ids(codes, ids)
         self.rows += len(ids)
 
     def tune(self) -> None:
-        """Set what searches use, after building and after loading."""
+        """Set the search parameters of the faiss index, after building and after loading."""
 
-    def search(self, queries: PackedCodes, k: int) -> Found:
+    def search(self, queries: PackedCodes, k: int) -> DistancesAndIds:
+        """Return distances and ids (queries, k)."""
         distances, ids = self.index.search(queries, k)
         return np.where(ids < 0, np.int32(-1), distances), ids
 
-    def ball(self, queries: PackedCodes, radius: int, n_jobs: int | None) -> list[FoundInBall] | None:
-        """All rows within the radius, or None when this structure would miss some."""
+    def ball(self, queries: PackedCodes, radius: int, n_jobs: int | None) -> list[BallArrays] | None:
+        """Return all rows within the radius, or None if this structure could miss some."""
         return None
 
     def outgrown(self, n_rows: int) -> bool:
+        """Whether the structure should be built again before it holds ``n_rows`` rows."""
         return False
 
     @property
     def size(self) -> int:
-        """About how much memory faiss holds."""
+        """Approximate memory in bytes."""
         raise NotImplementedError
 
     def to_bytes(self) -> bytes:
@@ -84,10 +88,10 @@ class Structure:
 
 
 class Ivf(Structure):
-    """Lists around learned centres; a query looks into the nearest lists."""
+    """Lists of rows around learned centers; a query is compared with the rows of the nearest lists."""
 
     kind = "ivf"
-    defaults: ClassVar[Settings] = {"n_lists": None, "n_probes": 16}
+    defaults: ClassVar[IndexSettings] = {"n_lists": None, "n_probes": 16}
     removes = True
     trained_on = 0
 
@@ -98,7 +102,7 @@ class Ivf(Structure):
         n_lists = min(n_lists, len(ids))
         self.index = faiss.IndexBinaryIVF(faiss.IndexBinaryFlat(8 * codes.shape[1]), 8 * codes.shape[1], n_lists)
         self.index.cp.niter = _TRAINING_ROUNDS
-        self.index.cp.min_points_per_centroid = 1  # no advice on stderr
+        self.index.cp.min_points_per_centroid = 1  # prevents a warning of faiss on stderr
         self.index.cp.max_points_per_centroid = _TRAINING_ROWS
         chosen = np.random.default_rng(0).permutation(len(ids))[: _TRAINING_ROWS * n_lists]
         with scan.one_openmp_thread():
@@ -110,10 +114,10 @@ class Ivf(Structure):
     def add(self, ids: Ids, codes: PackedCodes) -> None:
         import faiss
 
-        # faiss would assign rows to lists with an OpenMP team; Python threads do the same without its collapse.
-        centres: Any = faiss.downcast_IndexBinary(self.index.quantizer)
-        centre_codes = faiss.vector_to_array(centres.xb).reshape(-1, codes.shape[1])
-        parts = scan.over_queries(lambda part: scan.nearest(part, centre_codes, 1)[1][:, 0], codes, None)
+        # faiss would assign rows to lists with OpenMP threads, which are slow on a busy machine: one_openmp_thread.
+        centers: Any = faiss.downcast_IndexBinary(self.index.quantizer)
+        center_codes = faiss.vector_to_array(centers.xb).reshape(-1, codes.shape[1])
+        parts = scan.over_queries(lambda part: scan.nearest(part, center_codes, 1)[1][:, 0], codes, None)
         lists = np.ascontiguousarray(np.concatenate(parts), dtype=np.int64)
         with scan.one_openmp_thread():
             self.index.add_core(len(ids), *(faiss.swig_ptr(array) for array in (codes, ids, lists)))
@@ -130,7 +134,7 @@ class Ivf(Structure):
         self.trained_on = self.trained_on or self.rows
 
     def outgrown(self, n_rows: int) -> bool:
-        return self.settings["n_lists"] is None and n_rows > _GROWTH * self.trained_on
+        return self.settings["n_lists"] is None and n_rows > _GROWTH_FACTOR * self.trained_on
 
     @property
     def size(self) -> int:
@@ -139,49 +143,52 @@ class Ivf(Structure):
 
 
 class MultiHash(Structure):
-    """Hash tables over pieces of the code; a query looks up its own pieces with a few bits flipped.
+    """Hash tables over substrings of the codes; a query looks up its own substrings with a few bits flipped.
 
-    Rows that came after the tables were made are compared one by one, until the tables are made anew.
+    Rows that are added after the tables were built are not hashed: each query is compared with all of them, until the
+    tables are built again.
     """
 
     kind = "multihash"
-    defaults: ClassVar[Settings] = {"n_hashes": None, "n_flips": 1}
+    defaults: ClassVar[IndexSettings] = {"n_hashes": None, "n_flips": 1}
     removes = True
-    stored = False  # sorting the rows again takes no longer than reading tables
-    _most_flips = 2  # of a radius search: beyond, scanning is quicker
+    stored = False  # building the tables takes no longer than reading them
+    _max_flips = 2  # of a radius search; with more, scanning is faster
 
     def build(self, ids: Ids, codes: PackedCodes) -> None:
-        n_pieces = min(self.settings["n_hashes"] or max(1, self.n_bits // 16), self.n_bits)
-        self._tables = PieceTables(codes, n_pieces, min(self.n_bits // n_pieces, MOST_PIECE_BITS))
+        n_substrings = min(self.settings["n_hashes"] or max(1, self.n_bits // 16), self.n_bits)
+        self._tables = SubstringTables(codes, n_substrings, min(self.n_bits // n_substrings, MAX_SUBSTRING_BITS))
         self._ids = ids
-        self._gone = np.zeros(len(ids), dtype=bool)
-        self._later = Rows(codes.shape[1])
+        self._removed = np.zeros(len(ids), dtype=bool)
+        self._unhashed = SortedRows(codes.shape[1])
         self.rows = len(ids)
 
     def add(self, ids: Ids, codes: PackedCodes) -> None:
-        self._later.put(ids, codes)
-        self._later.whole()  # now, because searches of several threads only read
+        self._unhashed.put(ids, codes)
+        self._unhashed.all_rows()  # merges now, because searches in several threads must only read
         self.rows += len(ids)
 
     def remove(self, ids: Ids) -> None:
         places = np.searchsorted(self._ids, ids)
         places = places[self._ids[np.minimum(places, len(self._ids) - 1)] == ids]
-        self.rows -= self._later.remove(ids) + int(np.count_nonzero(~self._gone[places]))
-        self._gone[places] = True
+        self.rows -= self._unhashed.remove(ids) + int(np.count_nonzero(~self._removed[places]))
+        self._removed[places] = True
 
     def outgrown(self, n_rows: int) -> bool:
-        later = n_rows - (self.rows - len(self._later))
-        return later > _LATER_ROWS or int(np.count_nonzero(self._gone)) > len(self._ids) // _GROWTH
+        n_unhashed = n_rows - (self.rows - len(self._unhashed))
+        return (
+            n_unhashed > _MAX_UNHASHED_ROWS or int(np.count_nonzero(self._removed)) > len(self._ids) // _GROWTH_FACTOR
+        )
 
-    def search(self, queries: PackedCodes, k: int) -> Found:
+    def search(self, queries: PackedCodes, k: int) -> DistancesAndIds:
         distances = np.full((len(queries), k), -1, dtype=np.int32)
         ids = np.full((len(queries), k), -1, dtype=np.int64)
-        most = k + int(np.count_nonzero(self._gone))  # of the nearest, so many may be gone
+        needed = k + int(np.count_nonzero(self._removed))  # the nearest rows may be removed ones
 
-        def reach(near: np.ndarray) -> int:
-            return int(np.searchsorted(np.cumsum(np.bincount(near)), most))
+        def choose_radius(near: np.ndarray) -> int:
+            return int(np.searchsorted(np.cumsum(np.bincount(near)), needed))
 
-        for start, lims, near, row_ids in self._found(queries, self.settings["n_flips"] or 0, reach):
+        for start, lims, near, row_ids in self._found(queries, self.settings["n_flips"] or 0, choose_radius):
             counts = np.minimum(np.diff(lims), k)
             query = np.repeat(np.arange(len(counts)), counts)
             place = np.arange(len(query)) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -189,13 +196,13 @@ class MultiHash(Structure):
             ids[start + query, place] = row_ids[lims[query] + place]
         return distances, ids
 
-    def ball(self, queries: PackedCodes, radius: int, n_jobs: int | None) -> list[FoundInBall] | None:
-        # r flips over m disjoint pieces leave one piece with r // m at most: those flips miss nothing.
-        flips = radius // self._tables.n_pieces
-        if flips > min(self._most_flips, self._tables.piece_bits):
+    def ball(self, queries: PackedCodes, radius: int, n_jobs: int | None) -> list[BallArrays] | None:
+        # If codes differ in r bits, one of m disjoint substrings differs in at most r // m, so that many flips suffice.
+        flips = radius // self._tables.n_substrings
+        if flips > min(self._max_flips, self._tables.substring_bits):
             return None
 
-        def inside(part: PackedCodes) -> list[FoundInBall]:
+        def inside(part: PackedCodes) -> list[BallArrays]:
             balls = []
             for _, lims, near, ids in self._found(part, flips, lambda _: radius):
                 good = near <= radius
@@ -204,39 +211,41 @@ class MultiHash(Structure):
 
         return [one for balls in scan.over_queries(inside, queries, n_jobs) for one in balls]
 
-    def _found(self, queries: PackedCodes, flips: int, reach: Reach) -> Iterator[tuple[int, Ids, np.ndarray, Ids]]:
-        """For parts of the queries: the number of the first, then lims, distances and ids by (query, distance)."""
-        later_ids, later_codes = self._later.whole()
-        for part, query, distance, row in self._tables.candidates(queries, flips, reach):
-            here = ~self._gone[row]
+    def _found(
+        self, queries: PackedCodes, flips: int, choose_radius: RadiusRule
+    ) -> Iterator[tuple[int, Ids, np.ndarray, Ids]]:
+        """Yield the first query, lims, distances and ids of each part of the queries, by (query, distance)."""
+        unhashed_ids, unhashed_codes = self._unhashed.all_rows()
+        for part, query, distance, row in self._tables.candidates(queries, flips, choose_radius):
+            here = ~self._removed[row]
             query, distance, row = query[here], distance[here], row[here]
             n_queries = part.stop - part.start
-            if len(later_ids):
-                later = hamming_distances(queries[part], later_codes).astype(np.int64)
-                query = np.append(query, np.repeat(np.arange(n_queries), len(later_ids)))
-                distance = np.append(distance, later.ravel())
-                row = np.append(row, np.tile(np.arange(len(later_ids)) + len(self._ids), n_queries))
-            # One sort of whole numbers is several times as fast as lexsort; rows in order are ids in order.
+            if len(unhashed_ids):
+                distances = hamming_distances(queries[part], unhashed_codes).astype(np.int64)
+                query = np.append(query, np.repeat(np.arange(n_queries), len(unhashed_ids)))
+                distance = np.append(distance, distances.ravel())
+                row = np.append(row, np.tile(np.arange(len(unhashed_ids)) + len(self._ids), n_queries))
+            # One sort of integers is several times as fast as lexsort. Within each kind of row, row order is id order.
             key = np.sort((query << _QUERY_SHIFT) | (distance << _DISTANCE_SHIFT) | row)
             lims = np.searchsorted(key, np.arange(n_queries + 1) << _QUERY_SHIFT)
             near = (key >> _DISTANCE_SHIFT) & ((1 << (_QUERY_SHIFT - _DISTANCE_SHIFT)) - 1)
             row = key & ((1 << _DISTANCE_SHIFT) - 1)
             ids = self._ids[np.minimum(row, len(self._ids) - 1)]
-            if len(later_ids):
-                is_later = row >= len(self._ids)
-                ids[is_later] = later_ids[row[is_later] - len(self._ids)]
+            if len(unhashed_ids):
+                is_unhashed = row >= len(self._ids)
+                ids[is_unhashed] = unhashed_ids[row[is_unhashed] - len(self._ids)]
             yield part.start, lims, near, ids
 
     @property
     def size(self) -> int:
-        return self._tables.size + self._gone.nbytes
+        return self._tables.size + self._removed.nbytes
 
 
 class Hnsw(Structure):
-    """A graph of neighbours; a query walks it."""
+    """A graph whose edges join near rows; a query follows edges to nearer and nearer rows."""
 
     kind = "hnsw"
-    defaults: ClassVar[Settings] = {"n_links": 16, "ef_construction": 60, "ef_search": 100}
+    defaults: ClassVar[IndexSettings] = {"n_links": 16, "ef_construction": 60, "ef_search": 100}
 
     def build(self, ids: Ids, codes: PackedCodes) -> None:
         import faiss
@@ -255,15 +264,15 @@ class Hnsw(Structure):
 
     @property
     def size(self) -> int:
-        links = 4 * 2 * (self.settings["n_links"] or 1)  # twice the links on the ground floor, where most rows stay
+        links = 4 * 2 * (self.settings["n_links"] or 1)  # the lowest level, which holds most rows, has twice the links
         return self.rows * (-(-self.n_bits // 8) + 8 + links + 12)
 
 
 KINDS: dict[str, type[Structure]] = {cls.kind: cls for cls in (Ivf, MultiHash, Hnsw)}
 
 
-def checked_settings(kind: str, settings: dict[str, Any]) -> Settings:
-    """Settings of a kind, the missing ones filled in."""
+def checked_settings(kind: str, settings: dict[str, Any]) -> IndexSettings:
+    """Check the settings of a kind and fill in the defaults of the missing ones."""
     known = KINDS[kind].defaults if kind in KINDS else {}
     for name, value in settings.items():
         if name not in known:

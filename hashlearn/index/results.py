@@ -1,4 +1,4 @@
-"""What searches return, and the two ways in which an index says no."""
+"""What an index returns and the errors that it raises."""
 
 from __future__ import annotations
 
@@ -14,9 +14,13 @@ from hashlearn.typing import Ids
 class Hits(NamedTuple):
     """The k nearest rows of every query, nearest first; ``ids, distances = index.search(...)`` works too.
 
-    ids : int64 (queries, k). -1 where there are fewer than k rows.
-    distances : (queries, k). Hamming distances are int32 with -1 in empty places; asymmetric ones are float32
-        with infinity there, because -1 is a distance like any other.
+    Attributes
+    ----------
+    ids : int64 array (queries, k)
+        -1 where there are fewer than k rows.
+    distances : array (queries, k)
+        Hamming distances are int32 with -1 in empty places. Asymmetric distances are float32 with infinity in empty
+        places, because -1 is a valid asymmetric distance.
     """
 
     ids: Ids
@@ -24,15 +28,15 @@ class Hits(NamedTuple):
 
 
 class Ball(NamedTuple):
-    """All rows within a radius, sorted by (distance, id). Query i has the places ``lims[i]:lims[i + 1]``."""
+    """All rows within a radius, sorted by (distance, id). The rows of query i are at ``lims[i]:lims[i + 1]``."""
 
     lims: Ids
     ids: Ids
     distances: NDArray[np.int32]
 
 
-class Info(NamedTuple):
-    """What ``Index.info`` tells: ``bytes`` is memory for codes, ids and (for approximate kinds) the structure."""
+class IndexInfo(NamedTuple):
+    """What ``Index.info`` returns. ``bytes`` is the memory for codes, ids and (for approximate kinds) the structure."""
 
     kind: str
     n_bits: int
@@ -44,13 +48,13 @@ class Info(NamedTuple):
     @property
     def bitorder(self) -> str:
         """Old name of ``bit_order``."""
-        warn_deprecated("Info.bitorder", "bit_order", since="0.3")
+        warn_deprecated("IndexInfo.bitorder", "bit_order", since="0.3")
         return self.bit_order
 
 
 class UnsupportedByKindError(NotImplementedError):
-    """This kind of index cannot do what was asked; another kind can, and the message says which."""
+    """This kind of index does not support the operation; the message names the kinds that do."""
 
 
 class IndexFileError(ValueError):
-    """A file is no index that this hashlearn can read, or is damaged."""
+    """A file is damaged, or is not an index that this version of hashlearn can read."""

@@ -1,4 +1,4 @@
-"""Retrieval scores with every definition named: ``evaluate`` for all of them, one function for each."""
+"""Retrieval scores with every definition named: ``evaluate`` computes all of them, and each has its own function."""
 
 from hashlearn.metrics.ball import BallScores, map_within_radius
 from hashlearn.metrics.evaluate import Scores, evaluate, evaluate_floats

@@ -1,4 +1,4 @@
-"""MAP within a Hamming radius: the average precision of the rows inside each query's ball."""
+"""MAP within a Hamming radius: the mean over queries of the average precision of the rows in each query's ball."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hashlearn.metrics.engine import check_choice
+from hashlearn.metrics.ranking_scores import RelevanceLabels, hamming_problem, take_rows
 from hashlearn.metrics.rankings import HammingKeys, Progress, check_floats, map_blocks
 from hashlearn.metrics.relevance import Relevance
-from hashlearn.metrics.runs import Question, hamming_problem, taken
 from hashlearn.metrics.ties import TieGroups, expected_average_precision
 from hashlearn.relevance import RelevanceRule
 from hashlearn.typing import FloatArray
@@ -21,7 +21,7 @@ BallTies = Literal["expected", "stable"]
 
 
 class BallScores(NamedTuple):
-    """``map``, the share of queries whose ball is empty, and of those whose ball holds rows but none relevant."""
+    """MAP, the share of queries with an empty ball, and the share of those whose ball has rows but no relevant ones."""
 
     map: float
     empty: float
@@ -46,17 +46,29 @@ def map_within_radius(
 ) -> BallScores:
     """Mean average precision of the rows at most ``radius`` bits away.
 
-    Labels, ``relevance`` and ``unlabeled`` mean what they mean in ``evaluate``; unlabeled rows are left out.
+    Parameters that are not listed here mean what they mean in ``evaluate``. Unlabeled rows are left out.
 
     Parameters
     ----------
-    form : "strict" or "official"
-        "strict": rows in the order of their distance; a query whose ball is empty or holds nothing relevant counts
-        as 0. "official", as the evaluators released with DHN and DCH: rows inside the ball in the order of the inner
-        product of ``projections``; an empty ball counts as 0, but a query whose ball holds rows and nothing relevant
-        leaves the mean, which raises it.
-    projections : real-valued outputs of queries and database rows, needed by "official"
-    ties : order of rows at the same distance ("strict"): their expected value, or database order
+    radius : int, default=2
+    form : {"strict", "official"}, default="strict"
+        "strict" ranks rows by distance; a query whose ball is empty or has no relevant row counts as 0. "official" does
+        what the evaluators released with DHN and DCH do: it ranks the rows of a ball by the inner product of
+        ``projections`` and counts an empty ball as 0, but leaves a query whose ball has only irrelevant rows out of the
+        mean, which raises the mean.
+    projections : pair of arrays, default=None
+        Real-valued outputs for queries and for database rows; "official" needs them.
+    ties : {"expected", "stable"}, default="expected"
+        For "strict", how rows at the same distance count: the mean over all their orders, or database order.
+
+    Returns
+    -------
+    BallScores
+
+    Raises
+    ------
+    ValueError
+        If an argument has a value that it cannot have, or codes, labels and projections do not match in shape.
 
     Examples
     --------
@@ -69,8 +81,8 @@ def map_within_radius(
     check_choice("ties", ties, BallTies)
     if radius < 0:
         raise ValueError(f"radius must not be negative. Got {radius} instead.")
-    question = Question(query_y, database_y, relevance, unlabeled)
-    queries, database, labels = hamming_problem(query_codes, database_codes, question, n_bits)
+    given_labels = RelevanceLabels(query_y, database_y, relevance, unlabeled)
+    queries, database, labels = hamming_problem(query_codes, database_codes, given_labels, n_bits)
     outputs = _outputs(projections, labels) if form == "official" else None
     keys = HammingKeys(queries, database)
 
@@ -101,7 +113,7 @@ def map_within_radius(
 
 
 def _outputs(projections: Any, labels: Relevance) -> tuple[NDArray[Any], NDArray[Any]]:
-    """The projections of the labeled rows, checked."""
+    """Check the projections and return those of the labeled rows."""
     if projections is None:
         raise ValueError(
             "The official form orders rows by real-valued outputs: give projections=(queries, database) from "
@@ -114,7 +126,7 @@ def _outputs(projections: Any, labels: Relevance) -> tuple[NDArray[Any], NDArray
             raise ValueError(f"projections must have a row for each of the {rows} {name}. Got {len(array)} instead.")
     if outputs[0].shape[1] != outputs[1].shape[1]:
         raise ValueError("projections of queries and database must have the same number of columns.")
-    return taken(outputs[0], labels.query_rows), taken(outputs[1], labels.database_rows)
+    return take_rows(outputs[0], labels.query_rows), take_rows(outputs[1], labels.database_rows)
 
 
 def _hits(labels: Relevance, start: int, stop: int) -> NDArray[np.bool_]:
@@ -128,7 +140,7 @@ def _in_order(hit: NDArray[np.bool_]) -> float:
 
 
 def _expected(distances: NDArray[Any], hit: NDArray[np.bool_], radius: int) -> float:
-    """Mean of the average precision over all orders of the rows at each distance."""
+    """Return the mean of the average precision over all orders of the rows at each distance."""
     rows = np.bincount(distances, minlength=radius + 1)[None].astype(np.float64)
     hits = np.bincount(distances[hit], minlength=radius + 1)[None].astype(np.float64)
     groups = TieGroups(rows, hits, hits)

@@ -1,4 +1,4 @@
-"""From keys and relevance to one set of scores a query, a block of queries at a time."""
+"""Compute the scores of each query from keys and relevance, one block of queries at a time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from hashlearn.metrics.lists import Block, Ties, balls, ordered, tie_groups, top_rows
+from hashlearn.metrics.lists import QueryBlock, Ties, balls, ordered, tie_groups, top_rows
 from hashlearn.metrics.rankings import Keys, Progress, map_blocks
 from hashlearn.metrics.relevance import Relevance
 from hashlearn.metrics.scores import Denominator, Gain, average_precision, dcg, divide, ideal_dcg
@@ -18,14 +18,14 @@ from hashlearn.typing import FloatArray
 
 EmptyQueries = Literal["zero", "drop"]
 ALL = sys.maxsize
-"""The cut-off behind all database rows, however many there are."""
+"""A cut-off that includes all database rows."""
 
 
 @dataclass(frozen=True)
 class Rules:
-    """Which scores, by which definitions.
+    """Which scores to compute, and by which definitions.
 
-    A cut-off of 0 and no radius leave their scores out: they come out as 0.
+    A score whose cut-off is 0 or whose radius is None is not computed and is 0.
     """
 
     at: int = 0
@@ -46,19 +46,22 @@ class Rules:
             raise ValueError(f"radius must not be negative. Got {self.radius} instead.")
 
     def within(self, n_database: int) -> Rules:
-        """The same with cut-offs of at most the rows of the database."""
+        """Return the same rules with cut-offs limited to the number of database rows."""
         at, precision_at, ndcg_at = (min(value, n_database) for value in (self.at, self.precision_at, self.ndcg_at))
         return replace(self, at=at, precision_at=precision_at, ndcg_at=ndcg_at)
 
     @property
     def depth(self) -> int:
-        """Positions that some score looks at."""
+        """Number of positions of a ranking that some score needs."""
         return max(self.at, self.precision_at, self.ndcg_at)
 
 
 @dataclass(frozen=True)
 class QueryScores:
-    """One number a query. ``ap_defined`` is the chance that AP is not 0/0; ``answerable``: something is relevant."""
+    """Scores with one number per query.
+
+    ``ap_defined`` is the probability that AP is not 0/0; ``answerable`` is 1 if any row is relevant.
+    """
 
     ap: FloatArray
     ap_defined: FloatArray
@@ -73,13 +76,13 @@ class QueryScores:
 
 
 def check_choice(name: str, value: str, choices: Any) -> None:
-    """ValueError unless ``value`` is one of the strings of the Literal type ``choices``."""
+    """Raise ValueError unless ``value`` is one of the strings of the Literal type ``choices``."""
     if value not in get_args(choices):
         raise ValueError(f"{name} must be one of {get_args(choices)}. Got {value!r} instead.")
 
 
 def cutoff(name: str, value: int | None) -> int:
-    """A cut-off as a number: None is all rows of the database."""
+    """Return a cut-off as a number; None means all rows of the database."""
     if value is None:
         return ALL
     if value < 1:
@@ -97,10 +100,11 @@ def score_queries(
     n_jobs: int | None = None,
     progress: Progress | None = None,
 ) -> QueryScores:
-    """Scores of every row of ``keys``.
+    """Score every query of ``keys``.
 
-    The groups are those of the rows of ``keys``, which may be fewer than the caller's rows. ``sizes`` says how many
-    rows of the caller's database each database row of ``keys`` stands for (None: one).
+    ``keys`` may have fewer rows than the caller has, because equal rows are merged; the groups are those of the rows of
+    ``keys``. ``sizes`` is the number of the caller's database rows that each database row of ``keys`` represents; None
+    means one each.
     """
 
     group_sizes = relevance.group_sizes.astype(np.float64)
@@ -108,7 +112,7 @@ def score_queries(
     def work(start: int, stop: int) -> QueryScores:
         labels, member = np.unique(query_groups[start:stop], return_inverse=True)
         table = relevance.table(labels)
-        block = Block(
+        block = QueryBlock(
             keys=keys.block(start, stop),
             exact=keys.exact,
             relevance=table[:, database_groups],
@@ -118,11 +122,11 @@ def score_queries(
         )
         return _score_block(block, table, group_sizes, rules)
 
-    # Keys, relevance and their temporaries; then what is kept of each row that reaches the cut-off. Tie groups of
-    # Hamming distances are too few to count.
+    # The first term is for keys, relevance and temporary arrays, the second for the rows that reach the cut-off. Tie
+    # groups of Hamming distances are so few that their memory does not matter.
     listed = 0 if keys.exact and rules.ties == "expected" else min(rules.depth, keys.n_database)
-    bytes_a_query = 16 * keys.n_database + 128 * listed
-    blocks = map_blocks(keys.n_queries, bytes_a_query, work, n_jobs, progress)
+    bytes_per_query = 16 * keys.n_database + 128 * listed
+    blocks = map_blocks(keys.n_queries, bytes_per_query, work, n_jobs, progress)
     return QueryScores(
         **{
             field.name: np.concatenate([getattr(block, field.name) for block in blocks])
@@ -131,8 +135,8 @@ def score_queries(
     )
 
 
-def _score_block(block: Block, relevance: FloatArray, group_sizes: FloatArray, rules: Rules) -> QueryScores:
-    """``relevance`` is the table of the block's distinct query labels and all database groups."""
+def _score_block(block: QueryBlock, relevance: FloatArray, group_sizes: FloatArray, rules: Rules) -> QueryScores:
+    """Score a block; ``relevance`` is the table of the block's distinct query labels and all database groups."""
     total = ((relevance > 0) @ group_sizes)[block.member]
     best = np.array([ideal_dcg(row, group_sizes, rules.ndcg_at, rules.gain) for row in relevance])[block.member]
     top = top_rows(block, rules.depth, rules.radius)
@@ -171,7 +175,7 @@ def radius_counts(
     n_jobs: int | None = None,
     progress: Progress | None = None,
 ) -> tuple[FloatArray, FloatArray]:
-    """Rows and hits at each distance 0 … n_distances − 1, summed over the queries. Only for exact keys."""
+    """Count rows and hits at each distance 0 … n_distances − 1, summed over the queries. The keys must be exact."""
 
     def work(start: int, stop: int) -> tuple[FloatArray, FloatArray]:
         distinct, member = np.unique(relevance.query_groups[start:stop], return_inverse=True)

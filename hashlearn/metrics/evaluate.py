@@ -1,4 +1,4 @@
-"""Every retrieval score of a set of codes (or floats) at once, with the definitions that were used."""
+"""Compute all retrieval scores of codes or floats at once and return them with the definitions that were used."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any, Literal
 from numpy.typing import ArrayLike
 
 from hashlearn.metrics.engine import EmptyQueries, Rules, Ties, check_choice, cutoff
+from hashlearn.metrics.ranking_scores import RankingScores, RelevanceLabels, score_code_ranking, score_float_ranking
 from hashlearn.metrics.rankings import Metric, Progress, check_floats
-from hashlearn.metrics.runs import Question, Run, run_codes, run_floats
 from hashlearn.metrics.scores import Denominator, Gain
 from hashlearn.relevance import RelevanceRule
 
@@ -19,12 +19,12 @@ DatabaseProtocol = Literal["codes", "learned", "hashed"]
 
 @dataclass(frozen=True)
 class Scores:
-    """Means over the queries, and in ``settings`` the name of every definition behind them.
+    """Means over the queries; ``settings`` has the name of every definition that was used.
 
     ``precision`` is at ``settings["precision_at"]`` positions, ``recall`` at ``settings["at"]``. ``empty_balls`` is
-    the share of queries with no database row within the radius. What cannot be measured (radius scores of float
-    rankings) is None. ``n_queries`` and ``n_database`` are the labeled rows, over which everything is measured;
-    ``settings["unlabeled_queries"]`` and ``settings["unlabeled_database"]`` say how many rows were left out.
+    the share of queries with no database row within the radius. Scores that cannot be measured (radius scores of float
+    rankings) are None. ``n_queries`` and ``n_database`` count the labeled rows, which all scores are measured on;
+    ``settings["unlabeled_queries"]`` and ``settings["unlabeled_database"]`` count the rows that were left out.
     """
 
     map: float
@@ -40,7 +40,7 @@ class Scores:
     settings: dict[str, Any] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain numbers and strings, ready for JSON."""
+        """Return the scores as plain numbers and strings, which JSON can hold."""
         return asdict(self)
 
     def __str__(self) -> str:
@@ -97,34 +97,44 @@ def evaluate(
     database_codes : packed uint8 codes
     query_y, database_y : classes (n,), label sets (n, c) of 0 and 1, dense or sparse, or a list or set of tags per row
         As ``fit`` takes them; see ``hashlearn.labels``. Both sides must be of one kind: strings never equal numbers.
-        An unlabeled row (None, NaN, pandas' NA or ``unlabeled``) is left out, because nobody knows what it is relevant
-        to: as a query it is not asked, in the database it is neither a hit nor a miss. A row whose label set is empty
-        stays, and is relevant to nothing.
+        An unlabeled row (None, NaN, pandas' NA or ``unlabeled``) is left out, because it is not known what it is
+        relevant to: it is not used as a query, and in the database it is neither a hit nor a miss. A row whose label
+        set is empty stays and is relevant to nothing.
     n_bits : bits of a code, checked against the bytes; for float queries, their number of columns
     at : cut-off of MAP and recall; None is the whole database
     radius : Hamming radius of ACG, radius precision and radius recall; None leaves them out
     precision_at, ndcg_at : cut-offs of precision and NDCG
     ties : order of rows at the same distance
-        "expected": the exact mean over all orders; "stable": database order; "optimistic" and "pessimistic": the
-        most and the least relevant first.
+        "expected": the exact mean over all orders; "stable": database order; "optimistic": the most relevant first;
+        "pessimistic": the least relevant first.
     denominator : what AP@at is divided by
         "retrieved": the hits in the list (the paper); "min": min(total relevant, at); "relevant": all relevant.
     empty_queries : what a score that is 0/0 becomes
-        "zero": 0 (the paper); "drop": it leaves the mean of that score. This concerns queries to which nothing is
-        relevant, and for MAP with "retrieved" those with nothing relevant in the list (with expected ties, a query
-        counts by its chance of having something). An empty ball always has precision and ACG 0.
+        "zero": 0 (the paper); "drop": the query is left out of the mean of that score. This concerns queries to which
+        no row is relevant, and for MAP with "retrieved" those with no relevant row in the list (with expected ties, a
+        query is weighted by the probability that it has one). An empty ball always has precision and ACG 0.
     gain : "exp": Σ (2^rel − 1) / log2(k + 1); "linear": rel_1 + Σ_{k≥2} rel_k / log2(k)
         The ideal ranking is over the whole database.
     relevance : "count" of shared labels, "binary", "jaccard", or a function of (query labels, database labels)
-        A function gets the distinct label rows of a block of queries and of the database, and returns their table.
+        A function gets the distinct label rows of a block of queries and of the database and returns their relevance
+        (query rows, database rows).
         Rows with relevance above 0 are hits.
     unlabeled : value that means that a row has no label, such as -1, besides None and NaN
     paper : use the definitions of the paper's released evaluator
         This overrides ties="stable", denominator="retrieved", empty_queries="zero" and gain="exp".
     database : where the database codes came from, kept with the scores
-        "learned" by the solver with their labels, "hashed" as unlabelled rows would be, or just "codes".
-    n_jobs : threads; None is all cores
-    progress : called with (queries done, queries in all); equal queries count once
+        "learned" by the solver with their labels, "hashed" as unlabeled rows would be, or "codes" if neither is known.
+    n_jobs : number of threads; None is all cores
+    progress : called with (queries done, all queries); equal queries count once
+
+    Returns
+    -------
+    Scores
+
+    Raises
+    ------
+    ValueError
+        If an argument has a value that it cannot have, or codes and labels do not match in shape or kind.
 
     Examples
     --------
@@ -146,9 +156,9 @@ def evaluate(
         empty_queries=empty_queries,
         gain=gain,
     )
-    question = Question(query_y, database_y, relevance, unlabeled)
-    run = run_codes(query_codes, database_codes, question, n_bits, rules, n_jobs, progress)
-    return _scores(run, at, precision_at, ndcg_at, relevance, database)
+    given_labels = RelevanceLabels(query_y, database_y, relevance, unlabeled)
+    scored = score_code_ranking(query_codes, database_codes, given_labels, n_bits, rules, n_jobs, progress)
+    return _scores(scored, at, precision_at, ndcg_at, relevance, database)
 
 
 def evaluate_floats(
@@ -170,10 +180,19 @@ def evaluate_floats(
     n_jobs: int | None = None,
     progress: Progress | None = None,
 ) -> Scores:
-    """Score a ranking of float rows by ``metric``, as ``evaluate`` does for codes: the reference for any code.
+    """Score a ranking of float rows by ``metric``: the reference that codes of these rows are compared with.
 
-    Equal similarities are ties. There is no Hamming radius, so the radius scores are None. float32 rows are compared
-    in float32, all others in float64.
+    The parameters mean what they mean in ``evaluate``. Equal similarities are ties. There is no Hamming radius, so the
+    radius scores are None. float32 rows are compared in float32, all others in float64.
+
+    Parameters
+    ----------
+    query_X, database_X : array-like (n, n_features)
+    metric : {"cosine", "euclidean", "dot"}, default="cosine"
+
+    Returns
+    -------
+    Scores
     """
     queries, rows = check_floats(query_X, "query_X"), check_floats(database_X, "database_X")
     if queries.shape[1] != rows.shape[1]:
@@ -189,23 +208,23 @@ def evaluate_floats(
         empty_queries=empty_queries,
         gain=gain,
     )
-    question = Question(query_y, database_y, relevance, unlabeled)
-    run = run_floats(queries, rows, question, metric, rules, n_jobs, progress)
-    return _scores(run, at, precision_at, ndcg_at, relevance, "floats")
+    given_labels = RelevanceLabels(query_y, database_y, relevance, unlabeled)
+    scored = score_float_ranking(queries, rows, given_labels, metric, rules, n_jobs, progress)
+    return _scores(scored, at, precision_at, ndcg_at, relevance, "floats")
 
 
 def _scores(
-    run: Run,
+    scored: RankingScores,
     at: int | None,
     precision_at: int | None,
     ndcg_at: int | None,
     relevance: RelevanceRule,
     database: str,
 ) -> Scores:
-    rules = run.rules
+    rules = scored.rules
     has_radius = rules.radius is not None
     settings = {
-        "ranking": run.ranking,
+        "ranking": scored.ranking,
         "at": "all" if at is None else at,
         "precision_at": "all" if precision_at is None else precision_at,
         "ndcg_at": "all" if ndcg_at is None else ndcg_at,
@@ -216,19 +235,19 @@ def _scores(
         "gain": rules.gain,
         "relevance": getattr(relevance, "__name__", repr(relevance)) if callable(relevance) else relevance,
         "database": database,
-        "unlabeled_queries": run.labels.n_queries - run.n_queries,
-        "unlabeled_database": run.labels.n_database - run.n_database,
+        "unlabeled_queries": scored.labels.n_queries - scored.n_queries,
+        "unlabeled_database": scored.labels.n_database - scored.n_database,
     }
     return Scores(
-        map=run.mean("ap"),
-        precision=run.mean("precision"),
-        recall=run.mean("recall"),
-        ndcg=run.mean("ndcg"),
-        acg=run.mean("ball_acg") if has_radius else None,
-        radius_precision=run.mean("ball_precision") if has_radius else None,
-        radius_recall=run.mean("ball_recall") if has_radius else None,
-        empty_balls=run.mean("ball_empty") if has_radius else None,
-        n_queries=run.n_queries,
-        n_database=run.n_database,
+        map=scored.mean("ap"),
+        precision=scored.mean("precision"),
+        recall=scored.mean("recall"),
+        ndcg=scored.mean("ndcg"),
+        acg=scored.mean("ball_acg") if has_radius else None,
+        radius_precision=scored.mean("ball_precision") if has_radius else None,
+        radius_recall=scored.mean("ball_recall") if has_radius else None,
+        empty_balls=scored.mean("ball_empty") if has_radius else None,
+        n_queries=scored.n_queries,
+        n_database=scored.n_database,
         settings=settings,
     )

@@ -1,7 +1,7 @@
-"""The top of each ranking in a block of queries: as tie groups, as an ordered list, and as a Hamming ball.
+"""The top of each ranking in a block of queries, as tie groups, as an ordered list and as a Hamming ball.
 
-Only rows that can reach the cut-off are looked at. They are handled for the whole block in a few large array
-operations: many small ones would make the threads wait for each other.
+Only rows that can reach the cut-off are used. A few large array operations handle them for the whole block, because
+with many small operations the threads would wait for each other.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from hashlearn.typing import FloatArray, IntArray
 Ties = Literal["expected", "stable", "optimistic", "pessimistic"]
 
 
-class Block(NamedTuple):
+class QueryBlock(NamedTuple):
     """A block of queries against the database.
 
     ``keys`` is (queries, database), ``relevance`` (distinct query labels, database); ``member`` is the row of
-    ``relevance`` for each query. ``exact`` says that keys are small integers. ``sizes`` is how many rows each database
-    row stands for (None: one), ``graded`` whether relevance can be other than 0 and 1.
+    ``relevance`` for each query. ``exact`` says whether keys are small integers, ``graded`` whether relevance can be
+    other than 0 and 1. ``sizes`` is the number of rows that each database row represents; None means one each.
     """
 
     keys: NDArray[Any]
@@ -35,10 +35,10 @@ class Block(NamedTuple):
     graded: bool
 
 
-class Top(NamedTuple):
-    """Rows near enough to matter, query by query.
+class TopRows(NamedTuple):
+    """The rows that can reach the cut-off, query by query.
 
-    How many each query has, their places in the flattened keys, their keys and their relevance.
+    ``counts`` is their number per query, ``places`` their places in the flattened keys.
     """
 
     counts: IntArray
@@ -47,24 +47,24 @@ class Top(NamedTuple):
     relevance: FloatArray
 
 
-def top_rows(block: Block, depth: int, radius: int | None) -> Top | None:
-    """Rows that hold the first ``depth`` of each query with their ties, and its Hamming ball. None is all rows."""
-    # Positions cannot be counted in rows that stand for several, but those are few anyway.
+def top_rows(block: QueryBlock, depth: int, radius: int | None) -> TopRows | None:
+    """Return the first ``depth`` rows of each query with all their ties, and its Hamming ball. None means all rows."""
+    # Rows that represent several do not count positions. They are few, so using all of them costs little.
     if block.sizes is not None:
         return None
     near = nearest(block.keys, depth, radius)
     return None if near is None else _top(block, *near)
 
 
-def tie_groups(block: Block, top: Top | None, gain: Gain) -> TieGroups:
-    """Rows, hits and summed gain of each tie group, nearest first."""
+def tie_groups(block: QueryBlock, top: TopRows | None, gain: Gain) -> TieGroups:
+    """Return rows, hits and summed gain of each tie group, nearest first."""
     if top is None and block.exact:
         return _whole_tie_groups(block, gain)
     if top is None:
-        top = _everything(block)
+        top = _all_rows(block)
     n_queries = len(block.keys)
     if block.exact:
-        # Distances number their own groups.
+        # A distance serves as the number of its group.
         width = int(top.keys.max()) + 1
         groups = np.repeat(np.arange(n_queries) * width, top.counts) + top.keys
     else:
@@ -78,8 +78,8 @@ def tie_groups(block: Block, top: Top | None, gain: Gain) -> TieGroups:
     return TieGroups(*(sums.reshape(n_queries, width).astype(np.float64) for sums in (rows, hits, gained)))
 
 
-def ordered(block: Block, top: Top | None, ties: Ties, depth: int) -> FloatArray:
-    """Relevance of the first ``depth`` rows of each query, in the order that ``ties`` names."""
+def ordered(block: QueryBlock, top: TopRows | None, ties: Ties, depth: int) -> FloatArray:
+    """Return the relevance of the first ``depth`` rows of each query, in the order that ``ties`` names."""
     if top is None:
         return np.stack(
             [
@@ -89,14 +89,14 @@ def ordered(block: Block, top: Top | None, ties: Ties, depth: int) -> FloatArray
         )
     query = _queries(top).astype(np.uint16 if len(top.counts) < 2**16 else np.intp)
     order = _order(top.keys, top.relevance, ties)
-    # Sorted by query last, and stably: small integers are sorted by counting.
+    # The last sort is by query. It is stable, and fast because NumPy sorts small integers by counting.
     order = order[np.argsort(query[order], kind="stable")]
     starts = np.cumsum(top.counts) - top.counts
     return top.relevance[order[starts[:, None] + np.arange(depth)]]
 
 
-def balls(block: Block, top: Top | None, radius: int | None) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Rows, hits and summed relevance within the radius of each query."""
+def balls(block: QueryBlock, top: TopRows | None, radius: int | None) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return rows, hits and summed relevance within the radius of each query."""
     n_queries, n = block.keys.shape
     if radius is None:
         return np.zeros(n_queries), np.zeros(n_queries), np.zeros(n_queries)
@@ -112,8 +112,8 @@ def balls(block: Block, top: Top | None, radius: int | None) -> tuple[FloatArray
     return rows, hits, summed
 
 
-def _whole_tie_groups(block: Block, gain: Gain) -> TieGroups:
-    """Tie groups over all rows: a histogram of the distances, and one of those of the relevant rows."""
+def _whole_tie_groups(block: QueryBlock, gain: Gain) -> TieGroups:
+    """Return tie groups over all rows, from histograms of the distances of all rows and of the relevant rows."""
     width = int(block.keys.max()) + 1
     groups = TieGroups(*np.zeros((3, len(block.keys), width)))
     relevant = [np.flatnonzero(row > 0) for row in block.relevance]
@@ -129,8 +129,8 @@ def _whole_tie_groups(block: Block, gain: Gain) -> TieGroups:
     return groups if block.graded else groups._replace(gain=groups.hits)
 
 
-def _numbered_groups(top: Top) -> tuple[int, IntArray]:
-    """Most groups of a query, and the group of each row: query * width + rank of its key among the query's keys."""
+def _numbered_groups(top: TopRows) -> tuple[int, IntArray]:
+    """Return the largest number of groups per query (width), and query * width + rank of the key for each row."""
     query = _queries(top)
     order = np.lexsort((top.keys, query))
     keys, query = top.keys[order], query[order]
@@ -144,25 +144,25 @@ def _numbered_groups(top: Top) -> tuple[int, IntArray]:
     return width, groups
 
 
-def _top(block: Block, counts: IntArray, places: IntArray) -> Top:
+def _top(block: QueryBlock, counts: IntArray, places: IntArray) -> TopRows:
     n_queries, n = block.keys.shape
-    # From a place in the keys to the same database row in the relevance of the query's labels.
+    # These shifts lead from a place in the keys to the same database row in the relevance of the query's labels.
     shifts = (block.member - np.arange(n_queries)) * n
     relevance = block.relevance.ravel()[places + np.repeat(shifts, counts)]
-    return Top(counts, places, block.keys.ravel()[places], relevance)
+    return TopRows(counts, places, block.keys.ravel()[places], relevance)
 
 
-def _everything(block: Block) -> Top:
+def _all_rows(block: QueryBlock) -> TopRows:
     n_queries, n = block.keys.shape
     return _top(block, np.full(n_queries, n), np.arange(n_queries * n))
 
 
-def _queries(top: Top) -> IntArray:
+def _queries(top: TopRows) -> IntArray:
     return np.repeat(np.arange(len(top.counts)), top.counts)
 
 
 def _order(keys: NDArray[Any], relevance: FloatArray, ties: Ties) -> IntArray:
-    """Nearest first; among ties database order, the most relevant first, or the least relevant first."""
+    """Order rows by key; ties are in database order, the most relevant first or the least relevant first."""
     if ties == "stable":
         return np.argsort(keys, kind="stable")
     order = np.argsort(-relevance if ties == "optimistic" else relevance, kind="stable")

@@ -1,8 +1,7 @@
-"""Who is near whom: blocks of queries against the database, run by threads.
+"""Rankings of the database for blocks of queries, computed by threads.
 
-A ranking is described by its keys: one number per query and database row, smaller is nearer, equal is
-tied. Keys exist for one block of queries at a time, and only the rows that can reach the cut-off leave
-the block.
+Keys describe a ranking: one number per query and database row. A smaller key is nearer, and equal keys are ties. Keys
+exist for one block of queries at a time, and only rows that can reach the cut-off are kept after it.
 """
 
 from __future__ import annotations
@@ -21,18 +20,18 @@ Metric = Literal["cosine", "euclidean", "dot"]
 Progress = Callable[[int, int], None]
 Result = TypeVar("Result")
 
-# All blocks in flight together; a block holds a few arrays of (queries, database).
+# MEMORY_BYTES is for all blocks that are computed at the same time; a block has a few arrays (queries, database).
 MEMORY_BYTES = 256 * 2**20
 BLOCK_BYTES = 32 * 2**20
-# XOR and popcount are bound by memory traffic: a tile of 64-bit words should stay in the cache.
+# Memory traffic limits XOR and popcount, so a tile of 64-bit words should fit in the cache.
 _TILE_WORDS = 2**18
 _TILE_COLUMNS = 2**16
-# The cut-off distance is guessed from about this many database rows.
+# The cut-off distance is estimated from about this many database rows.
 _SAMPLE_ROWS = 2048
 
 
 class Keys(Protocol):
-    """Distances by block. ``exact`` says that they are small non-negative integers."""
+    """Distances by block. ``exact`` says whether they are small non-negative integers."""
 
     n_queries: int
     n_database: int
@@ -49,9 +48,9 @@ class HammingKeys:
     def __init__(self, queries: NDArray[np.uint8], database: NDArray[np.uint8]) -> None:
         self.n_queries, self.n_database = len(queries), len(database)
         self._queries = as_words(queries)
-        # Each word of all rows side by side, since word_distances reads one word at a time.
+        # Column-major, because word_distances reads one word of all rows at a time.
         self._database = np.asfortranarray(as_words(database))
-        # Distances of up to 255 in one byte: every later pass reads half as much.
+        # Distances up to 255 fit in one byte, which halves the memory traffic of every later step.
         self._dtype = np.uint8 if 8 * queries.shape[1] <= 255 else np.uint16
 
     def block(self, start: int, stop: int) -> NDArray[Any]:
@@ -67,10 +66,10 @@ class HammingKeys:
 
 
 class FloatKeys:
-    """Negated similarities (or squared distances up to a constant a query) between float rows.
+    """Negated similarities (or squared distances up to a constant per query) between float rows.
 
-    The products are taken on the rows as given, and norms applied afterwards, so that rows of ±1 tie exactly as
-    their codes do.
+    Products are computed from the rows as given and norms are applied afterwards, so that rows of ±1 have exactly the
+    ties of their codes.
     """
 
     exact = False
@@ -84,7 +83,7 @@ class FloatKeys:
             self._offset = np.einsum("ij,ij->i", database, database) / 2
         elif metric == "cosine":
             norms = np.linalg.norm(database, axis=1)
-            # A zero row has no direction: similarity 0 to everything.
+            # A zero row has no direction, so its similarity to every row is 0.
             self._scale = np.divide(1, norms, out=np.zeros_like(norms), where=norms > 0)
         elif metric != "dot":
             raise ValueError(f"metric must be 'cosine', 'euclidean' or 'dot'. Got {metric!r} instead.")
@@ -100,12 +99,12 @@ class FloatKeys:
 
 
 def asymmetric_keys(queries: NDArray[Any], database: NDArray[np.uint8], n_bits: int) -> FloatKeys:
-    """Real-valued queries against packed codes, ranked by −q·h."""
+    """Return the keys −q·h of real-valued queries q and packed codes h."""
     return FloatKeys(queries, unpack_signs(database, n_bits).astype(queries.dtype), "dot")
 
 
 def check_floats(rows: ArrayLike, name: str) -> NDArray[Any]:
-    """The rows as a finite 2-D array; float32 stays float32, all else becomes float64."""
+    """Check that rows are a finite 2-D array. float32 stays float32; other types become float64."""
     array = np.asarray(rows)
     if array.ndim != 2:
         raise ValueError(f"{name} must be a 2-D array. Got {array.ndim}-D instead.")
@@ -117,19 +116,19 @@ def check_floats(rows: ArrayLike, name: str) -> NDArray[Any]:
 
 
 def nearest(keys: NDArray[Any], need: int, at_least: int | None = None) -> tuple[IntArray, IntArray] | None:
-    """Where the ``need`` smallest keys of each row are, with all their ties: how many in each row, and their places.
+    """Find the ``need`` smallest keys of each row with all their ties: their number per row, and their places.
 
-    Keys of up to ``at_least`` are included too. Places are those of the flattened keys, ascending. None stands for all
-    places. The cut-off is guessed from a sample of the row, then checked: a full selection runs only where the guess
-    was too small.
+    Keys up to ``at_least`` are included too. Places are those of the flattened keys, ascending. None means all places.
+    The cut-off is estimated from a sample of the row and then checked; a full selection runs only where the estimate
+    is too small.
     """
     n = keys.shape[1]
     stride = max(1, n // _SAMPLE_ROWS)
     sample = keys[:, ::stride]
     expected = need / stride
-    # Three standard deviations above the expected rank, so that the guess seldom fails.
+    # Three standard deviations above the expected rank, so that the estimate is seldom too small.
     rank = int(expected + 3 * np.sqrt(expected)) + 3
-    # Picking out rows costs more than it saves when most of them are picked.
+    # Selecting rows costs more than it saves if most of them are selected.
     if 2 * need >= n or 2 * rank >= sample.shape[1]:
         return None
     cuts = np.partition(sample, rank, axis=1)[:, rank]
@@ -146,24 +145,27 @@ def nearest(keys: NDArray[Any], need: int, at_least: int | None = None) -> tuple
 
 
 def true_places(mask: NDArray[np.bool_]) -> tuple[IntArray, IntArray]:
-    """How many values of each row are true, and their places in the flattened mask."""
+    """Return the number of true values per row, and their places in the flattened mask."""
     places = np.flatnonzero(mask)
-    # Counting from the places, which are few, is far cheaper than count_nonzero along an axis.
+    # Counting from the few places is much faster than count_nonzero along an axis.
     bounds = np.searchsorted(places, np.arange(len(mask) + 1) * mask.shape[1])
     return np.diff(bounds), places
 
 
 def map_blocks(
     n_queries: int,
-    bytes_a_query: int,
+    bytes_per_query: int,
     work: Callable[[int, int], Result],
     n_jobs: int | None = None,
     progress: Progress | None = None,
 ) -> list[Result]:
-    """``work(start, stop)`` over blocks of queries, in order. ``progress(done, total)`` after each block."""
+    """Call ``work(start, stop)`` for blocks of queries and return the results in order.
+
+    ``progress(done, total)`` is called after each block.
+    """
     workers = thread_count(n_jobs)
-    step = max(1, min(BLOCK_BYTES, MEMORY_BYTES // workers) // max(1, bytes_a_query))
-    # Enough blocks for every worker, whatever memory would allow.
+    step = max(1, min(BLOCK_BYTES, MEMORY_BYTES // workers) // max(1, bytes_per_query))
+    # Every worker gets a block, also where memory allows larger ones.
     step = min(step, -(-n_queries // workers))
     starts = range(0, n_queries, max(1, step))
     results = []

@@ -1,8 +1,8 @@
-"""How relevant a database row is to a query, from the labels of both.
+"""Relevance of database rows to queries, from the labels of both.
 
-Rows with the same labels form a group, so relevance is a table of (query groups, database groups), made a few
-query groups at a time. What labels mean is decided by ``hashlearn.labels``: an unlabeled row has no group, because
-nobody knows whether it would be a hit; a row with an empty label set is relevant to nothing.
+Rows with the same labels form a group, so relevance is a table (query groups, database groups), computed for a few
+query groups at a time. ``hashlearn.labels`` defines what labels mean: an unlabeled row has no group, because it is not
+known whether it would be a hit; a row with an empty label set is relevant to nothing.
 """
 
 from __future__ import annotations
@@ -24,11 +24,16 @@ class Relevance:
 
     Attributes
     ----------
-    n_queries, n_database : rows that have a place in the labels, unlabeled ones included
-    query_rows, database_rows : which of them are labeled
-    query_groups, database_groups : group of each labeled row
-    group_sizes : database rows in each database group
-    graded : False when relevance can only be 0 or 1
+    n_queries, n_database : int
+        Number of rows, including unlabeled ones.
+    query_rows, database_rows : int array
+        Numbers of the labeled rows.
+    query_groups, database_groups : int array
+        Group of each labeled row.
+    group_sizes : int array
+        Number of database rows per database group.
+    graded : bool
+        False if relevance can only be 0 or 1.
     """
 
     def __init__(
@@ -53,7 +58,7 @@ class Relevance:
         self.graded = callable(relevance) or (not self._classes and relevance != "binary")
 
     def table(self, query_groups: IntArray) -> FloatArray:
-        """Relevance (len(query_groups), database groups) of these query groups."""
+        """Return the relevance (len(query_groups), database groups) of these query groups."""
         queries = self._queries[query_groups]
         if callable(self._relevance):
             table = called_relevance(self._relevance, queries, self._database)
@@ -66,7 +71,7 @@ class Relevance:
 
 
 def _grouped(labels: Classes | LabelSets) -> tuple[NDArray[np.intp], Any]:
-    """Group of each labeled row, and what each group is: a class number or a label set."""
+    """Return the group of each labeled row, and the class number or label set of each group."""
     if isinstance(labels, Classes):
         numbers, groups = np.unique(labels.numbers[labels.known], return_inverse=True)
         return groups, numbers
@@ -80,7 +85,7 @@ def _grouped(labels: Classes | LabelSets) -> tuple[NDArray[np.intp], Any]:
 
 
 def _shown(labels: Classes | LabelSets, groups: Any, as_sparse: bool) -> Any:
-    """The labels of groups as a user's function sees them: values of classes, or label sets, sparse if they were."""
+    """Return the labels of groups for a user's function: class values, or label sets (sparse if the user's are)."""
     if isinstance(labels, LabelSets):
         return sparse.csr_array(groups) if as_sparse else groups.toarray()
     names = labels.names

@@ -1,7 +1,7 @@
-"""Scores of a list in a definite order, and the parts that do not depend on the order.
+"""Scores of ordered lists, and the parts of scores that do not depend on the order.
 
-``hits`` and ``relevance`` are (queries, positions) matrices, best position first. Each score is one number a
-query; how queries are averaged is decided by ``mean``.
+``hits`` and ``relevance`` are (queries, positions) matrices, best position first. Each score is one number per query;
+``mean`` averages them.
 """
 
 from __future__ import annotations
@@ -21,32 +21,32 @@ Gain = Literal["exp", "linear"]
 def average_precision(
     hits: NDArray[np.bool_], total: FloatArray, at: int, denominator: Denominator
 ) -> tuple[FloatArray, FloatArray]:
-    """AP@at, and 1 for the queries where it is defined (0 where it is 0/0 and therefore 0).
+    """Return AP@at, and per query 1 where it is defined or 0 where it is 0/0, which counts as 0.
 
-    The sum of the precisions at the hits among the first ``at`` positions, divided by the number of those hits
+    AP@at is the sum of the precisions at the hits among the first ``at`` positions, divided by the number of those hits
     (``retrieved``), by min(total relevant, at) (``min``) or by the total relevant (``relevant``).
     """
     hits = hits[:, :at]
     found = np.cumsum(hits, axis=1, dtype=np.float64)
     summed = (found / np.arange(1, hits.shape[1] + 1) * hits).sum(axis=1)
-    return divide(summed, bottom(denominator, hits.sum(axis=1).astype(np.float64), total, at))
+    return divide(summed, ap_denominator(denominator, hits.sum(axis=1).astype(np.float64), total, at))
 
 
-def bottom(denominator: Denominator, retrieved: FloatArray, total: FloatArray, at: int) -> FloatArray:
-    """The denominator of AP@at that goes by this name."""
+def ap_denominator(denominator: Denominator, retrieved: FloatArray, total: FloatArray, at: int) -> FloatArray:
+    """Return the denominator of AP@at with this name."""
     if denominator == "retrieved":
         return retrieved
     return np.minimum(total, at) if denominator == "min" else total
 
 
 def gains(relevance: FloatArray, gain: Gain) -> FloatArray:
-    """What a row of this relevance adds to the DCG before the discount of its position."""
+    """Return what rows of this relevance add to the DCG before the discount of their position."""
     return np.exp2(relevance) - 1 if gain == "exp" else relevance
 
 
 @lru_cache(maxsize=8)
 def summed_discounts(at: int, gain: Gain) -> FloatArray:
-    """Sums of the discounts of the first 0, 1, … ``at`` positions.
+    """Return the sums of the discounts of the first 0, 1, … ``at`` positions.
 
     ``exp`` discounts position k by log2(k + 1); ``linear``, as printed in the paper, by log2(k) from position 2 on.
     """
@@ -56,14 +56,14 @@ def summed_discounts(at: int, gain: Gain) -> FloatArray:
 
 
 def dcg(relevance: FloatArray, at: int, gain: Gain) -> FloatArray:
-    """DCG@at of ordered lists."""
+    """Return DCG@at of ordered lists."""
     relevance = relevance[:, :at]
     # Not a matrix product: its rounding would depend on how many queries are in the block.
     return (gains(relevance, gain) * np.diff(summed_discounts(relevance.shape[1], gain))).sum(axis=1)
 
 
 def ideal_dcg(relevance: FloatArray, sizes: FloatArray, at: int, gain: Gain) -> float:
-    """DCG@at of the best order of the whole database, given the relevance and size of its groups."""
+    """Return DCG@at of the best order of the whole database, given the relevance and size of its groups."""
     groups = np.flatnonzero(relevance > 0)
     if len(groups) > at:
         # A group has at least one row, so the best ``at`` rows are in the best ``at`` groups.
@@ -74,13 +74,14 @@ def ideal_dcg(relevance: FloatArray, sizes: FloatArray, at: int, gain: Gain) -> 
     return float(gains(relevance[groups], gain) @ np.diff(sums))
 
 
-def divide(top: FloatArray, under: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """top / under with 0/0 = 0, and 1 where it is defined."""
-    defined = under > 0
-    return np.divide(top, under, out=np.zeros_like(top, dtype=np.float64), where=defined), defined.astype(np.float64)
+def divide(numerator: FloatArray, denominator: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return numerator / denominator with 0/0 = 0, and 1 where it is defined or 0 where it is not."""
+    defined = denominator > 0
+    quotient = np.divide(numerator, denominator, out=np.zeros_like(numerator, dtype=np.float64), where=defined)
+    return quotient, defined.astype(np.float64)
 
 
 def mean(values: FloatArray, weights: FloatArray, counted: FloatArray | None = None) -> float:
-    """Weighted mean over the queries; with ``counted``, over those only. NaN when no query is left."""
+    """Return the weighted mean over the queries, with ``counted`` as further weights; NaN if all weights are 0."""
     weight = weights.sum() if counted is None else weights @ counted
     return float(weights @ values / weight) if weight > 0 else float("nan")

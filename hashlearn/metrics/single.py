@@ -1,4 +1,4 @@
-"""One score at a time. Arguments mean what they mean in ``evaluate``; only what the score needs is computed."""
+"""One function per score. Parameters mean what they mean in ``evaluate``; only what the score needs is computed."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike
 
 from hashlearn.codes import check_packed
 from hashlearn.metrics.engine import EmptyQueries, Rules, Ties, cutoff, radius_counts
+from hashlearn.metrics.ranking_scores import RelevanceLabels, hamming_problem, score_code_ranking
 from hashlearn.metrics.rankings import HammingKeys, Progress
-from hashlearn.metrics.runs import Question, hamming_problem, run_codes
 from hashlearn.metrics.scores import Denominator, Gain, divide
 from hashlearn.relevance import RelevanceRule
 from hashlearn.typing import FloatArray
@@ -49,16 +49,16 @@ def mean_average_precision(
     n_jobs: int | None = None,
     progress: Progress | None = None,
 ) -> float:
-    """MAP@at; ``at=None`` is the whole database."""
+    """Return MAP@at; ``at=None`` means the whole database. The parameters are those of ``evaluate``."""
     rules = Rules(
         at=cutoff("at", at),
         ties=ties,
         denominator=denominator,
         empty_queries=empty_queries,
     )
-    question = Question(query_y, database_y, relevance, unlabeled)
-    run = run_codes(query_codes, database_codes, question, n_bits, rules, n_jobs, progress)
-    return run.mean("ap")
+    given_labels = RelevanceLabels(query_y, database_y, relevance, unlabeled)
+    scored = score_code_ranking(query_codes, database_codes, given_labels, n_bits, rules, n_jobs, progress)
+    return scored.mean("ap")
 
 
 def ndcg(
@@ -77,11 +77,11 @@ def ndcg(
     n_jobs: int | None = None,
     progress: Progress | None = None,
 ) -> float:
-    """NDCG@at, the ideal ranking being over the whole database."""
+    """Return NDCG@at with the ideal ranking of the whole database. The parameters are those of ``evaluate``."""
     rules = Rules(ndcg_at=cutoff("at", at), gain=gain, ties=ties, empty_queries=empty_queries)
-    question = Question(query_y, database_y, relevance, unlabeled)
-    run = run_codes(query_codes, database_codes, question, n_bits, rules, n_jobs, progress)
-    return run.mean("ndcg")
+    given_labels = RelevanceLabels(query_y, database_y, relevance, unlabeled)
+    scored = score_code_ranking(query_codes, database_codes, given_labels, n_bits, rules, n_jobs, progress)
+    return scored.mean("ndcg")
 
 
 def precision_at(
@@ -98,11 +98,14 @@ def precision_at(
     n_jobs: int | None = None,
     progress: Progress | None = None,
 ) -> float:
-    """Share of relevant rows among the first k (or among all, when the database is smaller)."""
+    """Return the share of relevant rows among the first k, or among all rows if the database is smaller.
+
+    The other parameters are those of ``evaluate``.
+    """
     rules = Rules(precision_at=cutoff("k", k), ties=ties)
-    question = Question(query_y, database_y, relevance, unlabeled)
-    run = run_codes(query_codes, database_codes, question, n_bits, rules, n_jobs, progress)
-    return run.mean("precision")
+    given_labels = RelevanceLabels(query_y, database_y, relevance, unlabeled)
+    scored = score_code_ranking(query_codes, database_codes, given_labels, n_bits, rules, n_jobs, progress)
+    return scored.mean("precision")
 
 
 def acg(
@@ -118,12 +121,15 @@ def acg(
     n_jobs: int | None = None,
     progress: Progress | None = None,
 ) -> float:
-    """Mean relevance of the rows within a Hamming radius; 0 for an empty ball."""
+    """Return the mean relevance of the rows within a Hamming radius; an empty ball has 0.
+
+    The parameters are those of ``evaluate``.
+    """
     _check_packed_queries(query_codes)
     rules = Rules(radius=radius)
-    question = Question(query_y, database_y, relevance, unlabeled)
-    run = run_codes(query_codes, database_codes, question, n_bits, rules, n_jobs, progress)
-    return run.mean("ball_acg")
+    given_labels = RelevanceLabels(query_y, database_y, relevance, unlabeled)
+    scored = score_code_ranking(query_codes, database_codes, given_labels, n_bits, rules, n_jobs, progress)
+    return scored.mean("ball_acg")
 
 
 def precision_recall_at_radius(
@@ -140,12 +146,19 @@ def precision_recall_at_radius(
     n_jobs: int | None = None,
     progress: Progress | None = None,
 ) -> RadiusScores:
-    """Means over the queries; an empty ball has precision 0. ``empty_queries`` concerns recall alone."""
+    """Return mean precision and recall within a Hamming radius; an empty ball has precision 0.
+
+    The parameters are those of ``evaluate``; ``empty_queries`` concerns only recall.
+
+    Returns
+    -------
+    RadiusScores
+    """
     _check_packed_queries(query_codes)
     rules = Rules(radius=radius, empty_queries=empty_queries)
-    question = Question(query_y, database_y, relevance, unlabeled)
-    run = run_codes(query_codes, database_codes, question, n_bits, rules, n_jobs, progress)
-    return RadiusScores(run.mean("ball_precision"), run.mean("ball_recall"), run.mean("ball_empty"))
+    given_labels = RelevanceLabels(query_y, database_y, relevance, unlabeled)
+    scored = score_code_ranking(query_codes, database_codes, given_labels, n_bits, rules, n_jobs, progress)
+    return RadiusScores(scored.mean("ball_precision"), scored.mean("ball_recall"), scored.mean("ball_empty"))
 
 
 def precision_recall_curve(
@@ -160,16 +173,20 @@ def precision_recall_curve(
     n_jobs: int | None = None,
     progress: Progress | None = None,
 ) -> Curve:
-    """Precision and recall within every radius, micro-averaged.
+    """Return precision and recall within every radius, micro-averaged. The parameters are those of ``evaluate``.
 
-    At each radius the (query, row) pairs of all queries are pooled: precision is the share of relevant pairs among
-    those retrieved (0 where none is), recall the share retrieved of all relevant pairs. So queries with full balls
-    weigh more, and the values differ from ``precision_recall_at_radius``, which averages over queries. Without
-    ``n_bits`` the radius goes up to the bits of the bytes.
+    At each radius the (query, row) pairs of all queries are pooled. Precision is the share of retrieved pairs that are
+    relevant (0 if no pair is retrieved); recall is the share of relevant pairs that are retrieved. Queries with full
+    balls weigh more, so the values differ from ``precision_recall_at_radius``, which averages over queries. Without
+    ``n_bits`` the radius goes up to the number of bits in the bytes.
+
+    Returns
+    -------
+    Curve
     """
     _check_packed_queries(query_codes)
-    question = Question(query_y, database_y, relevance, unlabeled)
-    queries, database, labels = hamming_problem(query_codes, database_codes, question, n_bits)
+    given_labels = RelevanceLabels(query_y, database_y, relevance, unlabeled)
+    queries, database, labels = hamming_problem(query_codes, database_codes, given_labels, n_bits)
     n_distances = 8 * queries.shape[1] + 1
     rows, hits = radius_counts(HammingKeys(queries, database), labels, n_distances, n_jobs, progress)
     radius = np.arange(n_distances if n_bits is None else n_bits + 1)
@@ -179,5 +196,5 @@ def precision_recall_curve(
 
 
 def _check_packed_queries(query_codes: ArrayLike) -> None:
-    # Floats would be ranked asymmetrically, and then there is no radius.
+    # Float queries have no Hamming radius.
     check_packed(query_codes, name="query_codes")

@@ -1,7 +1,7 @@
-"""Expected scores when rows at the same distance come in uniformly random order: closed forms, no sampling.
+"""Expected scores when rows at the same distance are in uniformly random order, in closed form without sampling.
 
-Everything follows from three numbers per tie group, nearest group first: rows n, relevant rows h and summed gain
-g. They are (queries, groups) matrices; groups may be empty.
+All scores follow from three numbers per tie group, nearest group first: rows n, relevant rows h and summed gain g. They
+are (queries, groups) matrices; groups may be empty.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import gammaln
 
-from hashlearn.metrics.scores import Denominator, Gain, bottom, divide, summed_discounts
+from hashlearn.metrics.scores import Denominator, Gain, ap_denominator, divide, summed_discounts
 from hashlearn.typing import FloatArray
 
-# Queries times outcomes handled together where the cut-off splits a tie group.
+# Number of (query, outcome) pairs that are computed together where the cut-off splits a tie group.
 _OUTCOMES = 2**18
 
 
@@ -28,12 +28,12 @@ class TieGroups(NamedTuple):
 
 
 def expected_hits(groups: TieGroups, at: int) -> FloatArray:
-    """Relevant rows to expect among the first ``at``."""
+    """Return the expected number of relevant rows among the first ``at``."""
     return _total(groups.hits * _divided(_inside(groups.rows, at), groups.rows))
 
 
 def expected_dcg(groups: TieGroups, at: int, gain: Gain) -> FloatArray:
-    """DCG@at: every position of a group holds the group's mean gain."""
+    """Return the expected DCG@at: the expected gain at every position of a group is the group's mean gain."""
     ends = np.minimum(np.cumsum(groups.rows, axis=1), at).astype(np.intp)
     sums = summed_discounts(at, gain)[ends]
     return _total(_divided(groups.gain, groups.rows) * np.diff(sums, axis=1, prepend=0.0))
@@ -42,20 +42,20 @@ def expected_dcg(groups: TieGroups, at: int, gain: Gain) -> FloatArray:
 def expected_average_precision(
     groups: TieGroups, total: FloatArray, at: int, denominator: Denominator
 ) -> tuple[FloatArray, FloatArray]:
-    """AP@at, and for each query the probability that it is defined (something relevant was there to divide by)."""
+    """Return the expected AP@at, and per query the probability that it is defined (that its denominator is not 0)."""
     rows, hits = groups.rows, groups.hits
     rows_before = np.cumsum(rows, axis=1) - rows
     hits_before = np.cumsum(hits, axis=1) - hits
     inside = _inside(rows, at)
     numerators = _numerator(rows, hits, inside, rows_before, hits_before, _harmonic(at))
     if denominator != "retrieved":
-        return divide(_total(numerators), bottom(denominator, total, total, at))
+        return divide(_total(numerators), ap_denominator(denominator, total, total, at))
 
     whole = inside == rows
     settled = _total(np.where(whole, numerators, 0))
     certain = _total(np.where(whole, hits, 0))
     precision, defined = divide(settled, certain)
-    # The cut-off falls inside one group at most. Without hits in that group nothing is left to chance.
+    # The cut-off falls inside at most one group. The score is random only if that group has hits.
     query, group = np.nonzero((inside > 0) & ~whole & (hits > 0))
     if len(query):
         outcomes = int(np.minimum(hits, inside)[query, group].max()) + 1
@@ -78,7 +78,7 @@ def _split_group(
     outcomes: int,
     at: int,
 ) -> tuple[FloatArray, FloatArray]:
-    """AP over the hits retrieved, when only ``inside`` rows of the last group make the list.
+    """Return the expected AP over retrieved hits when only ``inside`` rows of the last group are within the cut-off.
 
     The number of hits among them is hypergeometric. Given that number their order is uniform, so the numerator has
     the same closed form as a whole group; each outcome then has its own denominator.
@@ -91,7 +91,7 @@ def _split_group(
     logs = _log_choose(hits, found) + _log_choose(rows - hits, inside - found)
     logs = np.where(possible, logs, -np.inf)
     chances = np.exp(logs - logs.max(axis=1, keepdims=True))
-    # Normalising absorbs the constant factor and the rounding of large log-factorials.
+    # Normalizing removes the constant factor and the rounding errors of large log-factorials.
     chances /= _total(chances)[:, None]
     numerators = settled + _numerator(inside, found, inside, rows_before, certain, _harmonic(at))
     precision, defined = divide(numerators, np.broadcast_to(certain + found, numerators.shape))
@@ -106,9 +106,9 @@ def _numerator(
     hits_before: FloatArray,
     harmonic: FloatArray,
 ) -> FloatArray:
-    """Expected sum of the precisions at the hits among the first ``inside`` rows of a group.
+    """Return the expected sum of the precisions at the hits among the first ``inside`` rows of a group.
 
-    Position j of the group holds a hit with chance h/n, and then (j − 1)(h − 1)/(n − 1) earlier hits of the group are
+    Position j of the group is a hit with probability h/n, and then (j − 1)(h − 1)/(n − 1) earlier hits of the group are
     expected, so the sum is Σ_j h/n · (hits_before + 1 + (j − 1)(h − 1)/(n − 1)) / (rows_before + j).
     """
     first = np.minimum(rows_before, len(harmonic) - 1).astype(np.intp)
@@ -119,19 +119,19 @@ def _numerator(
 
 
 def _inside(rows: FloatArray, at: int) -> FloatArray:
-    """Rows of each group among the first ``at``."""
+    """Return the number of rows of each group among the first ``at``."""
     return np.clip(at - (np.cumsum(rows, axis=1) - rows), 0, rows)
 
 
 @lru_cache(maxsize=8)
 def _harmonic(at: int) -> FloatArray:
-    """Harmonic numbers 0 … at."""
+    """Return the harmonic numbers 0 … at."""
     return np.concatenate([[0.0], np.cumsum(1 / np.arange(1, at + 1))])
 
 
 def _log_choose(n: FloatArray, k: FloatArray) -> FloatArray:
-    """log C(n, k) where k is within 0 … n; elsewhere some finite number, which the caller masks."""
-    # A power of two, so that blocks of different contents share the table.
+    """Return log C(n, k) where k is within 0 … n; elsewhere a finite number, which the caller masks."""
+    # The size is rounded up to a power of two, so that most blocks share a cached table.
     logs = _log_factorials(1 << int(n.max()).bit_length())
     n, k = n.astype(np.intp), k.astype(np.intp)
     return logs[n] - logs[np.clip(k, 0, len(logs) - 1)] - logs[np.clip(n - k, 0, len(logs) - 1)]
@@ -139,16 +139,16 @@ def _log_choose(n: FloatArray, k: FloatArray) -> FloatArray:
 
 @lru_cache(maxsize=4)
 def _log_factorials(n: int) -> FloatArray:
-    """log 0! … log n!: looking them up is many times faster than computing them for every outcome."""
+    """Return log 0! … log n!. A table is many times faster than computing them for every outcome."""
     return gammaln(np.arange(n + 1) + 1.0)
 
 
 def _total(values: FloatArray) -> FloatArray:
-    """Sum of each row from left to right, so that padding, which differs between blocks, changes no digit."""
+    """Sum each row from left to right, so that padding, which differs between blocks, does not change the rounding."""
     return np.cumsum(values, axis=1)[:, -1]
 
 
-def _divided(top: FloatArray, under: FloatArray) -> FloatArray:
-    """top / under, and 0 where under is not positive."""
-    shape = np.broadcast_shapes(top.shape, under.shape)
-    return np.divide(top, under, out=np.zeros(shape), where=under > 0)
+def _divided(numerator: FloatArray, denominator: FloatArray) -> FloatArray:
+    """Return numerator / denominator, and 0 where the denominator is not positive."""
+    shape = np.broadcast_shapes(numerator.shape, denominator.shape)
+    return np.divide(numerator, denominator, out=np.zeros(shape), where=denominator > 0)

@@ -79,8 +79,8 @@ def test_the_fast_scan_proves_ordinary_queries(scan, monkeypatch):
     index.add(codes)
     queries = rng.standard_normal((20, 64)).astype(np.float32)
     scans = []
-    plain = asymmetric.Lookup._scan
-    monkeypatch.setattr(asymmetric.Lookup, "_scan", lambda self, *a: scans.append(1) or plain(self, *a))
+    plain = asymmetric.AsymmetricSearcher._scan
+    monkeypatch.setattr(asymmetric.AsymmetricSearcher, "_scan", lambda self, *a: scans.append(1) or plain(self, *a))
     _same(index, queries, codes, np.arange(20000), 64, 100)
     assert not scans
 

@@ -87,7 +87,7 @@ def test_many_small_batches_in_any_order_end_up_sorted():
     index = Index(64)
     for part in np.array_split(np.arange(5000), 300):
         index.add(codes[part], ids[part])
-    row_ids, row_codes = index._rows.whole()
+    row_ids, row_codes = index._rows.all_rows()
     np.testing.assert_array_equal(row_ids, np.arange(5000))
     np.testing.assert_array_equal(row_codes[ids], codes)
 
@@ -160,10 +160,10 @@ def test_bad_parameters(make, message):
 @pytest.mark.parametrize(
     ("use", "message"),
     [
-        (lambda i: i.add(np.zeros((1, 3), dtype=np.uint8)), "codes of 12 bits must have 2 bytes a row. Got 3"),
+        (lambda i: i.add(np.zeros((1, 3), dtype=np.uint8)), "codes of 12 bits must have 2 bytes per row. Got 3"),
         (lambda i: i.add(np.zeros((1, 2))), "codes must be packed codes: a 2-D uint8 array. Got 2-D float64"),
         (lambda i: i.add(np.array([[0, 1]], dtype=np.uint8)), "must end in 4 zero bits per row"),
-        (lambda i: i.add(np.zeros((1, 2), dtype=np.uint8), [1, 2]), "one id a code. Got 2 ids and 1 codes"),
+        (lambda i: i.add(np.zeros((1, 2), dtype=np.uint8), [1, 2]), "one id per code. Got 2 ids and 1 codes"),
         (lambda i: i.add(np.zeros((1, 2), dtype=np.uint8), [-1]), "between 0 and 2..63 - 1. Got -1"),
         (lambda i: i.add(np.zeros((1, 2), dtype=np.uint8), [2**63]), "Got 9223372036854775808"),
         (lambda i: i.add(np.zeros((1, 2), dtype=np.uint8), [1.5]), "whole numbers. Got 1-D float64"),

@@ -1,4 +1,4 @@
-"""Multi-index hashing against its definition: the rows that agree with a query in a piece, but for a few bits."""
+"""Multi-index hashing against its definition: the rows that agree with a query in a substring, but for a few bits."""
 
 import naive_index as brute
 import numpy as np
@@ -7,18 +7,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hashlearn.codes import hamming_distances
-from hashlearn.index import Index, pieces
+from hashlearn.index import Index, substrings
 
 
-def expected(queries, table, k, n_pieces, piece_bits, n_flips):
+def expected(queries, table, k, n_substrings, substring_bits, n_flips):
     """Distances of the k nearest among the rows of {id: code} that the tables should find, -1 in empty places."""
     ids = sorted(table)
     codes = np.array([table[number] for number in ids]).reshape(len(ids), -1)
     distances = hamming_distances(queries, codes).astype(int)
     found = np.zeros(distances.shape, dtype=bool)
     rows, asked = (np.unpackbits(array, axis=1, bitorder="little") for array in (codes, queries))
-    for number in range(n_pieces):
-        bits = slice(number * piece_bits, (number + 1) * piece_bits)
+    for number in range(n_substrings):
+        bits = slice(number * substring_bits, (number + 1) * substring_bits)
         found |= (asked[:, None, bits] != rows[None, :, bits]).sum(axis=2) <= n_flips
     wanted = np.full((len(queries), k), -1)
     for query, row in enumerate(distances):
@@ -30,17 +30,17 @@ def expected(queries, table, k, n_pieces, piece_bits, n_flips):
 @pytest.mark.parametrize("n_bits", [40, 64, 100, 256])
 @pytest.mark.parametrize("n_hashes", [1, 3, 4])
 @pytest.mark.parametrize("n_flips", [0, 1, 2])
-def test_finds_what_agrees_in_a_piece_and_nothing_twice(n_bits, n_hashes, n_flips):
+def test_finds_what_agrees_in_a_substring_and_nothing_twice(n_bits, n_hashes, n_flips):
     rng = np.random.default_rng(n_bits + n_hashes)
     codes = brute.clustered(rng, 4000) if n_bits == 64 else brute.random_codes(rng, 4000, n_bits)
     if n_bits > 64:
-        codes[:, : n_bits // 16] = codes[rng.integers(0, 300, 4000), : n_bits // 16]  # pieces that rows share
+        codes[:, : n_bits // 16] = codes[rng.integers(0, 300, 4000), : n_bits // 16]  # substrings that rows share
     index = Index(n_bits, "multihash", n_hashes=n_hashes, n_flips=n_flips)
     index.add(codes)
     queries = codes[::40] ^ np.uint8(0b1000000)
     got = index.search(queries, 30)
-    piece_bits = min(n_bits // n_hashes, pieces.MOST_PIECE_BITS)
-    wanted = expected(queries, dict(enumerate(codes)), 30, n_hashes, piece_bits, n_flips)
+    substring_bits = min(n_bits // n_hashes, substrings.MAX_SUBSTRING_BITS)
+    wanted = expected(queries, dict(enumerate(codes)), 30, n_hashes, substring_bits, n_flips)
     if not index._structure._tables._worthwhile(n_flips):  # then all rows are compared
         wanted = np.sort(hamming_distances(queries, codes).astype(int), axis=1)[:, :30]
     np.testing.assert_array_equal(got.distances, wanted)
@@ -79,7 +79,7 @@ def test_rows_that_come_and_go_are_found_as_in_a_new_index(seed, changes):
 
 
 def test_tables_are_made_anew_when_many_rows_came(monkeypatch):
-    monkeypatch.setattr("hashlearn.index.kinds._LATER_ROWS", 100)
+    monkeypatch.setattr("hashlearn.index.kinds._MAX_UNHASHED_ROWS", 100)
     codes = brute.clustered(np.random.default_rng(0), 1000)
     index = Index(64, "multihash")
     index.add(codes[:500])

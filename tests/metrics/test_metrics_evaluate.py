@@ -13,7 +13,7 @@ from scipy import sparse
 
 from hashlearn import metrics
 from hashlearn.codes import pack
-from hashlearn.metrics import lists, rankings, runs
+from hashlearn.metrics import lists, ranking_scores, rankings
 
 SCORES = ["map", "precision", "recall", "ndcg", "acg", "radius_precision", "radius_recall", "empty_balls"]
 
@@ -216,7 +216,7 @@ def test_merged_database_rows_score_the_same(monkeypatch):
     queries = pack(rng.integers(2, size=(15, 12)))
     query_y, database_y = (rng.random((15, 3)) < 0.5).astype(int), (rng.random((200, 3)) < 0.5).astype(int)
     merged = metrics.evaluate(queries, database, query_y, database_y, at=70, radius=5)
-    monkeypatch.setattr(runs, "_MERGE_SHARE", 0.0)
+    monkeypatch.setattr(ranking_scores, "_MERGE_SHARE", 0.0)
     unmerged = metrics.evaluate(queries, database, query_y, database_y, at=70, radius=5)
     for name in SCORES:
         assert getattr(merged, name) == pytest.approx(getattr(unmerged, name), abs=1e-12)
@@ -301,16 +301,16 @@ def test_progress_ends_at_the_total(monkeypatch):
         ({"precision_at": -1}, "precision_at must be a positive number.*Got -1"),
         ({"radius": -1}, "radius must not be negative. Got -1"),
         ({"n_jobs": 0}, "n_jobs must be a positive number.*Got 0"),
-        ({"n_bits": 17}, "of 17 bits must have 3 bytes a row. Got 1"),
+        ({"n_bits": 17}, "of 17 bits must have 3 bytes per row. Got 1"),
         ({"query_y": [0] * 8}, "query_y must have one row for each query row. Got 8 for 9"),
         ({"database_y": [0] * 71}, "database_y must have one row for each database row. Got 71 for 70"),
         ({"database_y": np.zeros((70, 2))}, "both be classes .* Got 1-D and 2-D"),
-        ({"query_codes": np.zeros((9, 2), dtype=np.uint8)}, "same number of bytes a row. Got 2 and 1"),
+        ({"query_codes": np.zeros((9, 2), dtype=np.uint8)}, "same number of bytes per row. Got 2 and 1"),
         ({"query_codes": np.zeros((9, 6), dtype=int)}, "query_codes must be packed codes"),
         ({"query_codes": np.zeros((0, 1), dtype=np.uint8)}, "There must be queries and database rows. Got 0 and 70"),
         ({"query_codes": np.full((9, 6), np.nan)}, "query_codes must not contain NaN"),
         ({"query_codes": np.zeros((9, 6)), "n_bits": 7}, "of 7 bits must have 7 columns. Got 6"),
-        ({"query_codes": np.zeros((9, 12))}, "of 12 bits must have 2 bytes a row. Got 1"),
+        ({"query_codes": np.zeros((9, 12))}, "of 12 bits must have 2 bytes per row. Got 1"),
     ],
 )
 def test_errors_are_one_clear_sentence(change, message):

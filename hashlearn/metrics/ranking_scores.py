@@ -1,4 +1,4 @@
-"""A ranking problem as the caller states it, checked, with equal rows merged, and its scores."""
+"""Check a ranking problem, merge equal rows and score the ranking."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from hashlearn.metrics.scores import mean
 from hashlearn.relevance import RelevanceRule
 from hashlearn.typing import FloatArray
 
-# Merging equal database rows pays when few remain: all of those are looked at, of others only the near ones.
+# Merging equal database rows saves time only if few remain, because all merged rows are used, not just the near ones.
 _MERGE_SHARE = 0.25
-# Scores that are 0/0 for some queries, and what says for which.
+# Scores that are 0/0 for some queries, and the field that says for which queries they are defined.
 _DEFINED_BY = {"ap": "ap_defined", "recall": "answerable", "ndcg": "answerable", "ball_recall": "answerable"}
 
 
 @dataclass(frozen=True)
-class Run:
-    """Scores of the distinct labeled queries; ``weights`` says how many queries each stands for."""
+class RankingScores:
+    """Scores of the distinct labeled queries; ``weights`` is the number of queries that each represents."""
 
     per_query: QueryScores
     weights: FloatArray
@@ -42,7 +42,7 @@ class Run:
         return int(self.weights.sum())
 
     def mean(self, name: str) -> float:
-        """Mean over the queries, by the rule for empty ones."""
+        """Return the mean of a score over the queries; ``rules.empty_queries`` decides how 0/0 counts."""
         counted = None
         if self.rules.empty_queries == "drop" and name in _DEFINED_BY:
             counted = getattr(self.per_query, _DEFINED_BY[name])
@@ -50,10 +50,10 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Question:
-    """What both sides' labels ask for: which rows are relevant to which.
+class RelevanceLabels:
+    """Labels of queries and database, and the rule that makes relevance of them.
 
-    ``unlabeled`` is the class that means none; rows without a label are neither asked for nor ranked.
+    ``unlabeled`` is the class of rows without a label. Such rows are neither used as queries nor ranked.
     """
 
     query_y: Any
@@ -61,8 +61,8 @@ class Question:
     relevance: RelevanceRule = "count"
     unlabeled: Hashable = None
 
-    def between(self, n_queries: int, n_database: int) -> Relevance:
-        """The relevance between so many rows; ValueError if there are not as many labels, or all of a side lack one."""
+    def relevance_between(self, n_queries: int, n_database: int) -> Relevance:
+        """Return the relevance; raise ValueError unless labels match the rows and each side has a labeled row."""
         if n_queries == 0 or n_database == 0:
             raise ValueError(f"There must be queries and database rows. Got {n_queries} and {n_database}.")
         labels = Relevance(self.query_y, self.database_y, self.relevance, self.unlabeled)
@@ -78,36 +78,36 @@ class Question:
 
 
 def hamming_problem(
-    query_codes: ArrayLike, database_codes: ArrayLike, question: Question, n_bits: int | None
+    query_codes: ArrayLike, database_codes: ArrayLike, given_labels: RelevanceLabels, n_bits: int | None
 ) -> tuple[NDArray[np.uint8], NDArray[np.uint8], Relevance]:
-    """Packed codes of both sides' labeled rows and their relevance, checked against each other."""
+    """Check codes and labels, and return the packed codes of the labeled rows of both sides and their relevance."""
     queries = check_packed(query_codes, n_bits, "query_codes")
     database = check_packed(database_codes, n_bits, "database_codes")
     if queries.shape[1] != database.shape[1]:
         raise ValueError(
-            "query_codes and database_codes must have the same number of bytes a row. "
+            "query_codes and database_codes must have the same number of bytes per row. "
             f"Got {queries.shape[1]} and {database.shape[1]}."
         )
-    labels = question.between(len(queries), len(database))
-    return taken(queries, labels.query_rows), taken(database, labels.database_rows), labels
+    labels = given_labels.relevance_between(len(queries), len(database))
+    return take_rows(queries, labels.query_rows), take_rows(database, labels.database_rows), labels
 
 
-def run_codes(
+def score_code_ranking(
     query_codes: ArrayLike,
     database_codes: ArrayLike,
-    question: Question,
+    given_labels: RelevanceLabels,
     n_bits: int | None,
     rules: Rules,
     n_jobs: int | None = None,
     progress: Progress | None = None,
-) -> Run:
-    """Rank packed database codes for packed queries, or for float projections (then without a radius)."""
+) -> RankingScores:
+    """Score the ranking of packed database codes by packed queries, or by float projections (then without a radius)."""
     projections = np.asarray(query_codes)
     if projections.dtype.kind == "f":
-        return _run_asymmetric(projections, database_codes, question, n_bits, rules, n_jobs, progress)
-    queries, database, labels = hamming_problem(query_codes, database_codes, question, n_bits)
+        return _score_asymmetric_ranking(projections, database_codes, given_labels, n_bits, rules, n_jobs, progress)
+    queries, database, labels = hamming_problem(query_codes, database_codes, given_labels, n_bits)
     rules = rules.within(len(database))
-    # The scores of a query depend on its code and labels only.
+    # The scores of a query depend only on its code and labels, so equal queries are scored once.
     first_query, weights = _distinct(queries, labels.query_groups)
     rows, sizes = np.arange(len(database)), None
     if rules.ties == "expected":
@@ -124,62 +124,62 @@ def run_codes(
         n_jobs,
         progress,
     )
-    return Run(per_query, weights, rules, "hamming", labels)
+    return RankingScores(per_query, weights, rules, "hamming", labels)
 
 
-def _run_asymmetric(
+def _score_asymmetric_ranking(
     projections: NDArray[Any],
     database_codes: ArrayLike,
-    question: Question,
+    given_labels: RelevanceLabels,
     n_bits: int | None,
     rules: Rules,
     n_jobs: int | None,
     progress: Progress | None,
-) -> Run:
+) -> RankingScores:
     columns = projections.shape[1] if projections.ndim == 2 else n_bits
     if n_bits is not None and columns != n_bits:
         raise ValueError(f"Float query_codes of {n_bits} bits must have {n_bits} columns. Got {columns} instead.")
     database = check_packed(database_codes, columns, "database_codes")
     queries = check_floats(projections, "query_codes")
-    labels = question.between(len(queries), len(database))
+    labels = given_labels.relevance_between(len(queries), len(database))
     keys = asymmetric_keys(
-        taken(queries, labels.query_rows), taken(database, labels.database_rows), int(queries.shape[1])
+        take_rows(queries, labels.query_rows), take_rows(database, labels.database_rows), int(queries.shape[1])
     )
-    return _run_keys(keys, "asymmetric", labels, rules, n_jobs, progress)
+    return _score_keys(keys, "asymmetric", labels, rules, n_jobs, progress)
 
 
-def run_floats(
+def score_float_ranking(
     queries: NDArray[Any],
     database: NDArray[Any],
-    question: Question,
+    given_labels: RelevanceLabels,
     metric: Metric,
     rules: Rules,
     n_jobs: int | None = None,
     progress: Progress | None = None,
-) -> Run:
-    """Rank float rows by ``metric``."""
-    labels = question.between(len(queries), len(database))
-    keys = FloatKeys(taken(queries, labels.query_rows), taken(database, labels.database_rows), metric)
-    return _run_keys(keys, metric, labels, rules, n_jobs, progress)
+) -> RankingScores:
+    """Score the ranking of float rows by ``metric``."""
+    labels = given_labels.relevance_between(len(queries), len(database))
+    keys = FloatKeys(take_rows(queries, labels.query_rows), take_rows(database, labels.database_rows), metric)
+    return _score_keys(keys, metric, labels, rules, n_jobs, progress)
 
 
-def _run_keys(
+def _score_keys(
     keys: Keys, ranking: str, labels: Relevance, rules: Rules, n_jobs: int | None, progress: Progress | None
-) -> Run:
+) -> RankingScores:
     rules = replace(rules.within(keys.n_database), radius=None)
     per_query = score_queries(keys, labels, labels.query_groups, labels.database_groups, None, rules, n_jobs, progress)
-    return Run(per_query, np.ones(keys.n_queries), rules, ranking, labels)
+    return RankingScores(per_query, np.ones(keys.n_queries), rules, ranking, labels)
 
 
-def taken(array: NDArray[Any], rows: NDArray[np.intp]) -> NDArray[Any]:
-    """Some rows of an array; the array itself, without a copy, when they are all of them."""
+def take_rows(array: NDArray[Any], rows: NDArray[np.intp]) -> NDArray[Any]:
+    """Return some rows of an array, or the array itself without a copy if they are all of its rows."""
     return array if len(rows) == len(array) else array[rows]
 
 
 def _distinct(codes: NDArray[np.uint8], groups: NDArray[np.intp]) -> tuple[NDArray[np.intp], FloatArray]:
-    """One row of each distinct (code, label group), and how many rows are equal to it."""
+    """Return one row of each distinct (code, label group), and how many rows are equal to it."""
     words = as_words(codes)
-    # Groups last, so that queries with the same labels end up in the same block.
+    # Groups are the primary key (last in lexsort), so that queries with the same labels are in the same block.
     order = np.lexsort((*words.T, groups))
     words, groups = words[order], groups[order]
     starts = np.flatnonzero(np.any(words[1:] != words[:-1], axis=1) | (groups[1:] != groups[:-1])) + 1

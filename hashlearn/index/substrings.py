@@ -1,7 +1,7 @@
-"""Multi-index hashing: tables over pieces of the codes, looked up with every pattern of a few flipped bits.
+"""Multi-index hashing: hash tables over substrings of the codes, searched for every pattern of a few flipped bits.
 
-Written out because the one in faiss spends about 260 ns a candidate on a set of rows seen before. Here a row that an
-earlier piece has found already is known by its bits: that piece differs in few enough of them.
+The implementation of faiss spends about 260 ns per candidate on a set of the rows that were found already. This one
+needs no such set: an earlier table has found a row exactly if that substring of the row differs in few enough bits.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from hashlearn.parallel import row_blocks
 from hashlearn.typing import PackedCodes
 
 Words = NDArray[np.uint64]
-Reach = Callable[[NDArray[np.uint16]], int]
+RadiusRule = Callable[[NDArray[np.uint16]], int]
 
-MOST_PIECE_BITS = 24
-_TOGETHER = 32  # queries: below, numpy's overhead shows; above, nothing is gained
-_MOST_CANDIDATES = 2**20  # of queries that are worked on together
-_SCANNED_SHARE = 8  # a query with more candidates than one row in so many is quicker by a scan
+MAX_SUBSTRING_BITS = 24
+_BATCH_QUERIES = 32  # with fewer queries the overhead of NumPy matters, with more nothing is gained
+_MAX_CANDIDATES = 2**20  # of all queries that are handled together
+_SCAN_SHARE = 8  # scanning is faster for a query whose candidates are more than 1 in so many rows
 _SCAN_ROWS = 2**20
-_DENSE = 8  # a table has a place for every key when there are at most so many a row
+_DENSE_RATIO = 8  # a table has an entry for every possible key if these are at most so many per row
 
 
 class Matches(NamedTuple):
-    """Rows found for the queries ``queries``, each row once a query; ``query`` counts from the first of them."""
+    """Rows found for the queries in the slice ``queries``, each once per query; ``query`` counts from its start."""
 
     queries: slice
     query: NDArray[np.intp]
@@ -38,13 +38,13 @@ class Matches(NamedTuple):
     row: NDArray[np.int64]
 
 
-class PieceTables:
-    """The rows of ``codes`` sorted by each of ``n_pieces`` pieces of ``piece_bits`` bits."""
+class SubstringTables:
+    """The rows of ``codes`` sorted by each of ``n_substrings`` disjoint substrings of ``substring_bits`` bits."""
 
-    def __init__(self, codes: PackedCodes, n_pieces: int, piece_bits: int) -> None:
-        self.n_pieces, self.piece_bits = n_pieces, piece_bits
+    def __init__(self, codes: PackedCodes, n_substrings: int, substring_bits: int) -> None:
+        self.n_substrings, self.substring_bits = n_substrings, substring_bits
         self._words = as_words(codes)
-        self._tables = [_Table(self._piece(self._words, number), piece_bits) for number in range(n_pieces)]
+        self._tables = [_Table(self._substring(self._words, number), substring_bits) for number in range(n_substrings)]
         self._patterns: dict[int, Words] = {}
 
     def __len__(self) -> int:
@@ -52,30 +52,34 @@ class PieceTables:
 
     @property
     def size(self) -> int:
+        """Memory in bytes."""
         return sum(table.size for table in self._tables)
 
     def _worthwhile(self, flips: int) -> bool:
-        """Whether looking up all patterns of so many flips is less work than scanning the rows."""
-        patterns = sum(comb(self.piece_bits, count) for count in range(min(flips, self.piece_bits) + 1))
-        return self.n_pieces * patterns <= len(self)
+        """Whether searching the tables for all patterns of so many flips is less work than scanning the rows."""
+        patterns = sum(comb(self.substring_bits, count) for count in range(min(flips, self.substring_bits) + 1))
+        return self.n_substrings * patterns <= len(self)
 
-    def candidates(self, queries: PackedCodes, flips: int, reach: Reach) -> Iterator[Matches]:
-        """Rows that agree with a query in a piece up to ``flips`` bits, for parts of the queries in order.
+    def candidates(self, queries: PackedCodes, flips: int, choose_radius: RadiusRule) -> Iterator[Matches]:
+        """Yield, by parts of the queries, the rows with a substring that differs in at most ``flips`` bits.
 
-        A query with so many that a scan is quicker gets the rows within the radius that ``reach`` gives for the
-        distances of all rows.
+        Where a query has so many of them that a scan is faster, it gets instead all rows within a radius.
+        ``choose_radius`` returns that radius from the distances of all rows.
         """
         if not self._worthwhile(flips):
-            yield from (self._scan(number, query, reach) for number, query in enumerate(as_words(queries)))
+            yield from (self._scan(number, query, choose_radius) for number, query in enumerate(as_words(queries)))
             return
-        words, patterns = as_words(queries), self._flipped(min(flips, self.piece_bits))
-        for start in range(0, len(words), _TOGETHER):
-            part = words[start : start + _TOGETHER]
-            found = [table.look_up(self._piece(part, number), patterns) for number, table in enumerate(self._tables)]
+        words, patterns = as_words(queries), self._flipped(min(flips, self.substring_bits))
+        for start in range(0, len(words), _BATCH_QUERIES):
+            part = words[start : start + _BATCH_QUERIES]
+            found = [
+                table.bucket_ranges(self._substring(part, number), patterns)
+                for number, table in enumerate(self._tables)
+            ]
             totals = np.sum([counts.sum(axis=1) for _, counts in found], axis=0)
-            for first, end in _portions(totals, _MOST_CANDIDATES):
-                if end - first == 1 and totals[first] > len(self) // _SCANNED_SHARE:
-                    yield self._scan(start + first, part[first], reach)
+            for first, end in _query_ranges(totals, _MAX_CANDIDATES):
+                if end - first == 1 and totals[first] > len(self) // _SCAN_SHARE:
+                    yield self._scan(start + first, part[first], choose_radius)
                     continue
                 near = [(begins[first:end], counts[first:end]) for begins, counts in found]
                 yield self._matches(slice(start + first, start + end), part[first:end], near, flips)
@@ -86,31 +90,31 @@ class PieceTables:
             rows, query = self._tables[number].rows(begins, counts)
             difference = self._words[rows] ^ queries[query]
             for earlier in range(number):
-                new = np.bitwise_count(self._piece(difference, earlier)) > flips
+                new = np.bitwise_count(self._substring(difference, earlier)) > flips
                 rows, query, difference = rows[new], query[new], difference[new]
             parts.append((query, np.bitwise_count(difference).sum(axis=1, dtype=np.int64), rows.astype(np.int64)))
         query, distance, row = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
         return Matches(place, query, distance, row)
 
-    def _scan(self, number: int, query: Words, reach: Reach) -> Matches:
+    def _scan(self, number: int, query: Words, choose_radius: RadiusRule) -> Matches:
         blocks = row_blocks(len(self), _SCAN_ROWS)
         distances = np.concatenate([word_distances(query[None], self._words[block])[0] for block in blocks])
-        rows = np.flatnonzero(distances <= reach(distances))
+        rows = np.flatnonzero(distances <= choose_radius(distances))
         return Matches(
             slice(number, number + 1), np.zeros(len(rows), dtype=np.intp), distances[rows].astype(np.int64), rows
         )
 
-    def _piece(self, words: Words, number: int) -> Words:
-        """The bits of one piece as a number. Which bits those are does not matter, as long as pieces are disjoint."""
-        word, shift = divmod(number * self.piece_bits, 64)
+    def _substring(self, words: Words, number: int) -> Words:
+        """Return the bits of one substring as a number. Any bits will do as long as substrings are disjoint."""
+        word, shift = divmod(number * self.substring_bits, 64)
         value = words[:, word] >> np.uint64(shift)
-        if shift + self.piece_bits > 64:
+        if shift + self.substring_bits > 64:
             value = value | (words[:, word + 1] << np.uint64(64 - shift))
-        return value & np.uint64((1 << self.piece_bits) - 1)
+        return value & np.uint64((1 << self.substring_bits) - 1)
 
     def _flipped(self, flips: int) -> Words:
         if flips not in self._patterns:
-            places = range(self.piece_bits)
+            places = range(self.substring_bits)
             values = [
                 sum(1 << bit for bit in bits) for count in range(flips + 1) for bits in combinations(places, count)
             ]
@@ -119,14 +123,14 @@ class PieceTables:
 
 
 class _Table:
-    """Row numbers sorted by key, and where the rows of a key begin."""
+    """Row numbers sorted by key. The rows of one key form a bucket."""
 
     def __init__(self, keys: Words, key_bits: int) -> None:
         order = np.argsort(keys.astype(np.uint32), kind="stable")
         self._order = order.astype(np.int32 if len(keys) < 2**31 else np.int64)
         self._starts: NDArray | None = None
         self._keys: NDArray | None = None
-        if 1 << key_bits <= _DENSE * len(keys):
+        if 1 << key_bits <= _DENSE_RATIO * len(keys):
             counts = np.bincount(keys.astype(np.int64), minlength=1 << key_bits)
             self._starts = np.concatenate([[0], np.cumsum(counts)]).astype(self._order.dtype)
         else:
@@ -136,8 +140,8 @@ class _Table:
     def size(self) -> int:
         return self._order.nbytes + sum(array.nbytes for array in (self._starts, self._keys) if array is not None)
 
-    def look_up(self, keys: Words, patterns: Words) -> tuple[NDArray, NDArray]:
-        """Where the rows of every flipped key begin, and how many they are: (queries, patterns) each."""
+    def bucket_ranges(self, keys: Words, patterns: Words) -> tuple[NDArray, NDArray]:
+        """Return begin and size (queries, patterns) of the bucket of every key with every pattern of bits flipped."""
         flipped = keys[:, None] ^ patterns
         if self._starts is not None:
             begins, ends = self._starts[flipped], self._starts[flipped + np.uint64(1)]
@@ -148,7 +152,7 @@ class _Table:
         return begins, ends - begins
 
     def rows(self, begins: NDArray, counts: NDArray) -> tuple[NDArray, NDArray[np.intp]]:
-        """The rows of all those places, and the query of each."""
+        """Return the rows in the buckets of ``bucket_ranges``, and the query of each."""
         hit = np.flatnonzero(counts)
         query, begins, counts = hit // counts.shape[1], begins.ravel()[hit], counts.ravel()[hit]
         ends = np.cumsum(counts, dtype=np.int64)
@@ -156,8 +160,8 @@ class _Table:
         return self._order[places], np.repeat(query, counts)
 
 
-def _portions(totals: NDArray, most: int) -> Iterator[tuple[int, int]]:
-    """Consecutive ranges of queries whose candidates together stay below ``most``, or single queries."""
+def _query_ranges(totals: NDArray, most: int) -> Iterator[tuple[int, int]]:
+    """Yield consecutive ranges of queries that have at most ``most`` candidates in total, or are a single query."""
     first, total = 0, 0
     for number, count in enumerate(totals):
         if number > first and total + count > most:
