@@ -2,12 +2,12 @@
 
 import sys
 
-from hashlearn.starting import leaving_at_once
+from hashlearn.starting import exit_on_interrupt
 
 
 def main() -> int:
     """Run the command line of this process and return its exit code."""
-    with leaving_at_once():
+    with exit_on_interrupt():
         from hashlearn.cli import main as run
     return run()
 

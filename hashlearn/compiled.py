@@ -1,4 +1,4 @@
-"""The compiled parts of the package. Where one is missing, Python does the same work and one warning names the loss."""
+"""Compiled parts of the package. If one is missing, Python does the same work more slowly and a warning says so."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import Any
 
-# What takes how many times as long without the part, by benchmarks/compiled.py.
+# What becomes slower without each part, as measured by benchmarks/compiled.py.
 LOSSES = {
     "hashlearn.solvers._flips": "GSDHP takes 5 to 10 times as long to learn codes",
     "hashlearn.solvers._slopes": "GSDHP with 'hinge' or a loss of your own takes up to 2 times as long to learn codes",
     "hashlearn.index._nibbles": "real-valued queries take 2 to 3 times as long",
 }
-_told: set[str] = set()  # parts that a warning has named
+_warned_about: set[str] = set()  # names of missing parts
 
 
 def compiled_part(name: str) -> Any:
-    """The compiled module of this full name, or None where it cannot be imported.
+    """Return the compiled module with this full name, or None if it cannot be imported.
 
-    The first part that is missing warns for all whose files are missing, so that a process warns once.
+    The warning for the first missing part names all parts whose files are missing, so that a process warns only once.
     """
     try:
         return import_module(name)
@@ -30,16 +30,16 @@ def compiled_part(name: str) -> Any:
 
 
 def _is_built(name: str) -> bool:
-    """Whether the file is there; importing the others to find out would take time that nobody asked for."""
+    """Whether the file of a part exists. Importing the part to find out would take more time."""
     place = Path(__file__).parent.joinpath(*name.split(".")[1:])
     return any(place.with_name(place.name + suffix).exists() for suffix in EXTENSION_SUFFIXES)
 
 
 def _warn_once(name: str, reason: str) -> None:
-    if name in _told:
+    if name in _warned_about:
         return
     missing = [part for part in LOSSES if part == name or not _is_built(part)]
-    _told.update(missing)
+    _warned_about.update(missing)
     losses = "; ".join(LOSSES[part] for part in missing)
     warnings.warn(
         f"hashlearn runs without its compiled parts {', '.join(missing)} ({reason}), so {losses}. "

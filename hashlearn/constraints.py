@@ -1,6 +1,6 @@
-"""Which values a parameter may have: small objects that test a value and say in words what they allow.
+"""Constraints on parameters: small objects that test a value and describe in words what they allow.
 
-The words make up the error sentences of ``parameters.check_parameters``, which read like scikit-learn's, and the types
+The words are used in the error messages of ``parameters.check_parameters``, which are like scikit-learn's, and as types
 in the docstrings of the estimators.
 """
 
@@ -16,7 +16,7 @@ from scipy import sparse
 
 
 class Constraint(ABC):
-    """Base of all constraints. ``str(constraint)`` says what is allowed: "an int in the range [1, inf)"."""
+    """Base of all constraints. ``str(constraint)`` describes what is allowed: "an int in the range [1, inf)"."""
 
     @abstractmethod
     def allows(self, value: Any) -> bool:
@@ -24,8 +24,10 @@ class Constraint(ABC):
 
 
 class Interval(Constraint):
-    """An int or a float between two bounds; None stands for no bound. True and False are no numbers.
+    """An int or a float between two bounds; None means no bound. True and False are not allowed.
 
+    Examples
+    --------
     >>> str(Interval(int, 1, 1024, closed="both"))
     'an int in the range [1, 1024]'
     """
@@ -59,7 +61,7 @@ class Interval(Constraint):
 
 
 class Options(Constraint):
-    """One of several texts."""
+    """One of several strings."""
 
     def __init__(self, *options: str) -> None:
         self.options = options
@@ -86,7 +88,7 @@ class Instance(Constraint):
 
 
 class HasMethods(Constraint):
-    """An object, no class, with these methods."""
+    """An object (not a class) with these methods."""
 
     def __init__(self, *names: str) -> None:
         self.names = names
@@ -121,7 +123,7 @@ class IsArrayLike(Constraint):
 
 
 class Anything(Constraint):
-    """Any value; what uses the parameter checks it."""
+    """Any value; the code that uses the parameter checks it."""
 
     def allows(self, value: Any) -> bool:
         return True

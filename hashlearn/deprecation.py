@@ -1,25 +1,25 @@
-"""Old public names that work for one more minor release and warn with a FutureWarning (docs/deprecation.md).
+"""Old public names work for one more minor release and warn with a FutureWarning (docs/deprecation.md).
 
-``since`` is the minor release that brings the new name; the old name goes with the next one. Three cases:
+``since`` is the minor release that introduces the new name; the next one removes the old name. There are three cases:
 
-A parameter of a function or method has a new name. The body knows only the new one::
+A parameter of a function or method has a new name. The body uses only the new one::
 
     @renamed_parameters(since="0.3", bitorder="bit_order")
     def pack(bits, bit_order="big"): ...
 
-A constructor parameter of an estimator has a new name. The decorator stands on the class, so that ``set_params`` (and
-with it grid searches), reading and setting the attribute, and model files take the old name too::
+A constructor parameter of an estimator has a new name. The decorator is on the class, so that ``set_params`` (which
+grid searches use), access to the attribute and model files accept the old name too::
 
     @renamed_parameters(since="0.3", n_iter="max_iter")
     class TSH(BaseHasher): ...
 
-A module, class or function has a new name or home. The module that had it asks here for names that it does not have::
+A module, class or function has a new name or module. The old module looks up names that it does not have here::
 
     def __getattr__(name: str) -> Any:
         return renamed_attribute(__name__, name, {"Union": "hashlearn.hashers.Joined"}, since="0.3")
 
-A change that none of these covers (several parameters become one object, say) translates the old arguments itself and
-calls ``warn_deprecated``, so that all warnings read alike.
+For any other change (such as several parameters that become one object), the code translates the old arguments itself
+and calls ``warn_deprecated``, so that all warnings have the same form.
 """
 
 from __future__ import annotations
@@ -54,14 +54,14 @@ def warn_deprecated(old: str, new: str, *, since: str, stacklevel: int = 2) -> N
 
 
 def renamed_attribute(module: str, name: str, renames: Mapping[str, str], *, since: str) -> Any:
-    """What an old name of a module stands for now; for use in the module's ``__getattr__``.
+    """Return the object that an old name of a module means now; for the module's ``__getattr__``.
 
     Parameters
     ----------
     module : str
         ``__name__`` of the module that had the name.
     name : str
-        The name that was asked for.
+        The name that was looked up.
     renames : mapping from old names to full dotted new names
     since : str
         The minor release with the new names.
@@ -69,7 +69,7 @@ def renamed_attribute(module: str, name: str, renames: Mapping[str, str], *, sin
     Raises
     ------
     AttributeError
-        If ``name`` is no old name either.
+        If ``name`` is not an old name either.
     """
     if name not in renames:
         raise AttributeError(f"module {module!r} has no attribute {name!r}")
@@ -78,14 +78,14 @@ def renamed_attribute(module: str, name: str, renames: Mapping[str, str], *, sin
 
 
 def renamed_parameters(*, since: str, **renames: str) -> Callable[[Target], Target]:
-    """Decorate a function or an estimator class so that it takes old names of parameters too.
+    """Decorate a function or an estimator class so that it accepts old names of parameters too.
 
     Parameters
     ----------
     since : str
         The minor release with the new names.
     **renames : str
-        ``old="new"``. Old names are taken by keyword only.
+        ``old="new"``. Old names work only as keywords.
 
     Raises
     ------
@@ -103,7 +103,7 @@ def renamed_parameters(*, since: str, **renames: str) -> Callable[[Target], Targ
 
 
 def _translating(function: Any, owner: str, renames: Mapping[str, str], since: str) -> Any:
-    """The function, with old keyword arguments handed on under their new names."""
+    """Return the function with old keyword arguments passed on under their new names."""
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:

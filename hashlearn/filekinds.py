@@ -1,4 +1,4 @@
-"""What a file is, by its first bytes, so that a file of another kind is called by its name and not "damaged"."""
+"""Recognize files by their first bytes, so that error messages name the kind of a wrong file, not just "damaged"."""
 
 from __future__ import annotations
 
@@ -26,8 +26,10 @@ _KINDS = (
 
 
 def kind_of_bytes(data: Any) -> str | None:
-    """The kind of a file from its bytes, or its first ones; None if it is not known.
+    """Return the kind of a file from its bytes or its first bytes; None if it is not known.
 
+    Examples
+    --------
     >>> kind_of_bytes(b"%PDF-1.7 ...")
     'a PDF document'
     """
@@ -35,14 +37,14 @@ def kind_of_bytes(data: Any) -> str | None:
     for mark, kind in _KINDS:
         if start.startswith(mark):
             return kind
-    # safetensors: the length of a JSON header, and the header.
+    # A safetensors file begins with the length of a JSON header and the header.
     if len(start) > 9 and start[8:10] == b'{"' and int.from_bytes(start[:8], "little") < 2**32:
         return MODEL if b"hashlearn" in start else "a safetensors file, but not of hashlearn"
     return "a text file" if _is_text(start) else None
 
 
 def kind_of_file(path: str | os.PathLike[str]) -> str | None:
-    """The kind of a file that can be read; None if it is not known."""
+    """Return the kind of a readable file; None if it is not known."""
     with open(path, "rb") as stream:
         return kind_of_bytes(stream.read(_LOOKED_AT))
 
@@ -53,6 +55,6 @@ def _is_text(start: bytes) -> bool:
     try:
         start.decode()
     except UnicodeDecodeError as error:
-        # The last character may be cut through.
+        # The last character may be incomplete.
         return len(start) == _LOOKED_AT and error.start > _LOOKED_AT - 4
     return True

@@ -1,4 +1,4 @@
-"""Feature maps: from the rows a user has to the features a linear hash function works on."""
+"""Feature maps: they turn the rows of a user into the features of a linear hash function."""
 
 from __future__ import annotations
 
@@ -17,38 +17,43 @@ from hashlearn.typing import Matrix
 
 
 def dense_rows(X: Matrix, dtype: Any = np.float32) -> NDArray[Any]:
-    """A block of rows as a dense array, float32 unless asked otherwise."""
+    """Return a block of rows as a dense array, float32 by default."""
     return np.asarray(X.toarray() if sparse.issparse(X) else X, dtype=dtype)
 
 
 def row_sums(X: Matrix) -> NDArray[np.float64]:
+    """Return the sum of the rows in double precision."""
     return np.asarray(X.sum(axis=0, dtype=np.float64)).ravel()
 
 
 class AnchorKernel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-    """RBF features against landmark rows: exp(-|x - l|^2 / (2 tau)), minus their training mean.
+    """RBF features of rows x and landmark rows l: exp(-|x - l|^2 / (2 tau)), minus their training mean.
 
-    Rows are scaled to unit length and centred first. tau is the mean squared distance between rows and
-    landmarks unless given.
+    Rows are first scaled to unit length and centered. tau is the mean squared distance between rows and landmarks
+    unless it is given.
 
     Parameters
     ----------
     n_landmarks : int, default=1000
-        Rows drawn at random to span the kernel; all rows when there are fewer.
+        Number of rows that are drawn at random as landmarks; all rows if there are fewer.
     bandwidth : float or None, default=None
-        tau. None for the mean squared distance.
+        tau; None for the mean squared distance.
     normalize : bool, default=True
         Scale rows to unit length first.
     n_jobs : int or None, default=None
-        Threads; None for all cores.
+        Number of threads; None for all cores.
     random_state : int, RandomState instance or None, default=None
 
     Attributes
     ----------
-    landmarks_ : ndarray (n_landmarks, n_features), unit length and centred.
-    mean_ : ndarray (n_features,), mean of the scaled training rows.
-    bandwidth_ : float, tau.
-    center_ : ndarray (n_landmarks,), training mean of each kernel feature.
+    landmarks_ : ndarray (n_landmarks, n_features)
+        Landmark rows, scaled and centered.
+    mean_ : ndarray (n_features,)
+        Mean of the scaled training rows.
+    bandwidth_ : float
+        tau.
+    center_ : ndarray (n_landmarks,)
+        Training mean of each kernel feature.
 
     Examples
     --------
@@ -81,6 +86,7 @@ class AnchorKernel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         return tags
 
     def fit(self, X: Matrix, y: Any = None) -> Self:
+        """Draw landmarks from the rows X (n, n_features), and learn bandwidth and means. ``y`` is ignored."""
         X = validate_data(self, X, accept_sparse="csr", dtype=[np.float32, np.float64])
         self.fit_landmarks(X)
         total = np.zeros(len(self.landmarks_))
@@ -90,6 +96,7 @@ class AnchorKernel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         return self
 
     def transform(self, X: Matrix) -> NDArray[np.float32]:
+        """Return the centered kernel features (n, n_landmarks) of rows X."""
         check_is_fitted(self)
         X = validate_data(self, X, accept_sparse="csr", dtype=[np.float32, np.float64], reset=False)
         result = np.empty((X.shape[0], len(self.landmarks_)), dtype=np.float32)
@@ -100,7 +107,7 @@ class AnchorKernel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         return result
 
     def fit_landmarks(self, X: Matrix) -> None:
-        """Everything but ``center_``, for callers that take that mean in a pass of their own."""
+        """Fit everything but ``center_``, for callers that compute that mean in a pass of their own."""
         n_rows = X.shape[0]
         total, squares = np.zeros(X.shape[1]), 0.0
         for sums, square in ordered_map(lambda block: self.moments(X[block]), row_blocks(n_rows), self.n_jobs):
@@ -111,35 +118,35 @@ class AnchorKernel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         )
 
     def draw_seed(self) -> int:
-        """The seed of the keys by which landmarks are drawn."""
+        """Return the seed of the keys that choose the landmarks."""
         if self.n_landmarks < 1:
             raise ValueError(f"The 'n_landmarks' parameter must be at least 1. Got {self.n_landmarks} instead.")
         return int(check_random_state(self.random_state).randint(2**31))
 
     def set_landmarks(self, rows: Matrix, total: NDArray[np.float64], squares: float, n_rows: int) -> None:
-        """Landmarks from the drawn rows, mean and bandwidth from ``moments`` summed over all rows."""
+        """Set landmarks to the drawn rows, and mean and bandwidth from the sums of ``moments`` over all rows."""
         mean = total / n_rows
         self.mean_ = mean.astype(np.float32)
         self.landmarks_ = self._unit(dense_rows(rows)) - self.mean_
-        # The mean of all |x - l|^2 follows from moments, because the centred rows have mean zero.
+        # The mean of all |x - l|^2 follows from moments, because the centered rows have mean zero.
         spread = squares / n_rows - float(mean @ mean)
         tau = spread + float((self.landmarks_.astype(np.float64) ** 2).sum(axis=1).mean())
         self.bandwidth_ = float(self.bandwidth if self.bandwidth is not None else tau)
         if not self.bandwidth_ > 1e-12:
-            # All rows are the same point: every bandwidth gives the same constant features.
+            # All rows are equal, so every bandwidth gives the same constant features.
             self.bandwidth_ = 1.0
         self._n_features_out = len(self.landmarks_)
 
     def map_block(self, X: Matrix, dtype: Any = np.float32) -> NDArray[Any]:
-        """Kernel features of a block of rows, not centred.
+        """Return the kernel features of a block of rows, not centered.
 
-        The exponent x.l/tau - |x|^2/(2 tau) - |l|^2/(2 tau) is one matrix product of rows and landmarks
-        widened by two columns, and exp runs in place: no further passes over the block.
+        The exponent x.l/tau - |x|^2/(2 tau) - |l|^2/(2 tau) is one matrix product of rows and landmarks with two more
+        columns each, and exp works in place, so no further passes over the block are needed.
         """
         return self._kernel(self._unit(dense_rows(X, dtype)) - self.mean_, dtype)
 
     def typical(self) -> NDArray[np.float32]:
-        """Mean features of the landmarks: about the mean of all rows' features, before any pass over them."""
+        """Return the mean features of the landmarks. It estimates the mean of all rows without a pass over them."""
         with one_blas_thread():
             return self._kernel(self.landmarks_, np.float32).mean(axis=0)
 
@@ -168,33 +175,33 @@ class AnchorKernel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         return rows / norms[:, None].astype(rows.dtype)
 
     def moments(self, X: Matrix) -> tuple[NDArray[np.float64], float]:
-        """Sum of a block's scaled rows, and of their squared lengths."""
+        """Return the sum of a block's scaled rows, and the sum of their squared lengths."""
         rows = self._unit(dense_rows(X))
         return rows.sum(axis=0, dtype=np.float64), float(np.einsum("ij,ij->", rows, rows, dtype=np.float64))
 
 
 class PlainFeatures:
-    """The rows themselves, to be centred: what ``kernel=None`` uses."""
+    """The feature map of ``kernel=None``: features are the rows themselves."""
 
     center_: NDArray[np.float32]
 
     n_landmarks = 0
 
     def fit_landmarks(self, X: Matrix) -> None:
-        """Nothing to choose."""
+        """Do nothing, because there are no landmarks."""
 
     def draw_seed(self) -> int:
         return 0
 
     def set_landmarks(self, rows: Matrix, total: NDArray[np.float64], squares: float, n_rows: int) -> None:
-        """Nothing to keep."""
+        """Do nothing, because there are no landmarks."""
 
     def moments(self, X: Matrix) -> tuple[NDArray[np.float64], float]:
-        """Sum of a block's rows."""
+        """Return the sum of a block's rows, and 0 for the squared lengths, which are not needed."""
         return row_sums(X), 0.0
 
     def map_block(self, X: Matrix, dtype: Any = np.float32) -> NDArray[Any]:
-        # A copy, because callers subtract the centre in place.
+        # A copy, because callers subtract the center in place.
         return dense_rows(X, dtype).copy()
 
 

@@ -1,7 +1,7 @@
-"""Labels as people have them, in one form: a class per row, or a set of labels per row.
+"""Labels of any accepted kind in one form: a class per row, or a set of labels per row.
 
-``as_labels`` is the only place that decides what a user's labels mean. Learning, scores and searches in chunks all read
-labels through it, so that the same labels mean the same everywhere:
+Only ``as_labels`` decides what a user's labels mean. Learning, scores and fits in chunks all read labels through it, so
+the same labels mean the same everywhere:
 
 =====================================================  ===============================================================
 what the user gives                                    what it means
@@ -33,7 +33,7 @@ from hashlearn.typing import IntArray
 UNKNOWN = -1
 NO_LABELS = "No row has a label: at least one labeled row is needed to learn from labels."
 _ONE_VALUE = (str, bytes, tuple, Mapping)
-"""Things with an inside that are one value all the same, not a list of tags."""
+"""Types that can be iterated over but are one value, not a list of tags."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Classes:
 
 @dataclass(frozen=True)
 class LabelSets:
-    """A set of labels per row, CSR (n, c) of 0/1. ``names`` are those of tags; columns of a 0/1 matrix have none."""
+    """A set of labels per row, CSR (n, c) of 0/1. ``names`` are the tags; the columns of a 0/1 matrix have no names."""
 
     sets: sparse.csr_matrix
     known: NDArray[np.bool_]
@@ -69,18 +69,24 @@ class LabelSets:
 
 
 def as_labels(y: Any, unlabeled: Hashable = None, name: str = "y") -> Classes | LabelSets:
-    """Labels in one form, whatever they were.
+    """Return labels of any accepted kind as classes or label sets.
 
     Parameters
     ----------
     y : array-like of classes (n,), 0/1 matrix (n, c), dense or sparse, or a list or set of tags per row
-    unlabeled : value that means that a row has no label, besides None, NaN and pandas' NA
-    name : what to call y in errors
+    unlabeled : hashable, default=None
+        Value that marks a row without a label, besides None, NaN and pandas' NA.
+    name : str, default="y"
+        What error messages call y.
+
+    Returns
+    -------
+    Classes or LabelSets
 
     Raises
     ------
     ValueError
-        If values are of several kinds, look continuous, cannot be hashed, or a matrix holds other values than 0 and 1.
+        If values are of several kinds, look continuous or cannot be hashed, or a matrix holds values besides 0 and 1.
 
     Examples
     --------
@@ -107,19 +113,19 @@ def as_labels(y: Any, unlabeled: Hashable = None, name: str = "y") -> Classes | 
 
 
 def label_matrix(y: Any, unlabeled: Hashable = None) -> sparse.csr_matrix:
-    """Label sets as a CSR matrix (n, c) of 0/1; an unlabeled row is all zero."""
+    """Return label sets as a CSR matrix (n, c) of 0/1; an unlabeled row is all zero."""
     return as_labels(y, unlabeled).sets
 
 
 def label_array(y: Any) -> NDArray[Any]:
-    """Labels as an array with the values that were given: of a list, NumPy would turn 3 into "3" beside a string."""
+    """Return labels as an array without changing values; from a list, NumPy would turn 3 into "3" next to a string."""
     return _array_of_list(y) if isinstance(y, (list, tuple)) else np.asarray(y)
 
 
 def sliceable_labels(y: Any) -> Any:
-    """Labels in memory as rows that can be cut into chunks: classes as an array, label sets as an array or CSR matrix.
+    """Return labels as rows that can be split into chunks: classes as an array, label sets as an array or CSR matrix.
 
-    Tags become columns here, before the cut: chunk by chunk, each would number the tags in a way of its own.
+    Tags become columns before the split, because each chunk alone would number the tags differently.
     """
     if sparse.issparse(y):
         return y.tocsr()
@@ -130,7 +136,7 @@ def sliceable_labels(y: Any) -> Any:
 def match_labels(
     first: Classes | LabelSets, second: Classes | LabelSets, names: tuple[str, str]
 ) -> tuple[Classes, Classes] | tuple[LabelSets, LabelSets]:
-    """Both sides with one numbering of classes or labels; ValueError if they cannot be compared."""
+    """Return both sides with the same numbering of classes or labels; raise ValueError if they cannot be compared."""
     if first.names is None or second.names is None:
         if first.form != second.form:
             raise ValueError(
@@ -154,7 +160,7 @@ def match_labels(
 
 
 def check_variety(n_distinct: int) -> None:
-    """ValueError unless labeled rows have at least two different classes or label sets to learn from."""
+    """Raise ValueError unless labeled rows have at least two different classes or label sets."""
     if n_distinct == 0:
         raise ValueError(NO_LABELS)
     if n_distinct == 1:
@@ -165,10 +171,10 @@ def check_variety(n_distinct: int) -> None:
 
 
 def group_rows(labels: sparse.csr_matrix) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Group number of every row (-1 for empty rows) and one row of each group.
+    """Return the group number of every row (-1 for empty rows) and one row of each group.
 
-    Rows are keyed by a random 64-bit sum of their labels and every row is then compared with its group's
-    first row, so a collision cannot go unnoticed; it only costs another draw.
+    The key of a row is the sum of random 64-bit weights of its labels. Every row is then compared with the first row of
+    its group. A collision of keys is therefore always found, and other weights are drawn.
     """
     filled = np.diff(labels.indptr) > 0
     rows = np.flatnonzero(filled)
@@ -178,7 +184,7 @@ def group_rows(labels: sparse.csr_matrix) -> tuple[NDArray[np.intp], NDArray[np.
         running = np.concatenate([[np.uint64(0)], np.cumsum(weights[labels.indices], dtype=np.uint64)])
         sums = running[labels.indptr[1:]] - running[labels.indptr[:-1]]
         _, first, member = np.unique(sums[rows], return_index=True, return_inverse=True)
-        # Numbering groups by first appearance keeps the result independent of the random keys.
+        # Groups are numbered by first appearance, so the result does not depend on the random keys.
         rank = np.empty(len(first), dtype=np.intp)
         rank[np.argsort(first)] = np.arange(len(first))
         representatives = rows[np.sort(first)]
@@ -190,7 +196,7 @@ def group_rows(labels: sparse.csr_matrix) -> tuple[NDArray[np.intp], NDArray[np.
 
 
 def one_hot(codes: NDArray[np.intp]) -> sparse.csr_matrix:
-    """Class numbers as label sets of one label; -1 as an empty one."""
+    """Return class numbers as label sets of one label; -1 becomes an empty set."""
     rows = np.flatnonzero(codes >= 0)
     width = int(codes.max(initial=-1)) + 1
     return sparse.csr_matrix((np.ones(len(rows)), (rows, codes[rows])), shape=(len(codes), max(width, 1)))
@@ -204,7 +210,7 @@ def _array_of_list(values: Sequence[Any]) -> NDArray[Any]:
     if all(issubclass(kind, (list, tuple, np.ndarray)) for kind in kinds):
         try:
             table = np.asarray(values)
-        except ValueError:  # rows of several lengths: no table, but perhaps tags
+        except ValueError:  # rows of several lengths are not a matrix, but may be tags
             table = np.empty(0)
         if table.ndim > 2 or (table.ndim == 2 and table.dtype.kind in "biuf" and np.isin(table, (0, 1)).all()):
             return table
@@ -220,7 +226,7 @@ def _holds_tags(kind: type) -> bool:
 
 
 def _matrix_sets(matrix: Any, name: str) -> LabelSets:
-    """A 0/1 matrix as label sets; the caller's stays as it is."""
+    """Return a 0/1 matrix as label sets, without changing the matrix."""
     if not sparse.issparse(matrix) and matrix.dtype.kind not in "biuf":
         try:
             matrix = matrix.astype(np.float64)
@@ -239,7 +245,7 @@ def _matrix_sets(matrix: Any, name: str) -> LabelSets:
 
 
 def _numbered(found: list[Any], place: IntArray, unlabeled: Hashable, name: str) -> Classes:
-    """Classes from the distinct values, sorted, and each row's place among them."""
+    """Return classes from the sorted distinct values and each row's place among them."""
     kept = [not (_is_missing(value) or (unlabeled is not None and value == unlabeled)) for value in found]
     names = [value for value, keep in zip(found, kept, strict=True) if keep]
     _check_names(names, name)
@@ -283,7 +289,7 @@ def _tag_sets(values: list[Any], unlabeled: Hashable, name: str) -> LabelSets:
 
 
 def _ordered(values: list[Any]) -> list[Any]:
-    """Sorted where the values allow it, else as they came; values of several kinds are refused later."""
+    """Sort the values, or keep their order if they cannot be compared; values of several kinds are refused later."""
     try:
         return sorted(values)
     except TypeError:
@@ -291,21 +297,21 @@ def _ordered(values: list[Any]) -> list[Any]:
 
 
 def _is_missing(value: Any) -> bool:
-    """Whether a value is None, NaN, NaT or pandas' NA, which answers no comparison with yes or no."""
+    """Whether a value is None, NaN, NaT or pandas' NA, whose comparisons are neither true nor false."""
     if value is None or type(value).__name__ == "NAType":
         return True
     return not isinstance(value, Iterable) and bool(value != value)
 
 
 def _kind(value: Any) -> str:
-    """What kind of value a class is; only those of one kind can be equal."""
+    """Return the kind of a class value; only values of the same kind can be equal."""
     if isinstance(value, (numbers.Number, np.bool_)):
         return "numbers"
     return "strings" if isinstance(value, str) else type(value).__name__
 
 
 def _check_names(names: list[Any], name: str) -> None:
-    """ValueError for classes of several kinds, and for numbers that are measurements rather than classes."""
+    """Raise ValueError for classes of several kinds, and for numbers that look like measurements."""
     kinds = {_kind(value): value for value in names}
     if len(kinds) > 1:
         (first, one), (second, other) = sorted(kinds.items())[:2]

@@ -1,9 +1,9 @@
-"""Errors as sentences for people. Nothing is imported here, so that the command line can say them at once."""
+"""Error messages as sentences. This module imports nothing, so that the command line can use it at once."""
 
 from __future__ import annotations
 
 
 def one_line(error: BaseException) -> str:
-    """An exception's message as one sentence."""
+    """Return an exception's message as one sentence on one line."""
     text = " ".join(str(error).split()) or type(error).__name__
     return text if text.endswith((".", "!", "?")) else text + "."

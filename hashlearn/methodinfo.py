@@ -1,4 +1,4 @@
-"""What is known about a method besides its code: facts that docs, command line, bench and model files show or use."""
+"""Facts about a method besides its code, which docs, command line, bench and model files use."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Supervision = Literal["classes", "label sets", "pairs", "similarity"]
 
 @dataclass(frozen=True, kw_only=True)
 class MethodInfo:
-    """The facts of one method, given once, as ``info`` of its class.
+    """Facts about one method, given once as ``info`` of its class.
 
     Parameters
     ----------
@@ -24,23 +24,23 @@ class MethodInfo:
         Authors, title, venue and year of the paper.
     year : int
     kind : str
-        What sort of method it is, in a few words.
+        The type of method in a few words.
     supervision : tuple of {"classes", "label sets", "pairs", "similarity"}
-        What it can learn from; empty for a method that needs no labels.
+        What the method can learn from; empty if it needs no labels.
     cost : str
         Cost of a fit: n rows, d features, p landmarks or anchors, m bits, c labels, T rounds.
     verified : bool
         Whether an official source (the authors' code or a copy of it) confirmed the algorithm.
     passes : str or None, default=None
-        How often ``fit_chunks`` reads the rows; None if all rows must be in memory.
+        Number of times that ``fit_chunks`` reads the rows; None if all rows must be in memory.
     database : {"learned", "hashed"}, default="hashed"
-        What ``codes_`` of labeled training rows are: codes learned from their labels, or what ``encode`` gives.
+        What ``codes_`` of labeled training rows are: codes learned from their labels, or the result of ``encode``.
     slow : bool, default=False
         Whether a fit on 10,000 rows takes minutes; the bench leaves such a method out of its largest runs.
     remark : str, default=""
-        What to know before its figures are compared with those of a paper.
+        What a reader must know to compare its figures with those of a paper.
     components : tuple of classes, default=()
-        Classes of its own that a fitted hasher holds; a model file may name these and no others.
+        Classes of its own that a fitted hasher contains; a model file may name them.
     """
 
     name: str
@@ -64,12 +64,12 @@ class MethodInfo:
 
     @property
     def multilabel(self) -> bool:
-        """Whether rows may have several labels; a method that needs no labels does not mind them."""
+        """Whether rows may have several labels. This holds for every method that needs no labels."""
         return not self.supervised or "label sets" in self.supervision
 
     @property
     def supervision_text(self) -> str:
-        """The supervision in words, "none" without any."""
+        """The supervision in words; "none" if there is none."""
         return ", ".join(self.supervision) or "none"
 
 

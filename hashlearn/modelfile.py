@@ -1,6 +1,6 @@
 """The bytes of a model file: a safetensors file whose metadata is one JSON document with a checksum.
 
-What the document says is the business of ``models.py``; docs/model-files.md describes both.
+``models.py`` defines the contents of the document; docs/model-files.md describes both.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from hashlearn.wholefile import saved
 
 FORMAT = "hashlearn model"
 VERSION = 1
-MAX_HEADER = 100_000_000  # safetensors reads no longer header
+MAX_HEADER = 100_000_000  # safetensors does not read a longer header
 
 
 _KEY = "hashlearn"
-# The start of the document as it stands in the header. No other place of a header can hold these bytes: inside
-# a JSON string every quote follows a backslash, and the value of any other key is an object.
+# The start of the document in the header. No other place of a header can hold these bytes: inside a JSON string a
+# backslash precedes every quote, and the value of any other key is an object.
 _MARK = b'"hashlearn":"{\\"checksum\\":\\"'
 _BLANK = "0" * 64
 
 
 class ModelFileError(ValueError):
-    """A file is no model that this hashlearn can read, or a model is nothing that a file can hold."""
+    """A file is not a model that this version of hashlearn can read, or a model cannot be stored in a file."""
 
 
 def to_bytes(document: dict[str, Any], arrays: Arrays) -> bytes:
-    """The whole file. The same document and arrays always give the same bytes."""
-    # sort_keys puts "checksum" first of all the keys.
+    """Return the bytes of a file. The same document and arrays always give the same bytes."""
+    # sort_keys puts "checksum" first.
     full = {"checksum": _BLANK, "format": FORMAT, "version": VERSION, **document}
     text = json.dumps(full, sort_keys=True, separators=(",", ":"), allow_nan=False)
     data = bytearray(save_arrays(arrays, metadata={_KEY: text}))
@@ -51,13 +51,13 @@ def to_bytes(document: dict[str, Any], arrays: Arrays) -> bytes:
 
 
 def from_bytes(data: bytes, name: str) -> tuple[dict[str, Any], Arrays]:
-    """The document and the arrays of a whole file called ``name``, once the checksum has proved them."""
+    """Check the bytes of a file called ``name`` against their checksum and return document and arrays."""
     if not data:
         raise ModelFileError(f"{name} is not a hashlearn model file: it is empty.")
     place = _checksum_place(data)
     if place < 0:
         kind = kind_of_bytes(data)
-        # The word occurs more than once near the start, so a single damaged place cannot hide all of them.
+        # The word occurs more than once near the start, so it is still found if one place is damaged.
         if kind in (None, MODEL) and _KEY.encode() in data[:4096]:
             raise ModelFileError(f"{name} is damaged: its header is broken or cut short.")
         raise ModelFileError(f"{name} is not a hashlearn model file{'' if kind is None else f': it is {kind}'}.")
@@ -86,7 +86,7 @@ def from_bytes(data: bytes, name: str) -> tuple[dict[str, Any], Arrays]:
 
 
 def read(path: str | os.PathLike[str]) -> bytes:
-    """All bytes of a regular file."""
+    """Return all bytes of a regular file."""
     name = os.fspath(path)
     try:
         mode = os.stat(name).st_mode
@@ -103,13 +103,13 @@ def read(path: str | os.PathLike[str]) -> bytes:
 
 
 def write(data: bytes, path: str | os.PathLike[str]) -> None:
-    """Put the bytes at ``path`` all at once: whoever looks finds the old file or the new one, never a part."""
+    """Write a file. It replaces the file at ``path`` in one step, so no reader sees a part of it."""
     with saved(path, "model", ModelFileError) as file:
         file.write(data)
 
 
 def own_copy(view: NDArray[np.generic]) -> NDArray[np.generic]:
-    """A writable array of its own, in place of a view into the file's bytes."""
+    """Return a writable copy of a view into the bytes of a file."""
     return np.array(view, order="C")
 
 
@@ -136,7 +136,7 @@ def _header_length(data: bytes | bytearray) -> int:
 
 
 def _checksum_place(data: bytes | bytearray) -> int:
-    """Where the 64 digits of the checksum begin; -1 for bytes that are no model file."""
+    """Return where the 64 digits of the checksum begin, or -1 if the bytes are not a model file."""
     end = 8 + _header_length(data)
     if len(data) < 8 or end > len(data):
         return -1
@@ -145,7 +145,7 @@ def _checksum_place(data: bytes | bytearray) -> int:
 
 
 def _checksum(data: bytes | bytearray, place: int) -> str:
-    """SHA-256 of the file with zeros for the checksum's own digits."""
+    """Return the SHA-256 of the file, with zeros in place of the digits of the checksum."""
     view = memoryview(data)
     digest = hashlib.sha256(view[:place])
     digest.update(_BLANK.encode())

@@ -1,7 +1,7 @@
-"""Save a fitted hasher to one file and load it again. Loading reads data only and can never run code.
+"""Save a fitted hasher to one file and load it again. Loading reads only data and can never run code.
 
-A hasher is walked attribute by attribute, so a new method needs nothing here as long as what it learns is made
-of numbers, text, arrays, containers of them, other hashers and the components listed below.
+A hasher is written attribute by attribute. A new method therefore needs no change here as long as what it learns
+consists of numbers, text, arrays, containers of these, other hashers and the components listed below.
 """
 
 from __future__ import annotations
@@ -34,8 +34,7 @@ from hashlearn.typing import Arrays
 
 __all__ = ["ModelFileError", "NotSaved", "dumps", "fingerprint", "load", "loads", "save"]
 
-# What hashers are made of. A model file may name these classes, the hashers, and the components that a method names in
-# its ``info``; no others.
+# Parts of hashers. A model file may name only these classes, the hashers, and the components in a method's ``info``.
 COMPONENTS: tuple[type, ...] = (
     AnchorKernel,
     PlainFeatures,
@@ -52,14 +51,20 @@ NUMBERS = {"bool", "float16", "float32", "float64"} | {f"{u}int{bits}" for u in 
 # this many bytes, and this many times the bytes of the file.
 TEXT_BYTES = 16 * 2**20
 TEXT_RATIO = 64
-_NOT_COMPUTING = {"n_jobs", "verbose", "random_state", "seconds_", "codes_"}  # differ between fits to the same function
+# Attributes that may differ between hashers that compute the same.
+_NOT_COMPUTING = {"n_jobs", "verbose", "random_state", "seconds_", "codes_"}
 NUMBER_WORDS = {"nan": float("nan"), "inf": float("inf"), "-inf": float("-inf")}
 
 
 def save(hasher: BaseHasher, path: str | os.PathLike[str]) -> None:
-    """Write a fitted hasher to ``path``, replacing what is there only once the whole new file is on disk.
+    """Write a fitted hasher to ``path``. A file that exists is replaced only once the whole new file is on disk.
 
-    A parameter that is a function is kept by name only (see NotSaved), a RandomState instance not at all.
+    Of a parameter that is a function only the name is saved (see ``NotSaved``). A RandomState instance is not saved.
+
+    Raises
+    ------
+    ModelFileError
+        If the hasher has a part that a model file cannot hold.
 
     Examples
     --------
@@ -78,7 +83,7 @@ def save(hasher: BaseHasher, path: str | os.PathLike[str]) -> None:
 
 
 def dumps(hasher: BaseHasher) -> bytes:
-    """What ``save`` writes, as bytes: for storage that keeps the model beside its codes."""
+    """Return what ``save`` writes as bytes, for storage that keeps the model with its codes."""
     from hashlearn import __version__
 
     model, arrays = _walked(hasher)
@@ -86,7 +91,7 @@ def dumps(hasher: BaseHasher) -> bytes:
 
 
 def fingerprint(hasher: BaseHasher) -> str:
-    """SHA-256 of what the hasher computes: the same for a copy from a file, and whatever its n_jobs or timings."""
+    """Return a SHA-256 of what the hasher computes. It is equal for a loaded copy and for any n_jobs or timings."""
     model, arrays = _walked(hasher)
     used = set()
 
@@ -120,12 +125,18 @@ def _walked(hasher: BaseHasher) -> tuple[dict[str, Any], Arrays]:
 
 
 def load(path: str | os.PathLike[str]) -> Any:
-    """The hasher that ``save`` wrote to ``path``. Anything but a whole model file raises ModelFileError."""
+    """Return the hasher that ``save`` wrote to ``path``.
+
+    Raises
+    ------
+    ModelFileError
+        If the file is damaged or not a model file.
+    """
     return loads(read(path), os.fspath(path))
 
 
 def loads(data: bytes, name: str) -> Any:
-    """The hasher in the bytes of a model file; ``name`` is what errors call it."""
+    """Return the hasher in the bytes of a model file; error messages call the file ``name``."""
     document, arrays = from_bytes(data, name)
     if "training" in document:
         raise ModelFileError(f"{name} is the checkpoint of a training, no model: fit with checkpoint= goes on from it.")
@@ -149,7 +160,7 @@ def loads(data: bytes, name: str) -> Any:
 
 @dataclass(frozen=True)
 class NotSaved:
-    """Stands in a loaded model for a function that was a parameter. Encoding needs none; fitting again does."""
+    """Replaces a function that was a parameter in a loaded model. Encoding works without it; fitting again does not."""
 
     name: str
 
@@ -161,7 +172,7 @@ class NotSaved:
 
 
 def _allowed_class(name: str) -> type | None:
-    """The class of this name if a model file may hold it. A deep method is imported only if it is asked for."""
+    """Return the class of this name if a model file may hold it. A deep method is imported only if it is named."""
     for method, place in hashers.DEEP_METHODS.items():
         if place.endswith(f":{name}"):
             return hashers.find_method(method)
@@ -176,7 +187,7 @@ def _parameter_names(cls: Any) -> list[str]:
 
 
 class _Writer:
-    """From objects to the JSON document, with arrays put aside under the path that leads to them."""
+    """Turns objects into the JSON document and collects arrays under the path of their attribute."""
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
@@ -227,7 +238,7 @@ class _Writer:
             return {"text": items, "dtype": dtype, "shape": list(array.shape)}
         if array.dtype.name not in NUMBERS:
             self._refuse(array, path, f"an array of {array.dtype}")
-        # A column-major array stays one: matrix products may round differently in the other order.
+        # A column-major array stays column-major, because matrix products may round differently in the other order.
         by_columns = array.flags.f_contiguous and not array.flags.c_contiguous
         name = path
         while name in self.arrays:
@@ -251,7 +262,7 @@ class _Writer:
 
 
 class _Reader:
-    """From the JSON document to objects, taking each array once. Sets attributes and calls nothing of theirs."""
+    """Turns the JSON document into objects, using each array once. It sets attributes and calls no methods."""
 
     def __init__(self, name: str, arrays: Arrays, text_bytes: int) -> None:
         self.name = name
@@ -284,7 +295,7 @@ class _Reader:
         cls = _allowed_class(wanted)
         if cls is None:
             raise ModelFileError(f"{self.name} asks for the class {wanted!r}, which hashlearn does not know.")
-        renamed = getattr(cls, "_renamed_parameters", {})  # files keep the names of the release that wrote them
+        renamed = getattr(cls, "_renamed_parameters", {})  # a file has the parameter names of the release that wrote it
         parameters = {renamed.get(name, name): self.value(item) for name, item in node["parameters"].items()}
         state = {name: self.value(item) for name, item in node["state"].items()}
         names = _parameter_names(cls)
@@ -296,7 +307,7 @@ class _Reader:
             if name in names or not name.isidentifier() or callable(known) or inspect.isdatadescriptor(known):
                 raise ModelFileError(f"{self.name} is damaged: it sets {name!r}, which is no attribute of a {wanted}.")
         result: Any = object.__new__(cls)
-        # A parameter that is younger than the file takes its default.
+        # A parameter that was added after the file was written gets its default.
         signature = inspect.signature(cls).parameters if names else {}
         vars(result).update({name: signature[name].default for name in names} | parameters | state)
         return result
@@ -325,6 +336,6 @@ class _Reader:
     def _sparse(self, node: dict[str, Any]) -> Any:
         data, indices, indptr = (self._ndarray(node[part]) for part in SPARSE_PARTS)
         result = SPARSE[node["sparse"]]((data, indices, indptr), shape=tuple(node["shape"]))
-        result.indices, result.indptr = indices, indptr  # as they were: the constructor may narrow their dtype
+        result.indices, result.indptr = indices, indptr  # restores their dtype, which the constructor may narrow
         result.check_format(full_check=True)
         return result

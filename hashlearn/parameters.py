@@ -1,18 +1,18 @@
-"""Parameters of estimators, declared once: name, type, allowed values, what they mean, default.
+"""Parameters of estimators, declared once with name, type, allowed values, meaning and default.
 
 A class that derives from ``DeclaredEstimator`` lists its parameters and what ``fit`` learns::
 
     class Mean(DeclaredEstimator):
         \"\"\"The mean of the rows.\"\"\"
 
-        shrink: float = parameter(NON_NEGATIVE, "Share of the mean that is taken away.", default=0.0)
+        shrink: float = parameter(NON_NEGATIVE, "Share of the mean that is subtracted.", default=0.0)
 
         mean_: FloatArray = fitted("Mean of each column.")
 
-and gets ``__init__(self, *, shrink=0.0)``, which only stores, the sections Parameters and Attributes of its docstring,
-and checks by ``check_parameters``. It is a standard dataclass, so that type checkers, ``inspect.signature`` and with it
-scikit-learn see every parameter. Parameters of base classes come first; ``shrink: float = 0.5`` in a subclass changes
-the default alone.
+It gets ``__init__(self, *, shrink=0.0)``, which only stores its arguments, the sections Parameters and Attributes of
+its docstring, and checks by ``check_parameters``. It is a standard dataclass, so type checkers, ``inspect.signature``
+and scikit-learn see every parameter. Parameters of base classes come first; ``shrink: float = 0.5`` in a subclass
+changes only the default.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Allowed = Constraint | None | Sequence[Constraint | None]
 
 
 class InvalidParameterError(ValueError, TypeError):
-    """A parameter has a value that it cannot have. Both kinds of error, as scikit-learn's class of that name."""
+    """A parameter has an invalid value. Like scikit-learn's class of that name, it is a ValueError and a TypeError."""
 
 
 def parameter(allowed: Allowed, doc: str = "", *, default: Any = MISSING, kw_only: bool = True) -> Any:
@@ -44,7 +44,7 @@ def parameter(allowed: Allowed, doc: str = "", *, default: Any = MISSING, kw_onl
     doc : str
         What the parameter means, for the docstring.
     default : object
-        Left out for a parameter that must be given.
+        Omit it for a parameter that must be given.
     kw_only : bool, default=True
         Whether the parameter is given by name only.
     """
@@ -54,7 +54,7 @@ def parameter(allowed: Allowed, doc: str = "", *, default: Any = MISSING, kw_onl
 
 
 def fitted(doc: str, *, init: Literal[False] = False) -> Any:
-    """Declare an attribute that ``fit`` sets. ``init`` tells type checkers that it is no parameter."""
+    """Declare an attribute that ``fit`` sets. ``init`` shows type checkers that it is not a parameter."""
     return field(init=init, metadata={"doc": doc})
 
 
@@ -73,7 +73,7 @@ class DeclaredEstimator(BaseEstimator):
 
 
 def declared_parameters(cls: type[DeclaredEstimator]) -> dict[str, Field[Any]]:
-    """The parameters of a class by name, without those of its bases that its own ``__init__`` does not take."""
+    """Return the parameters of a class by name, without those of its bases that its own ``__init__`` does not take."""
     names = inspect.signature(cls).parameters
     return {one.name: one for one in fields(cls) if one.init and one.name in names}
 
@@ -84,7 +84,7 @@ def check_parameters(estimator: DeclaredEstimator) -> None:
     Raises
     ------
     InvalidParameterError
-        The 'n_bits' parameter of ITQ must be an int in the range [1, 1024]. Got 0 instead.
+        If a value is not allowed: "The 'n_bits' parameter of ITQ must be an int in the range [1, 1024]. Got 0 instead."
     """
     for name, one in declared_parameters(type(estimator)).items():
         value, constraints = getattr(estimator, name), one.metadata["constraints"]
@@ -98,7 +98,7 @@ def check_parameters(estimator: DeclaredEstimator) -> None:
 
 
 def _inherited(cls: type, name: str) -> Any:
-    """What a base class says about a parameter whose default alone is new."""
+    """Return what a base class declares about a parameter of which only the default is new."""
     for base in cls.__mro__[1:]:
         declared = vars(base).get("__dataclass_fields__", {}).get(name)
         if declared is not None and declared.metadata:
@@ -112,9 +112,9 @@ def _either(constraints: Sequence[Constraint]) -> str:
 
 
 def _with_sections(text: str, cls: type[DeclaredEstimator]) -> str:
-    """The docstring with its parameters and attributes, in front of references and examples.
+    """Return the docstring with parameters and attributes inserted before references and examples.
 
-    What the class itself declares comes first, but parameters that need no name come before all others.
+    What the class itself declares comes first, except that positional parameters come before all others.
     """
 
     def distance(one: Field[Any]) -> tuple[bool, int]:
@@ -138,7 +138,7 @@ def _with_sections(text: str, cls: type[DeclaredEstimator]) -> str:
 
 
 def _annotation(kind: Any) -> str:
-    """The type as it is written in the file."""
+    """Return the type as it is written in the file."""
     return kind if isinstance(kind, str) else inspect.formatannotation(kind)
 
 

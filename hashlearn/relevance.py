@@ -1,4 +1,4 @@
-"""How relevant rows are to each other by their label sets: one definition for learning and for scores."""
+"""Relevance between rows from their label sets; learning and scores share this definition."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ RELEVANCES: tuple[str, ...] = get_args(RelevanceName)
 
 
 def check_relevance(relevance: Any) -> None:
-    """ValueError unless it is a known name or a function."""
+    """Raise ValueError unless ``relevance`` is a known name or a function."""
     if not callable(relevance) and relevance not in RELEVANCES:
         raise ValueError(f"relevance must be one of {RELEVANCES} or a function. Got {relevance!r} instead.")
 
 
 def named_relevance(left: Any, right: Any, name: RelevanceName) -> FloatArray:
-    """Relevance (a, b) between label sets (a, c) and (b, c), both CSR of 0/1.
+    """Return the relevance (a, b) between label sets (a, c) and (b, c), both CSR of 0/1.
 
-    "count" is the number of shared labels (the paper), "binary" whether there is any, "jaccard" their number divided by
-    that of the labels of both.
+    "count" is the number of shared labels (the paper), "binary" is 1 if there is any, and "jaccard" is the number of
+    shared labels divided by the number of labels that either row has.
     """
     shared = (left @ right.T).toarray()
     if name == "binary":
@@ -39,7 +39,7 @@ def named_relevance(left: Any, right: Any, name: RelevanceName) -> FloatArray:
 
 
 def called_relevance(function: RelevanceFunction, left: Any, right: Any) -> FloatArray:
-    """What a user's function says about rows of labels, as a dense array; ValueError unless it is (a, b) and finite."""
+    """Return the relevances of a user's function as a dense array; raise ValueError unless they are finite (a, b)."""
     result: Any = function(left, right)
     table = np.array(result.toarray() if sparse.issparse(result) else result, dtype=np.float64)
     expected = (left.shape[0], right.shape[0])
@@ -51,5 +51,5 @@ def called_relevance(function: RelevanceFunction, left: Any, right: Any) -> Floa
 
 
 def set_sizes(sets: Any) -> FloatArray:
-    """How many labels each row has."""
+    """Return the number of labels of each row."""
     return np.asarray(sets.sum(axis=1), dtype=np.float64).ravel()

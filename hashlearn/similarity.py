@@ -1,8 +1,8 @@
-"""Who is similar to whom, without ever writing it all down.
+"""Similarity S between rows, without a matrix of all pairs of rows.
 
-Rows that share a label set are one *group*; the similarity S between groups is a small table that is
-computed in blocks when asked for. Pairs and given matrices make every row its own group. A group of -1
-means: nothing is known about this row, it takes no part in learning.
+Rows with the same label set form a *group*. S between groups is a small table, computed in blocks when it is needed.
+For pairs and given matrices every row is its own group. The group -1 marks rows about which nothing is known; they take
+no part in learning.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from hashlearn.relevance import RelevanceRule, called_relevance, check_relevance
 
 
 class Similarity(Protocol):
-    """What a solver needs: a group a row, and S between groups and anchors on request."""
+    """What a solver needs: the group of every row, and S between groups and anchors."""
 
     group: NDArray[np.intp]
     largest: float
     graded: bool
-    """Whether pairs are similar to different degrees (label sets) rather than just similar or not."""
+    """Whether similarity has degrees (label sets), rather than pairs being only similar or dissimilar."""
 
     @property
     def n_groups(self) -> int: ...
 
     def columns(self, anchors: NDArray[np.intp]) -> NDArray[np.intp]:
-        """A column number for each anchor row; anchors with the same column are alike."""
+        """Return a column number for each anchor row; anchors with equal similarities may share a column."""
         ...
 
     def table(self, groups: NDArray[np.intp], columns: NDArray[np.intp]) -> NDArray[np.float64]:
-        """S between groups and columns."""
+        """Return S between groups and columns."""
         ...
 
 
@@ -44,13 +44,18 @@ class LabelSimilarity:
 
     Parameters
     ----------
-    group : group of every row, -1 for unlabelled rows.
-    labels : the label set of every group, CSR (n_groups, n_labels) of 0/1.
-    relevance : "count" (shared labels, the paper), "jaccard", "binary" or a callable that takes two dense
-        0/1 arrays (a, c) and (b, c) and returns relevances (a, b), zero for unrelated.
-    dissimilar : S of an unrelated pair as a share of the largest relevance (the paper's alpha / r_max):
-        None for -1 (classes) or -1/2 (label sets), "floor" for the released code's -floor(r_max / 2).
-    largest : r_max; None for the largest relevance that occurs, self-pairs included.
+    group : int array (n_rows,)
+        Group of every row, -1 for unlabeled rows.
+    labels : CSR matrix (n_groups, n_labels) of 0/1
+        Label set of every group.
+    relevance : {"count", "jaccard", "binary"} or callable, default="count"
+        "count" is the number of shared labels (the paper). A callable takes two dense 0/1 arrays (a, c) and (b, c) and
+        returns relevances (a, b), zero for unrelated pairs.
+    dissimilar : float, "floor" or None, default=None
+        S of an unrelated pair as a share of the largest relevance (the paper's alpha / r_max). None is -1 for classes
+        and -1/2 for label sets; "floor" is -floor(r_max / 2) as in the released code.
+    largest : float or None, default=None
+        r_max; None for the largest relevance that occurs, including each row with itself.
     """
 
     def __init__(
@@ -94,13 +99,13 @@ class LabelSimilarity:
             return float(self.sizes.max(initial=0.0))
         if not callable(self.relevance):
             return 1.0
-        # Blocks along the diagonal hold every self-pair, which is where a relevance is largest.
+        # A relevance is largest for a group with itself, and the blocks along the diagonal contain those pairs.
         blocks = np.array_split(np.arange(self.n_groups), max(1, self.n_groups // 256))
         return max(float(self._related(block, block).max(initial=0.0)) for block in blocks)
 
 
 class MatrixSimilarity:
-    """S given by the user: one row per training row, one column per anchor, 0 where unknown."""
+    """S as given by the user: one row per training row, one column per anchor, 0 where S is unknown."""
 
     graded = False
 
@@ -137,10 +142,10 @@ def from_labels(
     unlabeled: Hashable = None,
     clusters: NDArray[np.intp] | None = None,
 ) -> LabelSimilarity:
-    """Similarity from classes (n,) or label sets (n, c), optionally joined by feature clusters.
+    """Return the similarity from classes (n,) or label sets (n, c), optionally joined by feature clusters.
 
     Unlabeled rows (None, NaN or ``unlabeled``) and rows with an empty label set get no group, unless clusters are
-    given: then their cluster is their label set. ``hashlearn.labels`` says in which forms y may come.
+    given: then their cluster is their label set. ``hashlearn.labels`` describes the forms of y.
     """
     labels = label_matrix(y, unlabeled)
     if clusters is not None:
@@ -152,7 +157,7 @@ def from_labels(
 
 
 def from_pairs(n_rows: int, similar: ArrayLike, dissimilar: ArrayLike) -> sparse.csr_matrix:
-    """Symmetric sparse S of listed pairs: +1, -1, and +1 on the diagonal of the rows they name."""
+    """Return the symmetric sparse S of listed pairs: +1 or -1, and +1 on the diagonal for the rows in them."""
     pairs = [_index_pairs(similar, n_rows, "similar"), _index_pairs(dissimilar, n_rows, "dissimilar")]
     if not sum(map(len, pairs)):
         raise ValueError("At least one similar or dissimilar pair is needed.")
@@ -173,7 +178,10 @@ def from_pairs(n_rows: int, similar: ArrayLike, dissimilar: ArrayLike) -> sparse
 
 
 def check_similarity(S: Any, anchors: ArrayLike, n_rows: int) -> tuple[Any, NDArray[np.intp]]:
-    """S (n_rows, p) between rows and anchors, dense or CSR, and the anchors' row numbers; ValueError if they clash."""
+    """Check S (n_rows, p) between rows and anchors, and the row numbers of the anchors; return both.
+
+    S is returned dense or as CSR. ValueError is raised if S and anchors do not match.
+    """
     S = check_array(S, accept_sparse="csr", dtype=np.float64, input_name="S")
     places = np.asarray(anchors)
     if places.ndim != 1 or places.dtype.kind not in "iu" or len(np.unique(places)) != len(places):
@@ -191,12 +199,12 @@ def check_similarity(S: Any, anchors: ArrayLike, n_rows: int) -> tuple[Any, NDAr
     return S, places.astype(np.intp)
 
 
-def neighbour_similarity(
+def neighbor_similarity(
     features: NDArray[np.float32], anchors: NDArray[np.intp], n_neighbors: int, far_quantile: float
 ) -> NDArray[np.int8]:
-    """S (n, p) from distances: +1 for the nearest anchors, -1 beyond a quantile of distances, 0 between.
+    """Return S (n, p) from distances: +1 for the nearest anchors, -1 beyond a quantile of distances, 0 between.
 
-    Symmetric between anchors: similar if either names the other among its nearest, else dissimilar if far.
+    S between anchors is symmetric: two anchors are similar if either is among the nearest of the other.
     """
     if not 1 <= n_neighbors <= len(anchors):
         raise ValueError(f"n_neighbors must be between 1 and the {len(anchors)} anchors. Got {n_neighbors} instead.")

@@ -1,6 +1,6 @@
-"""Ctrl-C while the command line is being imported: an exit code and one line, instead of a traceback.
+"""Handle Ctrl-C while the command line is being imported: an exit code and one line instead of a traceback.
 
-This module imports next to nothing, so that it is there before anything slow is.
+This module imports almost nothing, so that it is ready before any slow import.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ from types import FrameType
 
 
 @contextmanager
-def leaving_at_once() -> Iterator[None]:
-    """Inside, Ctrl-C ends the process with exit code 130. For imports alone: nothing is cleaned up.
+def exit_on_interrupt() -> Iterator[None]:
+    """End the process with exit code 130 on Ctrl-C inside the block. Use it only for imports: nothing is cleaned up.
 
-    A KeyboardInterrupt would not do. Compiled modules that are just being imported print it with its traceback and
-    raise an ImportError of their own.
+    A KeyboardInterrupt does not suffice, because compiled modules that are being imported print its traceback and raise
+    an ImportError instead.
     """
     if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
-        # Ctrl-C is ignored, in the background of a shell say, or somebody else's affair.
+        # Ctrl-C is ignored (in the background of a shell, for example), or other code handles it.
         yield
         return
-    signal.signal(signal.SIGINT, _leave)
+    signal.signal(signal.SIGINT, _exit)
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def _leave(number: int, frame: FrameType | None) -> None:
+def _exit(number: int, frame: FrameType | None) -> None:
     os.write(2, b"hashlearn: interrupted.\n")
     os._exit(130)

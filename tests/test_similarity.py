@@ -11,7 +11,7 @@ from hashlearn.similarity import (
     LabelSimilarity,
     from_labels,
     from_pairs,
-    neighbour_similarity,
+    neighbor_similarity,
 )
 
 
@@ -145,7 +145,7 @@ def test_bad_pairs(similar, dissimilar, sentence):
 def test_neighbours_by_distance():
     X = np.array([[0.0], [0.1], [5.0], [9.0], [9.1]], dtype=np.float32)
     anchors = np.array([0, 2, 4])
-    S = neighbour_similarity(X, anchors, n_neighbors=1, far_quantile=0.5)
+    S = neighbor_similarity(X, anchors, n_neighbors=1, far_quantile=0.5)
     assert S[1].tolist() == [1, 0, -1]
     assert S[3].tolist() == [-1, 0, 1]
     np.testing.assert_array_equal(S[anchors], S[anchors].T)

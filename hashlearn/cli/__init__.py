@@ -25,7 +25,7 @@ from typer.core import TyperGroup
 import hashlearn
 from hashlearn.cli.shell import BadUse, epilog, say
 from hashlearn.messages import one_line
-from hashlearn.starting import leaving_at_once
+from hashlearn.starting import exit_on_interrupt
 
 GROUPS = {
     "fit": "Learn a hash function from features and labels, and save it.",
@@ -102,7 +102,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # A polite kill unwinds like Ctrl-C does, so temporary files go away.
         signal.signal(signal.SIGTERM, _terminated)
         arguments = sys.argv[1:]
-        with leaving_at_once():
+        with exit_on_interrupt():
             _import_called(arguments)
     debug = "--debug" in arguments
     try:

@@ -1,4 +1,4 @@
-"""Hash functions: from features and learned codes to the codes of new rows."""
+"""Hash functions, which are fitted to features and learned codes and give the codes of new rows."""
 
 from hashlearn.functions.linear import LinearFunction, RidgeSums
 from hashlearn.functions.network import Network

@@ -14,7 +14,7 @@ from hashlearn.typing import FloatArray
 
 # ridge="auto" searches between these shares of the mean eigenvalue of X'X.
 AUTO_RANGE = (1e-10, 1e4)
-# A block of so many rows of X'X stays in the processor's cache while it is changed.
+# A block of this many rows of X'X fits in the processor's cache.
 CACHED_ROWS = 32
 
 
@@ -68,7 +68,7 @@ class LinearFunction:
 
 @dataclass
 class RidgeSums:
-    """Sums over rows of features x and targets t: all that ridge regression needs of the rows.
+    """Sums over rows of features x and targets t: all that ridge regression needs to know of the rows.
 
     The mean of the features is known only after the last row. So features are counted from a provisional center, and
     ``recentered`` moves the finished sums to the mean.

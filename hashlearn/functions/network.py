@@ -1,6 +1,6 @@
-"""A neural network as a hash function: named arrays and a description, so that a model file can hold it.
+"""A neural network as a hash function. It consists of named arrays and a description, so that a model file can hold it.
 
-torch is imported where it is used: a model with another function needs none.
+torch is imported where it is used, because models with other functions do not need it.
 """
 
 from __future__ import annotations
@@ -23,12 +23,15 @@ class NetworkFunction:
 
     Attributes
     ----------
-    spec : what the network is made of, see ``hashlearn.deep.network``.
-    tensors : its weights by name.
-    n_bits : how many of its outputs are bits; others were only of use in training.
+    spec : dict
+        Description of the network; see ``hashlearn.deep.network``.
+    tensors : dict of str to ndarray
+        Weights by name.
+    n_bits : int
+        Number of outputs that are bits. Other outputs are used only in training.
     """
 
-    # Outside the instance's dictionary, so that neither a model file nor a pickle holds the live modules.
+    # Slots are outside the instance's dictionary, so neither a model file nor a pickle holds the torch modules.
     __slots__ = ("__dict__", "_double", "_module")
 
     def __init__(self, spec: Spec, tensors: dict[str, NDArray[Any]], n_bits: int) -> None:
@@ -40,7 +43,7 @@ class NetworkFunction:
         return dict(vars(self))
 
     def module(self, trunk: Any = None) -> Any:
-        """The live network, built once. ``trunk`` is a user's own module, where the network has one."""
+        """Return the torch module, which is built once. ``trunk`` is the user's own module if the network has one."""
         with _making:
             if getattr(self, "_module", None) is None:
                 from hashlearn.deep.extra import require_torch
@@ -55,7 +58,7 @@ class NetworkFunction:
             return self._module
 
     def _double_module(self) -> Any:
-        """The network in double precision, copied once for all blocks of rows and all threads."""
+        """Return the network in double precision, which is copied once for all blocks of rows and all threads."""
         module = self.module()
         with _making:
             if getattr(self, "_double", None) is None:
@@ -63,11 +66,11 @@ class NetworkFunction:
             return self._double
 
     def project(self, features: NDArray[Any]) -> NDArray[Any]:
-        """Projections of rows, in their own precision."""
+        """Return the projections of rows, in the precision of the rows."""
         import torch
 
         module = self._double_module() if features.dtype == np.float64 else self.module()
-        # torch takes no read-only rows, of a mapped file say. The hasher may have put the network on a GPU.
+        # torch does not take read-only rows, such as those of a mapped file. The network may be on a GPU.
         rows = torch.from_numpy(np.require(features, requirements=["C", "W"])).to(next(module.parameters()).device)
         with torch.inference_mode():
             outputs: NDArray[Any] = module(rows)[:, : self.n_bits].cpu().numpy()
@@ -82,9 +85,14 @@ class Network:
     Parameters
     ----------
     head : {"linear", "mlp", "three-layer", "divide", "batchnorm"} or list of hidden widths, default="mlp"
-    n_epochs : passes over the rows.
-    batch_size : rows a step.
-    learning_rate, weight_decay : of Adam.
+        Layers between the rows and the bits.
+    n_epochs : int, default=20
+        Number of passes over the rows.
+    batch_size : int, default=128
+        Number of rows per step.
+    learning_rate : float, default=1e-3
+    weight_decay : float, default=1e-5
+        Parameters of Adam.
 
     Examples
     --------
@@ -114,7 +122,7 @@ class Network:
     def fit(
         self, X: NDArray[np.float32], bits: NDArray[Any], *, seed: int = 0, n_jobs: int | None = None
     ) -> NetworkFunction:
-        """A network whose outputs have the signs of ``bits`` (n, m) of 0/1."""
+        """Train a network whose outputs have the signs of ``bits`` (n, m) of 0/1."""
         from hashlearn.deep.extra import require_torch
 
         require_torch()

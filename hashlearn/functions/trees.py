@@ -1,7 +1,7 @@
-"""Boosted trees as a hash function: one small ensemble a bit.
+"""Boosted trees as a hash function, with one small ensemble per bit.
 
-LightGBM grows the trees (binning the features once for all bits); what is kept are plain arrays of complete
-binary trees, so that a saved model holds no foreign object and needs no LightGBM to encode.
+LightGBM grows the trees and bins the features once for all bits. The trees are kept as plain arrays of complete binary
+trees, so that a saved model holds no objects of LightGBM and encodes without it.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from hashlearn.parallel import row_blocks, thread_count
 
 CACHED_ROWS = 256
-# Rows times features a tree below which threads cost more than they save: on a busy machine they wait in a loop for
-# each other and can take ten times as long as a single one.
+# With fewer rows times features per tree, threads cost more than they save: on a busy machine they wait for each other
+# in a loop and can take ten times as long as a single thread.
 THREADED_WORK = 10_000_000
 
 
@@ -24,15 +24,21 @@ class BoostedTrees:
 
     Parameters
     ----------
-    n_trees : trees a bit.
-    max_depth : depth of a tree, at most 8.
-    learning_rate : shrinkage.
-    feature_fraction : share of the features that each tree may use.
+    n_trees : int, default=100
+        Number of trees per bit.
+    max_depth : int, default=4
+        Depth of a tree, at most 8.
+    learning_rate : float, default=0.2
+        Factor by which each tree's contribution is reduced.
+    feature_fraction : float, default=0.4
+        Share of the features that each tree may use.
 
     Attributes
     ----------
-    feature_, threshold_ : (n_bits, n_trees, 2^depth - 1); a row goes right where x[feature] > threshold.
-    leaf_ : (n_bits, n_trees, 2^depth), what a tree adds to the projection.
+    feature_, threshold_ : ndarray (n_bits, n_trees, 2^depth - 1)
+        Splits: a row goes right if x[feature] > threshold.
+    leaf_ : ndarray (n_bits, n_trees, 2^depth)
+        What each leaf adds to the projection.
     """
 
     feature_: NDArray[np.int32]
@@ -50,7 +56,7 @@ class BoostedTrees:
         self.feature_fraction = feature_fraction
 
     def copy(self) -> BoostedTrees:
-        """The same settings, not fitted."""
+        """Return an unfitted copy with the same settings."""
         return BoostedTrees(self.n_trees, self.max_depth, self.learning_rate, self.feature_fraction)
 
     def fit(
@@ -62,18 +68,18 @@ class BoostedTrees:
         seed: int = 0,
         n_jobs: int | None = None,
     ) -> BoostedTrees:
-        """Grow trees for every column of ``bits`` (0/1). ``weights`` (n,) weigh the rows."""
+        """Grow trees for every column of ``bits`` (0/1). ``weights`` (n,) are the weights of the rows."""
         grower = TreeGrower(self, X, bits.shape[1], seed=seed, n_jobs=n_jobs)
         for j in range(bits.shape[1]):
             grower.grow(j, bits[:, j], weights)
         return self
 
     def project(self, X: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Sum of the trees' leaves, a column a bit."""
+        """Return the projections (n, n_bits): the sums of the trees' leaves."""
         return np.stack([self.project_bit(X, j) for j in range(len(self.leaf_))], axis=1)
 
     def project_bit(self, X: NDArray[np.float32], bit: int) -> NDArray[np.float32]:
-        """The column of one bit."""
+        """Return the projections (n,) of one bit."""
         n_trees, splits = self.feature_.shape[1:]
         feature, threshold, leaf = self.feature_[bit].ravel(), self.threshold_[bit].ravel(), self.leaf_[bit].ravel()
         first_split = np.arange(n_trees) * splits
@@ -90,7 +96,7 @@ class BoostedTrees:
         return result
 
     def _store(self, bit: int, tree: int, source: dict[str, Any], node: int, depth: int) -> None:
-        """Copy a grown node; a leaf above the last level is repeated by splits that always go left."""
+        """Copy a grown node. A leaf above the last level becomes splits that always go left to that leaf."""
         if depth == self.max_depth:
             self.leaf_[bit, tree, node - (2**self.max_depth - 1)] = source["leaf_value"]
             return
@@ -104,9 +110,9 @@ class BoostedTrees:
 
 
 class TreeGrower:
-    """Grows the trees of one bit at a time on features binned once, for bits that depend on earlier ones.
+    """Grows the trees of one bit at a time on features that are binned once, for bits that depend on earlier ones.
 
-    A bit that is never grown stays at a projection of zero.
+    A bit whose trees are never grown has projections of zero.
     """
 
     def __init__(
@@ -124,7 +130,7 @@ class TreeGrower:
             "min_data_in_leaf": max(1, min(20, len(X) // 20)),
             "seed": seed,
             "deterministic": True,
-            # A column's histogram is summed by one thread: the same for any number of them, and faster here.
+            # One thread sums a column's histogram, so the number of threads does not change it. It is also faster here.
             "force_col_wise": True,
             "num_threads": thread_count(n_jobs) if work >= THREADED_WORK else 1,
             "verbose": -1,
@@ -137,12 +143,12 @@ class TreeGrower:
         trees.leaf_ = np.zeros((*shape, 2**trees.max_depth))
 
     def grow(self, bit: int, target: NDArray[Any], weights: NDArray[np.float64] | None = None) -> None:
-        """Trees of one bit for a target (n,) of 0/1."""
+        """Grow the trees of one bit for a target (n,) of 0/1."""
         if target.min() == target.max():
             self.trees.leaf_[bit, 0] = 1.0 if target[0] else -1.0
             return
         self.data.set_label(target)
-        # set_weight would keep the last weights when given None or ones.
+        # set_weight would keep the previous weights if given None or ones.
         self.data.set_field("weight", weights)
         booster = self.lightgbm.train(self.parameters, self.data, self.trees.n_trees)
         for k, tree in enumerate(booster.dump_model()["tree_info"]):

@@ -15,7 +15,7 @@ from hashlearn.fitting.frames.training import GramSums, Training
 from hashlearn.fitting.job import Job
 from hashlearn.methodinfo import MethodInfo
 from hashlearn.parameters import fitted, parameter
-from hashlearn.primitives import class_numbers, keep_sign, metric_procrustes, steps, top_generalised
+from hashlearn.primitives import class_numbers, keep_sign, metric_procrustes, steps, top_generalized
 from hashlearn.primitives.procrustes import inverse_root
 from hashlearn.typing import FloatArray
 
@@ -98,7 +98,7 @@ class ADGH(KernelParameters, GramHasher):
         root = inverse_root(metric)
         # A A' = sum over classes of 1 1' / n_k, so K'A A'K needs the class sums of K only.
         means = own / np.sqrt(sizes)[:, None]
-        _, directions = top_generalised(means.T @ means, metric, bits, ridge=0.0)
+        _, directions = top_generalized(means.T @ means, metric, bits, ridge=0.0)
         projection = np.sqrt(count) * directions
         anchor_codes, objective = np.ones((len(sizes), bits)), []
         B = rounds.run(SignStep(projection, np.zeros_like(anchor_codes)), "start codes")

@@ -10,7 +10,7 @@ from hashlearn.constraints import COUNT, NON_NEGATIVE, Interval
 from hashlearn.fitting.frames.in_memory import Learned, LinearHasher, linear
 from hashlearn.methodinfo import MethodInfo
 from hashlearn.parameters import fitted, parameter
-from hashlearn.primitives import labelled_rows, steps
+from hashlearn.primitives import labeled_rows, steps
 from hashlearn.primitives.samplers import relevance_block
 from hashlearn.typing import FloatArray, IntArray
 
@@ -70,7 +70,7 @@ class BRE(LinearHasher):
         self, features: NDArray[np.float32], labels: sparse.csr_matrix | None, rng: np.random.RandomState
     ) -> Learned:
         assert labels is not None
-        rows = labelled_rows(labels)
+        rows = labeled_rows(labels)
         rows = rng.permutation(rows)[: self.n_samples]
         count, bits = len(rows), self.n_bits_
         if count < 2:

@@ -14,7 +14,7 @@ from hashlearn.fitting.frames.training import GramSums, Training
 from hashlearn.fitting.job import Job
 from hashlearn.methodinfo import MethodInfo
 from hashlearn.parameters import fitted, parameter
-from hashlearn.primitives import itq_rotation, top_generalised
+from hashlearn.primitives import itq_rotation, top_generalized
 from hashlearn.typing import FloatArray
 
 
@@ -78,5 +78,5 @@ def canonical_directions(sums: GramSums, ridge: float, count: int) -> tuple[Floa
     C_xx = share * (sums.xx - np.outer(sums.x, sums.x) / n) + ridge * np.eye(width)
     C_yx = share * (sums.xy - np.outer(sums.x, sums.y) / n).T
     explained = C_yx.T @ linalg.solve(C_yy, C_yx, assume_a="pos")
-    squares, directions = top_generalised(explained, C_xx, min(count, width), ridge=0.0)
+    squares, directions = top_generalized(explained, C_xx, min(count, width), ridge=0.0)
     return directions, np.sqrt(np.maximum(squares, 0.0))

@@ -12,8 +12,8 @@ from hashlearn.fitting.frames.in_memory import Learned, LinearHasher
 from hashlearn.functions.trees import BoostedTrees, TreeGrower
 from hashlearn.methodinfo import MethodInfo
 from hashlearn.parameters import fitted, parameter
-from hashlearn.primitives import labelled_rows, steps
-from hashlearn.primitives.cuts import BlockCuts, blocks_of_friends
+from hashlearn.primitives import labeled_rows, steps
+from hashlearn.primitives.cuts import BlockCuts, similar_blocks
 from hashlearn.primitives.partners import PAIR_LOSSES, draw_partners
 from hashlearn.typing import FloatArray
 
@@ -76,10 +76,10 @@ class FastH(LinearHasher):
         self, features: NDArray[np.float32], labels: sparse.csr_matrix | None, rng: np.random.RandomState
     ) -> Learned:
         assert labels is not None
-        rows = labelled_rows(labels)
+        rows = labeled_rows(labels)
         features = features[rows]
         pairs = draw_partners(labels[rows], self.n_partners, rng)
-        cuts = BlockCuts(pairs, blocks_of_friends(labels[rows], pairs, rng))
+        cuts = BlockCuts(pairs, similar_blocks(labels[rows], pairs, rng))
         share = min(1.0, self.tree_features / features.shape[1])
         trees = BoostedTrees(self.n_trees, self.max_depth, self.learning_rate, share)
         grower = TreeGrower(trees, features, self.n_bits_, seed=int(rng.randint(2**31)), n_jobs=self.n_jobs)

@@ -15,7 +15,7 @@ from hashlearn.fitting.frames.training import GramSums, Training
 from hashlearn.fitting.job import Job
 from hashlearn.methodinfo import MethodInfo
 from hashlearn.parameters import fitted, parameter
-from hashlearn.primitives import LabelProduct, metric_procrustes, steps, top_generalised
+from hashlearn.primitives import LabelProduct, metric_procrustes, steps, top_generalized
 from hashlearn.primitives.procrustes import inverse_root
 from hashlearn.similarity import LabelSimilarity
 from hashlearn.typing import FloatArray
@@ -92,7 +92,7 @@ class KSDH(KernelParameters, GramHasher):
         weight = self.weight * bits * count if free else 0.0
         metric = sums.xx + max(METRIC_RIDGE * np.trace(sums.xx) / width, 1e-12) * np.eye(width)
         root = inverse_root(metric)
-        _, directions = top_generalised(similarity.quadratic(own), metric, bits, ridge=0.0)
+        _, directions = top_generalized(similarity.quadratic(own), metric, bits, ridge=0.0)
         projection, objective = np.sqrt(count) * directions, []
         for step in steps(self.max_iter, "rounds"):
             pull = scale * (similarity @ (own @ projection))

@@ -13,7 +13,7 @@ from hashlearn.fitting.frames.in_memory import Learned, LinearHasher, linear
 from hashlearn.fitting.frames.kernel_parameters import KernelParameters
 from hashlearn.methodinfo import MethodInfo
 from hashlearn.parameters import fitted, parameter
-from hashlearn.primitives import LabelProduct, labelled_rows, steps, top_generalised
+from hashlearn.primitives import LabelProduct, labeled_rows, steps, top_generalized
 from hashlearn.typing import FloatArray
 
 MAX_DOUBLINGS = 50
@@ -68,7 +68,7 @@ class KSH(KernelParameters, LinearHasher):
         self, features: NDArray[np.float32], labels: sparse.csr_matrix | None, rng: np.random.RandomState
     ) -> Learned:
         assert labels is not None
-        rows = labelled_rows(labels)
+        rows = labeled_rows(labels)
         if self.n_samples is not None and self.n_samples < len(rows):
             rows = rng.choice(rows, self.n_samples, replace=False)
         K = features[rows].astype(np.float64)
@@ -77,7 +77,7 @@ class KSH(KernelParameters, LinearHasher):
         weights = np.zeros((K.shape[1], self.n_bits_))
         objective, n_iter = [residual.squared_norm()], 0
         for k in steps(self.n_bits_, "bits"):
-            _, top = top_generalised(target, gram, 1)
+            _, top = top_generalized(target, gram, 1)
             length = float(np.linalg.norm(K @ top))
             start = top[:, 0] * (np.sqrt(len(rows)) / length if length > 0 else 0.0)
             end, made = descend(K, residual, start, self.max_iter, self.tol * len(rows))

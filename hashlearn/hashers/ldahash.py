@@ -10,7 +10,7 @@ from hashlearn.constraints import COUNT, NON_NEGATIVE, POSITIVE, Options
 from hashlearn.fitting.frames.in_memory import Learned, LinearHasher, linear
 from hashlearn.methodinfo import MethodInfo
 from hashlearn.parameters import fitted, parameter
-from hashlearn.primitives import LabelProduct, fix_signs, labelled_rows, sample_pairs, steps
+from hashlearn.primitives import LabelProduct, fix_signs, labeled_rows, sample_pairs, steps
 from hashlearn.primitives.procrustes import inverse_root
 from hashlearn.typing import FloatArray
 
@@ -58,7 +58,7 @@ class LDAHash(LinearHasher):
         self, features: NDArray[np.float32], labels: sparse.csr_matrix | None, rng: np.random.RandomState
     ) -> Learned:
         assert labels is not None
-        rows = labelled_rows(labels)
+        rows = labeled_rows(labels)
         similar, dissimilar = pair_spreads(features[rows].astype(np.float64), labels[rows])
         count = min(self.n_bits_, features.shape[1])
         if self.variant == "ratio":

@@ -13,7 +13,7 @@ from hashlearn.fitting.frames.kernel_parameters import KernelParameters
 from hashlearn.labels import group_rows
 from hashlearn.methodinfo import MethodInfo
 from hashlearn.parameters import fitted, parameter
-from hashlearn.primitives import labelled_rows, rank_weights, steps, top_eigenvectors
+from hashlearn.primitives import labeled_rows, rank_weights, steps, top_eigenvectors
 from hashlearn.typing import FloatArray
 
 GROUP_BLOCK = 256
@@ -79,7 +79,7 @@ class RSH(KernelParameters, LinearHasher):
                 f"RSH with orthogonality='hard' learns at most one bit per feature: {width} features, "
                 f"but n_bits={self.n_bits_}. Use orthogonality='soft'."
             )
-        known = labelled_rows(labels)
+        known = labeled_rows(labels)
         matrix = ranking_matrix(features[known], labels[known])
         matrix = (matrix + matrix.T) / 2
         scale = linalg.norm(matrix, 2)

@@ -10,7 +10,7 @@ from hashlearn.constraints import NON_NEGATIVE, POSITIVE, Interval, Options
 from hashlearn.fitting.frames.in_memory import Learned, LinearHasher, linear
 from hashlearn.methodinfo import MethodInfo
 from hashlearn.parameters import fitted, parameter
-from hashlearn.primitives import LabelProduct, labelled_rows, steps, top_eigenvectors
+from hashlearn.primitives import LabelProduct, labeled_rows, steps, top_eigenvectors
 from hashlearn.typing import FloatArray
 
 
@@ -74,7 +74,7 @@ class SSH(LinearHasher):
         self, features: NDArray[np.float32], labels: sparse.csr_matrix | None, rng: np.random.RandomState
     ) -> Learned:
         assert labels is not None
-        rows = labelled_rows(labels)
+        rows = labeled_rows(labels)
         if self.variant == "sequential":
             rows = np.sort(rng.permutation(rows)[: self.n_samples])
         everyone, known = features.astype(np.float64), features[rows].astype(np.float64)

@@ -13,7 +13,7 @@ from hashlearn.fitting.frames.in_memory import Learned, LinearHasher, linear
 from hashlearn.fitting.frames.kernel_parameters import KernelParameters
 from hashlearn.methodinfo import MethodInfo
 from hashlearn.parameters import fitted, parameter
-from hashlearn.primitives import labelled_rows, steps
+from hashlearn.primitives import labeled_rows, steps
 from hashlearn.typing import FloatArray
 
 MOMENTUM = 0.9
@@ -68,7 +68,7 @@ class TopRSBC(KernelParameters, LinearHasher):
     n_iter_: int = fitted("Steps made.")
 
     def _learn(self, features: NDArray[np.float32], labels: sparse.csr_matrix, rng: np.random.RandomState) -> Learned:
-        known = labelled_rows(labels)
+        known = labeled_rows(labels)
         scale = float(np.sqrt(np.mean(features[known] ** 2, dtype=np.float64))) or 1.0
         # The last row of the weights is the intercept.
         weights = np.vstack([0.1 * rng.standard_normal((features.shape[1], self.n_bits_)), np.zeros(self.n_bits_)])

@@ -1,9 +1,9 @@
-"""Small tools that several methods share; each exists once."""
+"""Small functions that several methods share."""
 
 from hashlearn.primitives.clusters import cluster_centers
-from hashlearn.primitives.eigen import fix_signs, top_eigenvectors, top_generalised
+from hashlearn.primitives.eigen import fix_signs, top_eigenvectors, top_generalized
 from hashlearn.primitives.itq import itq_rotation, random_rotation
-from hashlearn.primitives.labels import LabelProduct, class_numbers, labelled_rows
+from hashlearn.primitives.labels import LabelProduct, class_numbers, labeled_rows
 from hashlearn.primitives.principal import principal_directions
 from hashlearn.primitives.procrustes import metric_procrustes, orthogonal_procrustes
 from hashlearn.primitives.ranks import rank_weights
@@ -21,7 +21,7 @@ __all__ = [
     "keep_partial",
     "keep_sign",
     "keeps_partial",
-    "labelled_rows",
+    "labeled_rows",
     "metric_procrustes",
     "orthogonal_procrustes",
     "principal_directions",
@@ -31,5 +31,5 @@ __all__ = [
     "sample_triplets",
     "steps",
     "top_eigenvectors",
-    "top_generalised",
+    "top_generalized",
 ]

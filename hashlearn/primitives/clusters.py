@@ -1,4 +1,4 @@
-"""Cluster centres as anchors, the same whatever the number of threads."""
+"""Cluster centers as anchors. They do not depend on the number of threads."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from hashlearn.parallel import one_thread
 def cluster_centers(
     features: NDArray[np.float32], count: int, rng: np.random.RandomState, n_iter: int = 10, n_samples: int = 50000
 ) -> NDArray[np.float32]:
-    """Centres of k-means on a sample of the rows; the different rows themselves where there are no more of them."""
-    # Imported here: it would be a large part of the package's import time, and few methods need it.
+    """Return k-means centers of a sample of the rows, or the distinct rows if there are at most ``count`` of them."""
+    # Imported here, because few methods need it and its import is slow.
     from sklearn.cluster import KMeans
 
     if len(features) > n_samples:

@@ -1,4 +1,4 @@
-"""Signs that lower a sum over pairs, by exact minimum cuts within blocks of rows."""
+"""Find signs that lower a sum over pairs by exact minimum cuts within blocks of rows."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from scipy.sparse.csgraph import breadth_first_order, maximum_flow
 from hashlearn.primitives.partners import Pairs, pair_matrix
 from hashlearn.typing import Int64Array
 
-MAX_FLOW = 2**30  # scipy counts flows in 32 bits
+MAX_FLOW = 2**30  # SciPy stores flows in 32 bits
 
 
-def blocks_of_friends(labels: sparse.csr_matrix, pairs: Pairs, rng: np.random.RandomState) -> NDArray[np.intp]:
-    """A block for every row, none with a dissimilar pair: classes, or greedily grown groups for label sets."""
+def similar_blocks(labels: sparse.csr_matrix, pairs: Pairs, rng: np.random.RandomState) -> NDArray[np.intp]:
+    """Return the block of every row, without dissimilar pairs: its class, or a greedy group for label sets."""
     if np.diff(labels.indptr).max() == 1:
         return labels.indices.astype(np.intp)
-    friends, foes = (pair_matrix(pairs, pairs.similar == similar) for similar in (True, False))
+    similar_rows, dissimilar_rows = (pair_matrix(pairs, pairs.similar == similar) for similar in (True, False))
     block = np.full(pairs.n_rows, -1, dtype=np.intp)
     for number, root in enumerate(rng.permutation(pairs.n_rows)):
         if block[root] >= 0:
             continue
         barred = block >= 0
-        near = rng.permutation(friends.indices[friends.indptr[root] : friends.indptr[root + 1]])
+        near = rng.permutation(similar_rows.indices[similar_rows.indptr[root] : similar_rows.indptr[root + 1]])
         for row in [root, *near, *rng.permutation(np.flatnonzero(~barred))]:
             if not barred[row]:
                 block[row] = number
                 barred[row] = True
-                barred[foes.indices[foes.indptr[row] : foes.indptr[row + 1]]] = True
+                barred[dissimilar_rows.indices[dissimilar_rows.indptr[row] : dissimilar_rows.indptr[row + 1]]] = True
     return block
 
 
@@ -36,7 +36,7 @@ class BlockCuts:
     """Lowers sum a_ij z_i z_j over pairs by exact minimum cuts, one block of rows at a time."""
 
     def __init__(self, pairs: Pairs, block: NDArray[np.intp]) -> None:
-        # Blocks become runs of consecutive rows, so that each is a slice of the matrices.
+        # Rows are sorted by block, so that each block is a slice of the matrices.
         self.order = np.argsort(block, kind="stable")
         position = np.argsort(self.order)
         moved = Pairs(position[pairs.left], position[pairs.right], pairs.similar, pairs.n_rows)
@@ -46,7 +46,10 @@ class BlockCuts:
         self.slices = [slice(a, b) for a, b in zip([0, *ends[:-1]], ends, strict=True)]
 
     def infer(self, gain: Int64Array, n_sweeps: int, rng: np.random.RandomState) -> tuple[Int64Array, list[int]]:
-        """Signs of all rows, and the sum at the start and after every sweep. A constant answer is drawn anew."""
+        """Return signs of all rows, and the sum at the start and after every sweep.
+
+        If all signs are equal, sweeps start again from random signs, up to three times in all.
+        """
         start = np.ones(len(self.order), dtype=np.int64)
         for _ in range(3):
             signs, trace = self._sweep(gain, start.copy(), n_sweeps, rng)
@@ -80,15 +83,15 @@ def _cost(bonds: sparse.csr_matrix, field: Int64Array, signs: Int64Array) -> int
 
 
 def minimum_cut(bonds: sparse.csr_matrix, field: Int64Array) -> Int64Array:
-    """argmin over signs of sum over i < j of bonds_ij z_i z_j + sum field_i z_i, for bonds <= 0.
+    """Return the signs z that minimize sum over i < j of bonds_ij z_i z_j + sum field_i z_i, for bonds <= 0.
 
-    Rows on the source's side of a minimum cut are +1: unlike neighbours cost |bond|, and the source (sink) pulls
-    a row with minus (plus) its field.
+    Rows on the source's side of a minimum cut are +1. The edge between two rows has capacity |bond|. A row with a
+    negative field has an edge from the source, one with a positive field an edge to the sink, of capacity |field|.
     """
     n = bonds.shape[0]
     sink, source = n, n + 1
     scale = max(int(np.abs(field).sum()), -int(bonds.data.min(initial=0))) // MAX_FLOW + 1
-    # Every row of bonds gets an edge to the sink at its end; the sink has none; the source has one to every row.
+    # The edge to the sink comes last in every row. The sink has no edges, and the source has one to every row.
     graph = sparse.csr_matrix(
         (
             np.concatenate([np.insert(-bonds.data, bonds.indptr[1:], np.maximum(field, 0)), np.maximum(-field, 0)]),

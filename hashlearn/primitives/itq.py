@@ -1,4 +1,4 @@
-"""The rotation that brings real projections closest to their signs."""
+"""Rotations that bring real projections close to their signs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hashlearn.typing import FloatArray
 
 
 def random_rotation(size: int, rng: np.random.RandomState) -> FloatArray:
-    """A uniformly random orthogonal matrix."""
+    """Return a uniformly random orthogonal matrix."""
     q, r = linalg.qr(rng.standard_normal((size, size)))
     return q * np.where(np.diag(r) < 0, -1.0, 1.0)
 
@@ -18,7 +18,7 @@ def random_rotation(size: int, rng: np.random.RandomState) -> FloatArray:
 def itq_rotation(
     projections: FloatArray, rng: np.random.RandomState, n_iter: int = 50
 ) -> tuple[FloatArray, list[float]]:
-    """Orthogonal R that lowers |sgn(VR) - VR|^2 step by step, and that loss after every step."""
+    """Return an orthogonal R that lowers |sgn(VR) - VR|^2 in every step, and that loss before every step."""
     rotation = random_rotation(projections.shape[1], rng)
     losses: list[float] = []
     for _ in range(n_iter):

@@ -1,4 +1,4 @@
-"""Labels as methods need them: classes, label sets, and products with S that never form S."""
+"""Labels in the forms that methods need: classes, label sets, and products with S that never form S."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from hashlearn.typing import FloatArray
 GROUP_BLOCK = 2048
 
 
-def labelled_rows(labels: sparse.csr_matrix) -> NDArray[np.intp]:
-    """Rows with at least one label; the others can only be hashed."""
+def labeled_rows(labels: sparse.csr_matrix) -> NDArray[np.intp]:
+    """Return the rows with at least one label; methods learn only from these."""
     return np.flatnonzero(np.diff(labels.indptr) > 0)
 
 
 def class_numbers(labels: sparse.csr_matrix, method: str) -> NDArray[np.intp]:
-    """Class of every row (-1 if unlabelled) for methods that know only one label a row."""
+    """Return the class of every row (-1 if unlabeled), for methods that allow one label per row."""
     sizes = np.diff(labels.indptr)
     if sizes.max(initial=0) > 1:
-        raise ValueError(f"{method} takes one class a row. Got rows with several labels.")
+        raise ValueError(f"{method} takes one class per row. Got rows with several labels.")
     numbers = np.full(labels.shape[0], -1, dtype=np.intp)
     numbers[sizes == 1] = labels.indices
     return numbers
 
 
 class LabelProduct:
-    """S Z for the pairwise S of label sets, through groups of rows with equal labels: O(n k + G^2 k).
+    """Products S Z with the pairwise S of label sets, in O(n k + G^2 k) for G groups of rows with equal labels.
 
-    ``similarity`` gives S (classes: +1/-1; label sets: relevance or alpha); rows without labels count as 0.
+    ``similarity`` gives S: +1 or -1 for classes, relevance or alpha for label sets. S of unlabeled rows is 0.
     """
 
     def __init__(self, similarity: LabelSimilarity) -> None:
@@ -45,34 +45,34 @@ class LabelProduct:
 
     @classmethod
     def of(cls, y: Any, **options: Any) -> LabelProduct:
-        """From classes or label sets; options as in ``hashlearn.similarity.LabelSimilarity``."""
+        """Make a product from classes or label sets, with the options of ``hashlearn.similarity.LabelSimilarity``."""
         labels = label_matrix(y)
         group, representatives = group_rows(labels)
         return cls(LabelSimilarity(group, labels[representatives], **options))
 
     def group_sums(self, Z: NDArray[np.floating]) -> FloatArray:
-        """Rows of Z summed by group (G, k)."""
+        """Return the sums of the rows of Z by group (G, k)."""
         return np.asarray(self._indicator @ Z, dtype=np.float64)
 
     def between_groups(self, sums: FloatArray) -> FloatArray:
-        """S between groups times ``sums`` (G, k), in blocks; one that fits in a block is kept."""
+        """Return S between groups times ``sums`` (G, k), in blocks; an S that fits in one block is cached."""
         if self.n_groups <= GROUP_BLOCK:
             return self._small_table @ sums
         result = np.empty((self.n_groups, sums.shape[1]))
-        everyone = np.arange(self.n_groups)
+        all_groups = np.arange(self.n_groups)
         for start in range(0, self.n_groups, GROUP_BLOCK):
-            rows = everyone[start : start + GROUP_BLOCK]
-            result[rows] = self.similarity.table(rows, everyone) @ sums
+            rows = all_groups[start : start + GROUP_BLOCK]
+            result[rows] = self.similarity.table(rows, all_groups) @ sums
         return result
 
     def __matmul__(self, Z: NDArray[np.floating]) -> FloatArray:
-        """S Z (n, k)."""
+        """Return S Z (n, k)."""
         result = np.zeros((len(self.group), Z.shape[1]))
         result[self._known] = self.between_groups(self.group_sums(Z))[self.group[self._known]]
         return result
 
     def quadratic(self, X: NDArray[np.floating]) -> FloatArray:
-        """X' S X (k, k), from group sums alone."""
+        """Return X' S X (k, k), computed from group sums."""
         sums = self.group_sums(X)
         product = sums.T @ self.between_groups(sums)
         return (product + product.T) / 2
@@ -86,5 +86,5 @@ class LabelProduct:
 
     @cached_property
     def _small_table(self) -> FloatArray:
-        everyone = np.arange(self.n_groups)
-        return self.similarity.table(everyone, everyone)
+        all_groups = np.arange(self.n_groups)
+        return self.similarity.table(all_groups, all_groups)

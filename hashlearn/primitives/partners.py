@@ -1,4 +1,4 @@
-"""A few partners of every row, and what a further bit of a code is worth to each pair of them."""
+"""Draw a few partners of every row, and compute what one more bit of a code changes in the loss of each pair."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PAIR_LOSSES = ("hinge", "ksh", "bre")
 
 @dataclass
 class Pairs:
-    """Pairs left < right of n rows, each once, and whether they are similar."""
+    """Distinct pairs of rows with left < right, and whether they are similar."""
 
     left: Int64Array
     right: Int64Array
@@ -25,18 +25,18 @@ class Pairs:
     n_rows: int
 
     def gain(self, loss: str, distance: Int64Array, bits: int) -> Int64Array:
-        """a = loss(d) - loss(d + 1) for every pair, of ``bits`` bits: what equal bits cost more than unequal ones."""
+        """Return loss(d) - loss(d + 1) of codes of ``bits`` bits for every pair: loss of equal minus unequal bits."""
         tables = [-np.diff(loss_table(loss, similar, bits)) for similar in (False, True)]
         return np.where(self.similar, tables[1][distance], tables[0][distance])
 
     def row_sums(self, values: NDArray[Any]) -> NDArray[np.float64]:
-        """Sums of pair values over the pairs of each row."""
+        """Return the sums of pair values over the pairs of each row."""
         left, right = (np.bincount(side, values, self.n_rows) for side in (self.left, self.right))
         return np.asarray(left + right, dtype=np.float64)
 
 
 def loss_table(loss: str, similar: bool, bits: int) -> Int64Array:
-    """loss(d) for d = 0 .. bits, times bits^2 ("hinge": 4 bits^2), in whole numbers."""
+    """Return loss(d) for d = 0 .. bits as integers: times bits^2, or times 4 bits^2 for "hinge"."""
     d = np.arange(bits + 1, dtype=np.int64)
     if loss == "hinge":
         return (2 * d) ** 2 if similar else np.maximum(bits - 2 * d, 0) ** 2
@@ -44,13 +44,13 @@ def loss_table(loss: str, similar: bool, bits: int) -> Int64Array:
 
 
 def draw_partners(labels: sparse.csr_matrix, count: int, rng: np.random.RandomState) -> Pairs:
-    """Up to ``count`` similar and ``count`` dissimilar partners of every row; similar means a shared label."""
+    """Draw up to ``count`` similar and ``count`` dissimilar partners of every row; similar means a shared label."""
     similarity = from_labels(labels, relevance="binary", dissimilar=0.0)
-    n, group, everyone = labels.shape[0], similarity.group, np.arange(similarity.n_groups)
+    n, group, all_groups = labels.shape[0], similarity.group, np.arange(similarity.n_groups)
     keys = []
-    for g in everyone:
+    for g in all_groups:
         members = np.flatnonzero(group == g)
-        related = similarity.table(everyone[g : g + 1], everyone)[0, group] > 0
+        related = similarity.table(all_groups[g : g + 1], all_groups)[0, group] > 0
         for similar in (True, False):
             choice = np.flatnonzero(related == similar)
             if len(choice) > count:
@@ -61,12 +61,12 @@ def draw_partners(labels: sparse.csr_matrix, count: int, rng: np.random.RandomSt
             keys.append(((low * n + high) * 2 + similar)[low < high])
     key = np.unique(np.concatenate(keys))
     if not len(key):
-        raise ValueError("At least 2 labelled rows are needed to draw pairs.")
+        raise ValueError("At least 2 labeled rows are needed to draw pairs.")
     return Pairs(key // 2 // n, key // 2 % n, key % 2 == 1, n)
 
 
 def pair_matrix(pairs: Pairs, chosen: NDArray[np.bool_]) -> sparse.csr_matrix:
-    """Symmetric CSR matrix of some of the pairs; its data are the numbers of the pairs."""
+    """Return a symmetric CSR matrix of the chosen pairs, whose data are the numbers of the pairs."""
     left, right, number = pairs.left[chosen], pairs.right[chosen], np.flatnonzero(chosen)
     places = (np.concatenate([left, right]), np.concatenate([right, left]))
     matrix = sparse.csr_matrix((np.concatenate([number, number]), places), shape=(pairs.n_rows, pairs.n_rows))

@@ -1,4 +1,4 @@
-"""How often an item should stand above another in a ranking by relevance."""
+"""Weights of items by how many others they should precede in a ranking by relevance."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from hashlearn.typing import FloatArray
 
 
 def rank_weights(relevance: FloatArray, sizes: FloatArray) -> FloatArray:
-    """#{items less relevant} - #{items more relevant} for each query (row) and each kind of item (column).
+    """Return #{less relevant items} - #{more relevant items} for each query (row) and each kind of item (column).
 
-    ``sizes`` says how many items of each kind there are. Weighted by sizes, every row sums to zero.
+    ``sizes`` is the number of items of each kind. Weighted by sizes, every row sums to zero.
     """
     weights = np.empty(relevance.shape)
     for row, values in zip(weights, relevance, strict=True):

@@ -1,4 +1,4 @@
-"""Random pairs and triplets by labels, the same for every method that draws them with the same seed."""
+"""Draw random pairs and triplets by labels. The same seed gives every method the same ones."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from hashlearn.typing import IntArray
 
 
 def relevance_block(labels: sparse.csr_matrix, left: IntArray, right: IntArray) -> NDArray[np.float64]:
-    """Shared labels of left[i] and right[i], pair by pair."""
+    """Return the number of shared labels of left[i] and right[i] for every i."""
     return np.asarray(labels[left].multiply(labels[right]).sum(axis=1), dtype=np.float64).ravel()
 
 
 def sample_pairs(
     labels: sparse.csr_matrix, count: int, rng: np.random.RandomState, similar_share: float = 0.5
 ) -> tuple[IntArray, IntArray, NDArray[np.float64]]:
-    """``count`` random pairs i != j of labelled rows and their shared labels (0 = dissimilar).
+    """Draw ``count`` random pairs i != j of labeled rows; return them with their numbers of shared labels.
 
-    A share of ``similar_share`` is similar as far as such pairs exist: a similar partner is a random row of a
-    random label of i. The rest is drawn uniformly among dissimilar pairs.
+    A share of ``similar_share`` is similar if enough such pairs exist: a similar partner is a random row with a random
+    label of i. The rest is drawn uniformly from dissimilar pairs.
     """
     rows = np.flatnonzero(np.diff(labels.indptr) > 0)
     if len(rows) < 2:
-        raise ValueError("At least 2 labelled rows are needed to draw pairs.")
+        raise ValueError("At least 2 labeled rows are needed to draw pairs.")
     wanted = round(count * similar_share)
     near = _draw(labels, rows, wanted, rng, similar=True)
     far = _draw(labels, rows, count - len(near[0]), rng, similar=False)
@@ -37,7 +37,7 @@ def sample_pairs(
 def sample_triplets(
     labels: sparse.csr_matrix, count: int, rng: np.random.RandomState
 ) -> tuple[IntArray, IntArray, IntArray, NDArray[np.float64]]:
-    """Triplets (i, j, k) with i more relevant to j than to k, and by how much."""
+    """Draw triplets (i, j, k) with i more relevant to j than to k; return them with the differences of relevance."""
     rows = np.flatnonzero(np.diff(labels.indptr) > 0)
     i, j = _draw(labels, rows, count, rng, similar=True)
     k = rows[rng.randint(len(rows), size=len(i))]
@@ -56,7 +56,7 @@ def sample_triplets(
 def _draw(
     labels: sparse.csr_matrix, rows: IntArray, count: int, rng: np.random.RandomState, similar: bool
 ) -> tuple[IntArray, IntArray]:
-    """Up to ``count`` pairs of the wanted kind by rejection; fewer when hardly any exist."""
+    """Draw up to ``count`` similar or dissimilar pairs by rejection; fewer if such pairs are rare."""
     by_label = labels.tocsc()
     left: list[IntArray] = []
     right: list[IntArray] = []
@@ -78,7 +78,7 @@ def _draw(
 def _partner(
     labels: sparse.csr_matrix, by_label: sparse.csc_matrix, i: IntArray, rng: np.random.RandomState
 ) -> IntArray:
-    """A random row that carries a random label of each i."""
+    """Return for each i a random row with a random label of i."""
     sizes = np.diff(labels.indptr)
     chosen = labels.indices[labels.indptr[i] + (rng.random_sample(len(i)) * sizes[i]).astype(np.intp)]
     members = np.diff(by_label.indptr)[chosen]

@@ -1,4 +1,4 @@
-"""Steps of a long loop: reported, and ended cleanly between two of them by Ctrl-C where the caller asked for that."""
+"""Steps of a long loop, with progress reports. Inside ``keep_partial`` Ctrl-C ends the loop between two steps."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hashlearn.progress import report
 
 
 class Stop(NamedTuple):
-    """A loop that Ctrl-C ended: what it did, the steps it made, and those it would have made."""
+    """A loop that Ctrl-C ended: its phase, the number of steps done, and the number planned."""
 
     phase: str
     done: int
@@ -30,16 +30,22 @@ _kept: ContextVar[list[Stop] | None] = ContextVar("kept", default=None)
 
 @contextmanager
 def keep_partial() -> Iterator[list[Stop]]:
-    """Keep what is learned so far when Ctrl-C comes, instead of raising KeyboardInterrupt out of ``fit``.
+    """Keep what ``fit`` has learned so far on Ctrl-C, instead of raising KeyboardInterrupt.
 
-    Inside, Ctrl-C ends the loop under way after its step, and the fit finishes with what it has: some of the bits,
-    rounds or epochs. A second Ctrl-C before that interrupts at once, and so does any Ctrl-C outside of such loops,
-    because there is no good state to keep. Later loops of the block run in full. Only the main thread hears Ctrl-C, so
-    only it can ask for this.
+    Inside the block, Ctrl-C ends the current loop after its step, and the fit finishes with the bits, rounds or epochs
+    that it has. A second Ctrl-C before that interrupts at once, and so does any Ctrl-C outside such loops, because
+    there is no complete state to keep. Later loops in the block run in full. Only the main thread receives Ctrl-C, so
+    only it can use this.
 
     Yields
     ------
-    list of (phase, done, total), one for each loop that was ended; empty while everything is complete
+    list of (phase, done, total)
+        One entry per loop that was ended; empty if all loops were complete.
+
+    Raises
+    ------
+    RuntimeError
+        If it is used outside the main thread.
 
     Examples
     --------
@@ -52,7 +58,7 @@ def keep_partial() -> Iterator[list[Stop]]:
     []
     """
     if threading.current_thread() is not threading.main_thread():
-        raise RuntimeError("keep_partial works in the main thread only: no other thread hears Ctrl-C.")
+        raise RuntimeError("keep_partial works in the main thread only: no other thread receives Ctrl-C.")
     stops: list[Stop] = []
     token = _kept.set(stops)
     try:
@@ -67,9 +73,9 @@ def keeps_partial() -> bool:
 
 
 def steps(total: int, phase: str, first: int = 0, note: Callable[[], str] | None = None) -> Iterator[int]:
-    """first, ... total - 1, each reported when it is made. Inside ``keep_partial`` Ctrl-C ends the loop after a step.
+    """Yield first, ... total - 1 and report each step when it is done. Inside ``keep_partial`` Ctrl-C ends the loop.
 
-    ``note`` says how it goes, "loss 0.41" say, to whoever listens.
+    ``note`` returns a short text for the report, such as "loss 0.41".
     """
     with _stopping() as stopped:
         for step in range(first, total):
@@ -86,14 +92,14 @@ def steps(total: int, phase: str, first: int = 0, note: Callable[[], str] | None
 
 @contextmanager
 def _stopping() -> Iterator[threading.Event]:
-    """An event that the next Ctrl-C sets instead of interrupting, inside ``keep_partial``; it is never set elsewhere.
+    """Yield an event that the next Ctrl-C sets instead of interrupting. Outside ``keep_partial`` it is never set.
 
-    Where the process ignores Ctrl-C, as in the background of a shell, it goes on being ignored. A handler that is not
-    Python's (None) could not be put back, so it stays.
+    A process that ignores Ctrl-C, such as one in the background of a shell, still ignores it. A handler that was not
+    set from Python (None) could not be restored, so it is not replaced.
     """
     stopped = threading.Event()
     previous = signal.getsignal(signal.SIGINT)
-    # The context of the main thread may have been handed to another one.
+    # Another thread may run with a copy of the main thread's context.
     in_main = threading.current_thread() is threading.main_thread()
     if not (keeps_partial() and in_main) or previous in (None, signal.SIG_IGN):
         yield stopped

@@ -210,7 +210,7 @@ def test_others_are_methods_without_a_row_in_the_paper():
     assert "fasth" not in {variant.label for variant in many.others}  # minutes on 10,000 rows
     sets = {variant.label for variant in paper.items()["table 6"].parts[0].others}
     assert "itq" in sets
-    assert not sets & {"adgh", "fsdh", "class-code"}  # one class a row
+    assert not sets & {"adgh", "fsdh", "class-code"}  # one class per row
 
 
 def test_a_table_has_remarks_and_the_floats_beside_it(tmp_path):

@@ -119,7 +119,7 @@ def test_rows_are_read_as_often_as_is_said(name, passes, data):
     [
         (hl.KSDH(20, n_landmarks=9), np.arange(N_ROWS) % 10, "9 features for 20 bits"),
         (hl.ADGH(20, n_landmarks=9), np.arange(N_ROWS) % 10, "9 features for 20 bits"),
-        (hl.ADGH(4), 1 - np.eye(3, dtype=int)[np.arange(N_ROWS) % 3], "one class a row"),
+        (hl.ADGH(4), 1 - np.eye(3, dtype=int)[np.arange(N_ROWS) % 3], "one class per row"),
         (hl.DSeRH(4, class_relevance=np.eye(3)), np.arange(N_ROWS) % 10, "class_relevance must have"),
     ],
     ids=["ksdh", "adgh", "adgh sets", "dserh"],

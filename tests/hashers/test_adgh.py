@@ -68,7 +68,7 @@ def test_uneven_classes_weigh_by_their_size():
 
 def test_label_sets_are_refused_in_one_sentence():
     X, _ = blobs(n=20)
-    with pytest.raises(ValueError, match="ADGH takes one class a row"):
+    with pytest.raises(ValueError, match="ADGH takes one class per row"):
         ADGH(n_bits=4).fit(X, np.ones((20, 3), dtype=int))
 
 

@@ -53,7 +53,7 @@ def test_rows_without_labels_get_their_predicted_class():
 
 
 def test_label_sets_and_too_few_bits_are_refused():
-    with pytest.raises(ValueError, match="ClassCode takes one class a row"):
+    with pytest.raises(ValueError, match="ClassCode takes one class per row"):
         ClassCode(n_bits=8).fit(X, np.eye(10, dtype=int)[Y] | np.eye(10, dtype=int)[(Y + 1) % 10])
     with pytest.raises(ValueError, match="10 classes need at least 4 bits"):
         ClassCode(n_bits=2).fit(X, Y)

@@ -65,5 +65,5 @@ def test_odd_data():
     assert FastH(n_bits=4, **FAST).fit(X, np.zeros(20)).codes_.shape == (20, 1)
     assert FastH(n_bits=4, **FAST).fit(np.ones((20, 3)), y).codes_.shape == (20, 1)
     assert FastH(n_bits=9, **FAST).fit(X[:2], [0, 1]).codes_.shape == (2, 2)
-    with pytest.raises(ValueError, match="At least 2 labelled rows"):
+    with pytest.raises(ValueError, match="At least 2 labeled rows"):
         FastH(n_bits=4, **FAST).fit(X, [0.0] + [np.nan] * 19)

@@ -82,7 +82,7 @@ def test_retrieves_held_out_rows():
 
 
 def test_label_sets_are_refused():
-    with pytest.raises(ValueError, match="FSDH takes one class a row"):
+    with pytest.raises(ValueError, match="FSDH takes one class per row"):
         FSDH(n_bits=8).fit(X, np.eye(10, dtype=int)[Y] | np.eye(10, dtype=int)[(Y + 1) % 10])
 
 

@@ -124,5 +124,5 @@ def test_odd_data():
     assert MLH(n_bits=3, radius=3, **FAST).fit(X, y).radius_ == 3
     with pytest.raises(ValueError, match="at most n_bits=4"):
         MLH(n_bits=4, radius=5).fit(X, y)
-    with pytest.raises(ValueError, match="At least 2 labelled rows"):
+    with pytest.raises(ValueError, match="At least 2 labeled rows"):
         MLH(n_bits=4).fit(X, [0.0] + [np.nan] * 19)

@@ -181,5 +181,5 @@ def test_odd_data():
     assert TSH(n_bits=4, **FAST).fit(X, np.zeros(20)).codes_.shape == (20, 1)
     assert TSH(n_bits=4, **FAST).fit(np.ones((20, 3)), y).codes_.shape == (20, 1)
     assert TSH(n_bits=40, **FAST).fit(X[:2], [0, 1]).codes_.shape == (2, 5)
-    with pytest.raises(ValueError, match="At least 2 labelled rows"):
+    with pytest.raises(ValueError, match="At least 2 labeled rows"):
         TSH(n_bits=4).fit(X, [0.0] + [np.nan] * 19)

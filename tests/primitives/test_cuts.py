@@ -7,7 +7,7 @@ import pytest
 from scipy import sparse
 
 from hashlearn.labels import label_matrix
-from hashlearn.primitives.cuts import BlockCuts, blocks_of_friends, minimum_cut
+from hashlearn.primitives.cuts import BlockCuts, minimum_cut, similar_blocks
 from hashlearn.primitives.partners import draw_partners
 
 
@@ -44,7 +44,7 @@ def test_blocks_hold_no_dissimilar_pair_and_sweeps_never_rise(labels):
     rng = np.random.RandomState(0)
     matrix = label_matrix(labels)
     pairs = draw_partners(matrix, 6, rng)
-    block = blocks_of_friends(matrix, pairs, rng)
+    block = similar_blocks(matrix, pairs, rng)
     assert not np.any((block[pairs.left] == block[pairs.right]) & ~pairs.similar)
     assert len(np.unique(block)) < 80
     distance = rng.randint(0, 3, size=len(pairs.left))
@@ -61,7 +61,7 @@ def test_last_block_is_optimal_given_the_others():
     matrix = label_matrix(y)
     pairs = draw_partners(matrix, 10, rng)
     gain = pairs.gain("ksh", rng.randint(0, 4, size=len(pairs.left)), 5)
-    signs, trace = BlockCuts(pairs, blocks_of_friends(matrix, pairs, rng)).infer(gain, 5, rng)
+    signs, trace = BlockCuts(pairs, similar_blocks(matrix, pairs, rng)).infer(gain, 5, rng)
     for own in (0, 1):  # after sweeps without change, each class is at its minimum
         for z in itertools.product([-1, 1], repeat=int((y == own).sum())):
             other = signs.copy()

@@ -18,7 +18,7 @@ from hashlearn.primitives import (
     sample_pairs,
     sample_triplets,
     top_eigenvectors,
-    top_generalised,
+    top_generalized,
 )
 from hashlearn.primitives.procrustes import inverse_root
 
@@ -41,7 +41,7 @@ def test_top_eigenvectors(matrices):
 
 def test_top_generalised(matrices):
     A, M = matrices
-    values, vectors = top_generalised(A, M, 3, ridge=0.0)
+    values, vectors = top_generalized(A, M, 3, ridge=0.0)
     np.testing.assert_allclose(A @ vectors, M @ vectors * values, atol=1e-8)
     np.testing.assert_allclose(vectors.T @ M @ vectors, np.eye(3), atol=1e-8)
     assert (np.diff(values) <= 0).all()
@@ -51,7 +51,7 @@ def test_a_singular_metric_is_lifted(matrices):
     A, _ = matrices
     metric = np.zeros((7, 7))
     metric[0, 0] = 1
-    assert np.isfinite(top_generalised(A, metric, 2)[1]).all()
+    assert np.isfinite(top_generalized(A, metric, 2)[1]).all()
 
 
 def test_fix_signs():

@@ -53,7 +53,7 @@ from hashlearn.similarity import (
     Similarity,
     check_similarity,
     from_pairs,
-    neighbour_similarity,
+    neighbor_similarity,
 )
 from hashlearn.solvers.problem import AnchorProblem, Batches, Trace, random_batches
 from hashlearn.solvers.rows import RowCoder
@@ -286,7 +286,7 @@ class PairwiseHasher(BaseHasher):
             features = self._fit_features(X, rng, timer)
             with timer("similarity"):
                 anchors = np.sort(rng.permutation(X.shape[0])[: self.n_anchors]).astype(np.intp)
-                S = neighbour_similarity(dense_rows(X), anchors, n_neighbors, far_quantile)
+                S = neighbor_similarity(dense_rows(X), anchors, n_neighbors, far_quantile)
             similarity = MatrixSimilarity(S, anchors, self.r_max)
             return self._fit_array(X, features, similarity, anchors, rng, timer)
 
