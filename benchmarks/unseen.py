@@ -20,9 +20,9 @@ CLUSTERS = 50
 
 
 def hashers(bits: int, seed: int) -> dict[str, Callable[[], hl.BaseHasher]]:
-    def union(labeled: int, structure: int = 0) -> hl.Union:
+    def union(labeled: int, structure: int = 0) -> hl.JoinedHasher:
         ours = hl.GSDHP(labeled, structure=structure, random_state=seed)
-        return hl.Union([ours, hl.ITQ(bits - labeled, random_state=seed)])
+        return hl.JoinedHasher([ours, hl.ITQ(bits - labeled, random_state=seed)])
 
     most, half = bits * 3 // 4, bits // 2
     return {

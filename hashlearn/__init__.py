@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from hashlearn.models import load as load
     from hashlearn.models import save as save
     from hashlearn.primitives import keep_partial as keep_partial
+    from hashlearn.solvers.solver import Greedy as Greedy
+    from hashlearn.solvers.solver import Symmetric as Symmetric
 
 __version__ = "0.3.0"
 
@@ -31,13 +33,15 @@ _MODULES = ("codes", "data", "deep", "files", "fitting", "functions", "hashers",
 _HOMES = {
     "AnchorKernel": "hashlearn.kernel",
     "Collection": "hashlearn.collection",
+    "Greedy": "hashlearn.solvers.solver",
     "Index": "hashlearn.index",
     "ModelFileError": "hashlearn.models",
+    "Symmetric": "hashlearn.solvers.solver",
     "keep_partial": "hashlearn.primitives",
     "load": "hashlearn.models",
     "save": "hashlearn.models",
 }
-_RENAMED_IN_0_3 = {"chunks": "hashlearn.fitting"}
+_RENAMED_IN_0_3 = {"Union": "hashlearn.hashers.JoinedHasher", "chunks": "hashlearn.fitting"}
 
 
 def __getattr__(name: str) -> Any:

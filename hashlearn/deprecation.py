@@ -16,7 +16,7 @@ grid searches use), access to the attribute and model files accept the old name 
 A module, class or function has a new name or module. The old module looks up names that it does not have here::
 
     def __getattr__(name: str) -> Any:
-        return renamed_attribute(__name__, name, {"Union": "hashlearn.hashers.Joined"}, since="0.3")
+        return renamed_attribute(__name__, name, {"Union": "hashlearn.hashers.JoinedHasher"}, since="0.3")
 
 For any other change (such as several parameters that become one object), the code translates the old arguments itself
 and calls ``warn_deprecated``, so that all warnings have the same form.

@@ -30,6 +30,7 @@ from hashlearn.kernel import AnchorKernel, PlainFeatures
 from hashlearn.messages import one_line
 from hashlearn.model_checks import check_model
 from hashlearn.modelfile import ModelFileError, from_bytes, own_copy, read, to_bytes, write
+from hashlearn.solvers.solver import Greedy, Symmetric
 from hashlearn.typing import Arrays
 
 __all__ = ["ModelFileError", "NotSaved", "dumps", "fingerprint", "load", "loads", "save"]
@@ -43,7 +44,10 @@ COMPONENTS: tuple[type, ...] = (
     Network,
     NetworkFunction,
     Calibration,
+    Greedy,
+    Symmetric,
 )
+RENAMED_CLASSES = {"Union": "JoinedHasher"}
 SPARSE = {cls.__name__: cls for cls in (sparse.csr_matrix, sparse.csr_array, sparse.csc_matrix, sparse.csc_array)}
 SPARSE_PARTS = ("data", "indices", "indptr")
 NUMBERS = {"bool", "float16", "float32", "float64"} | {f"{u}int{bits}" for u in ("", "u") for bits in (8, 16, 32, 64)}
@@ -173,6 +177,7 @@ class NotSaved:
 
 def _allowed_class(name: str) -> type | None:
     """Return the class of this name if a model file may hold it. A deep method is imported only if it is named."""
+    name = RENAMED_CLASSES.get(name, name)
     for method, place in hashers.DEEP_METHODS.items():
         if place.endswith(f":{name}"):
             return hashers.find_method(method)
@@ -297,6 +302,8 @@ class _Reader:
             raise ModelFileError(f"{self.name} asks for the class {wanted!r}, which hashlearn does not know.")
         renamed = getattr(cls, "_renamed_parameters", {})  # a file has the parameter names of the release that wrote it
         parameters = {renamed.get(name, name): self.value(item) for name, item in node["parameters"].items()}
+        if hasattr(cls, "_upgrade_parameters"):
+            parameters = cls._upgrade_parameters(parameters)
         state = {name: self.value(item) for name, item in node["state"].items()}
         names = _parameter_names(cls)
         for name in parameters:

@@ -42,7 +42,7 @@ class TooSlow(BaseException):
 def fitted() -> Iterator[tuple[str, Any]]:
     for name in hl.METHODS:
         yield name, small(name).fit(X, Y)
-    yield "union", hl.Union([small("gsdhp"), small("lsh")]).fit(X, Y)
+    yield "joined", hl.JoinedHasher([small("gsdhp"), small("lsh")]).fit(X, Y)
     yield "trees", small("gsdhp", function="trees").fit(X, Y)
     try:
         import torch  # noqa: F401

@@ -202,7 +202,7 @@ def test_score_does_not_count_unlabeled_rows_as_misses(rows):
     marks = (None, float("nan"), pd.NA)
     assert hasher.score(X, half_unlabeled(y, marks)) == labeled
     assert hasher.set_params(unlabeled=-1).score(X, half_unlabeled(y, (-1,))) == labeled
-    assert hl.Union([hl.GSDHP(8, unlabeled=-1)])._unlabeled == -1
+    assert hl.JoinedHasher([hl.GSDHP(8, unlabeled=-1)])._unlabeled == -1
     table = as_table(tags)
     table[::2] = 0  # the only way in which a 0/1 table can leave a row without labels
     assert hasher.score(X, table) == hasher.score(X[1::2], as_table(tags)[1::2])

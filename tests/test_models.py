@@ -15,13 +15,13 @@ from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LinearRegression
 from small_methods import small
 
-from hashlearn import GSDHP, LSH, METHODS, SDHP, AnchorKernel
+from hashlearn import GSDHP, LSH, METHODS, SDHP, AnchorKernel, Greedy
 from hashlearn.functions.trees import BoostedTrees
 from hashlearn.models import ModelFileError, NotSaved, load, save
 
 X, Y = (part[:300] for part in load_digits(return_X_y=True))
 GOLDEN = Path(__file__).parent / "data" / "gsdhp-v1.hl"
-SMALL = {"n_bits": 12, "n_anchors": 60, "n_landmarks": 40, "max_iter": 2, "random_state": 0}
+SMALL = {"n_bits": 12, "n_anchors": 60, "n_landmarks": 40, "random_state": 0}
 
 
 def same(a, b):
@@ -77,8 +77,8 @@ def test_every_method(method, tmp_path):
         {"kernel": None},
         {"kernel": AnchorKernel(n_landmarks=20, bandwidth=0.5, random_state=3)},
         {"structure": 4, "unlabeled": 3},
-        {"ridge": "auto", "beta": 0.1 + 0.2, "unlabeled": float("nan")},
-        {"dissimilar": np.float32(-0.3), "order": "interleaved"},
+        {"ridge": "auto", "solver": Greedy(beta=0.1 + 0.2), "unlabeled": float("nan")},
+        {"dissimilar": np.float32(-0.3), "solver": Greedy(order="interleaved")},
     ],
     ids=lambda changes: "-".join(changes),
 )
@@ -193,5 +193,5 @@ def test_a_mutant_never_asks_for_absurd_memory():
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, env=environment, timeout=900)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert all(f"{name} " in done.stdout for name in (*METHODS, "union", "trees"))
+    assert all(f"{name} " in done.stdout for name in (*METHODS, "joined", "trees"))
     assert all("'refused'" in line and "'ok'" in line for line in done.stdout.splitlines())

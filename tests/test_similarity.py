@@ -88,7 +88,7 @@ def test_own_relevance():
         from_labels(Y, relevance=lambda a, b: np.zeros(2))
 
 
-def test_clusters_join_the_label_sets_and_supervise_unlabelled_rows():
+def test_clusters_join_the_label_sets_and_supervise_unlabeled_rows():
     y = np.array([0, 0, 1, -1])
     similarity = from_labels(y, unlabeled=-1, clusters=np.array([0, 1, 1, 0]))
     assert similarity.graded

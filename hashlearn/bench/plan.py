@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -12,7 +11,7 @@ from typing import Any
 from hashlearn.codes import MAX_BITS
 from hashlearn.data.catalog import DATA_SETS
 from hashlearn.data.protocols import PROTOCOLS
-from hashlearn.hashers import find_method, method_names
+from hashlearn.hashers import make_hasher, method_names
 from hashlearn.parameters import check_parameters
 
 # The data set that a protocol was made for; the others take any and must be told which.
@@ -49,16 +48,12 @@ class Variant:
     def __post_init__(self) -> None:
         if self.method not in method_names():
             raise PlanError(f"The method must be one of {', '.join(method_names())}. Got {self.method!r} instead.")
-        known = list(inspect.signature(find_method(self.method).__init__).parameters)[1:]
         for name in self.settings:
             if name in _OF_THE_PLAN:
                 raise PlanError(f"{name} of {self.label} is set by {_OF_THE_PLAN[name]} and cannot be set again.")
-            if name not in known:
-                allowed = ", ".join(name for name in known if name not in _OF_THE_PLAN)
-                raise PlanError(f"{self.method} has no parameter {name!r}; it has {allowed}.")
         try:
-            check_parameters(find_method(self.method)(**self.settings))
-        except ValueError as error:
+            check_parameters(make_hasher(self.method, self.settings))
+        except (TypeError, ValueError) as error:
             raise PlanError(f"{self.label}: {error}") from error
 
 

@@ -27,7 +27,7 @@ from hashlearn.data.embedded import Dataset
 from hashlearn.data.pool import Pool
 from hashlearn.data.protocols import Split, protocol
 from hashlearn.data.registry import load
-from hashlearn.hashers import find_method
+from hashlearn.hashers import make_hasher
 from hashlearn.parallel import thread_count
 from hashlearn.progress import report
 from hashlearn.timing import PhaseTimer
@@ -195,7 +195,7 @@ def perform(task: RunTask) -> BenchRun:
 def _made(task: RunTask, store: RunStore) -> tuple[BenchRun, RunCodes]:
     definition = task.definition
     dataset = _dataset(definition.data, definition.protocol, definition.split, definition.seed, task.data_dir)
-    hasher: Any = find_method(definition.method)(n_bits=definition.n_bits, **definition.settings)
+    hasher: Any = make_hasher(definition.method, {"n_bits": definition.n_bits, **definition.settings})
     common = {"random_state": definition.seed, "n_jobs": task.threads}
     own = hasher.get_params(deep=False)
     hasher.set_params(**{name: value for name, value in common.items() if name in own})

@@ -189,8 +189,8 @@ def heat_maps(store: RunStore, runs: Sequence[BenchRun], title: str, measures: M
     for seeds in grouped(runs).values():
         what = seeds[0].definition
         mean = mean_of([(scores_of(store, run, measures)["learned"] or {}).get(score) for run in seeds])
-        if mean is not None and {"batch_size", "beta"} <= set(what.settings):
-            place = (what.settings["batch_size"], what.settings["beta"])
+        if mean is not None and {"solver__batch_size", "solver__beta"} <= set(what.settings):
+            place = (what.settings["solver__batch_size"], what.settings["solver__beta"])
             found.setdefault(what.method, {})[place] = mean.mean
     plots: list[Plot] = []
     for method, cells in found.items():

@@ -19,7 +19,7 @@ from hashlearn.cli.shell import BadUse, epilog, plain_value, print_facts, print_
 from hashlearn.files.arrays import split_part
 from hashlearn.files.tables import TABLES
 from hashlearn.fitting import as_source
-from hashlearn.hashers import BaseHasher, find_method, method_names
+from hashlearn.hashers import BaseHasher, make_hasher, method_names
 from hashlearn.parameters import check_parameters
 from hashlearn.primitives.steps import Stop, keep_partial
 
@@ -27,7 +27,7 @@ app = typer.Typer()
 
 _EXAMPLES = (
     "hashlearn fit X.npy --labels y.npy --method gsdhp --bits 64 -o model.hl",
-    "hashlearn fit table.csv --labels table.csv:label --set beta=5 -o model.hl",
+    "hashlearn fit table.csv --labels table.csv:label --set loss=hinge -o model.hl",
     "hashlearn fit X.npy --similar pairs.csv --dissimilar other.csv -o model.hl",
     "hashlearn fit X.npy --method lsh --bits 128 -o model.hl",
     "hashlearn fit images/ --method gsdhp-star --set backbone=small_cnn -o model.hl",
@@ -173,20 +173,18 @@ def _learn_chunks(
 def _new_hasher(method: str, bits: int, seed: int, jobs: int | None, settings: list[str], unlabeled: str | None) -> Any:
     if method not in method_names():
         raise BadUse(f"There is no method '{method}'; there are {', '.join(method_names())}.")
-    cls = find_method(method)
-    valid = list(cls().get_params(deep=False))
     params: dict[str, Any] = {"n_bits": bits, "random_state": seed, "n_jobs": jobs}
-    params = {name: value for name, value in params.items() if name in valid}
     if unlabeled is not None:
         settings = [f"unlabeled={unlabeled}", *settings]
     for setting in settings:
         name, equals, text = setting.partition("=")
         if not equals:
             raise BadUse(f"--set needs name=value. Got '{setting}'.")
-        if name not in valid:
-            raise BadUse(f"{method} has no parameter '{name}'; it has {', '.join(valid)}.")
         params[name] = plain_value(text)
-    hasher = cls(**params)
+    try:
+        hasher = make_hasher(method, params)
+    except (TypeError, ValueError) as error:
+        raise BadUse(str(error)) from error
     # Before a long read of the features rather than after it.
     check_parameters(hasher)
     return hasher

@@ -4,8 +4,11 @@ For a method of this folder the line is its import. A deep method has a line in 
 deep methods are imported when they are asked for. All else that is known about a method is the ``info`` of its class.
 """
 
+from collections.abc import Mapping
 from pkgutil import resolve_name
+from typing import Any
 
+from hashlearn.deprecation import renamed_attribute
 from hashlearn.fitting.base import BaseHasher
 from hashlearn.hashers.adgh import ADGH as ADGH
 from hashlearn.hashers.agh import AGH as AGH
@@ -22,6 +25,7 @@ from hashlearn.hashers.fsdh import FSDH as FSDH
 from hashlearn.hashers.fsdh_gui import FSDHGui as FSDHGui
 from hashlearn.hashers.gsdhp import GSDHP as GSDHP
 from hashlearn.hashers.itq import ITQ as ITQ
+from hashlearn.hashers.joined import JoinedHasher as JoinedHasher
 from hashlearn.hashers.ksdh import KSDH as KSDH
 from hashlearn.hashers.ksh import KSH as KSH
 from hashlearn.hashers.ldahash import LDAHash as LDAHash
@@ -37,7 +41,6 @@ from hashlearn.hashers.sh import SH as SH
 from hashlearn.hashers.ssh import SSH as SSH
 from hashlearn.hashers.top_rsbc import TopRSBC as TopRSBC
 from hashlearn.hashers.tsh import TSH as TSH
-from hashlearn.hashers.union import Union as Union
 
 DEEP_METHODS: dict[str, str] = {
     "cnnh": "hashlearn.deep.hashers.cnnh:CNNH",
@@ -69,9 +72,14 @@ __all__ = [
     "METHODS",
     "BaseHasher",
     "find_method",
+    "make_hasher",
     "method_names",
     *sorted(hasher.__name__ for hasher in _HASHERS),
 ]
+
+
+def __getattr__(name: str) -> Any:
+    return renamed_attribute(__name__, name, {"Union": f"{__name__}.JoinedHasher"}, since="0.3")
 
 
 def method_names() -> list[str]:
@@ -89,3 +97,29 @@ def find_method(name: str) -> type[BaseHasher]:
         method: type[BaseHasher] = resolve_name(DEEP_METHODS[name])
         return method
     return METHODS[name]
+
+
+def make_hasher(name: str, settings: Mapping[str, Any]) -> BaseHasher:
+    """A hasher of a method by its name on the command line, with some parameters set.
+
+    Parameters
+    ----------
+    settings : mapping from names to values
+        Parameters of parts have names with two underscores, ``solver__beta``.
+
+    Raises
+    ------
+    ValueError
+        If the method has no parameter of such a name.
+
+    >>> make_hasher("gsdhp", {"n_bits": 16, "solver__beta": 5.0}).solver.beta
+    5.0
+    """
+    hasher = find_method(name)()
+    for parameter, value in settings.items():
+        try:
+            hasher.set_params(**{parameter: value})
+        except ValueError as error:
+            known = ", ".join(hasher.get_params())
+            raise ValueError(f"{name} has no parameter {parameter!r}; it has {known}.") from error
+    return hasher

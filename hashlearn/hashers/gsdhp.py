@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from hashlearn.constraints import IsCallable, Options
+from hashlearn.constraints import Instance, IsCallable, Options
+from hashlearn.fitting.frames.old_parameters import accept_old_parameters
 from hashlearn.fitting.frames.pairwise import PairwiseHasher
 from hashlearn.methodinfo import MethodInfo
 from hashlearn.parameters import parameter
-from hashlearn.similarity import Similarity
-from hashlearn.solvers import general, greedy
-from hashlearn.solvers.losses import LOSSES, QuadraticLoss, get_loss
-from hashlearn.solvers.problem import AnchorProblem, Batches, Trace
-from hashlearn.solvers.rows import GeneralRows, GreedyRows, RowCoder
+from hashlearn.solvers.losses import LOSSES, Loss, get_loss
+from hashlearn.solvers.solver import Greedy
 
 
+@accept_old_parameters
 class GSDHP(PairwiseHasher):
     """GSDH_P: pairwise discrete hashing that updates one bit of a batch of rows at a time.
 
@@ -54,6 +50,7 @@ class GSDHP(PairwiseHasher):
         passes="2",
         database="learned",
     )
+    default_solver = Greedy
 
     loss: Any = parameter(
         [Options(*LOSSES), IsCallable()],
@@ -62,45 +59,18 @@ class GSDHP(PairwiseHasher):
         "arrays of similarities and inner products.",
         default="ksh",
     )
-    residual: str = parameter(
-        Options("auto", *greedy.RESIDUALS),
-        "What a bit answers to: all other bits ('full', the paper) or those before it ('stagewise', the released "
-        "code). 'auto' is full for classes and stagewise for label sets, where each ranks best.",
-        default="auto",
+    solver: Greedy | None = parameter(
+        [None, Instance(Greedy)],
+        "How the codes of the anchors are learned; None for ``Greedy()``. Its parameters can be set as "
+        "``solver__beta``.",
+        default=None,
     )
-    batch_size: int = 200
-    n_starts: int | str = "auto"
 
-    def _solve(self, problem: AnchorProblem, start: NDArray[np.float64], batches: Batches, graded: bool) -> Trace:
-        loss = get_loss(self.loss)
-        options: dict[str, Any] = {
-            "beta": self.beta,
-            "residual": self._residual(graded),
-            "max_iter": self.max_iter,
-            "inner_iter": self.inner_iter,
-        }
-        if isinstance(loss, QuadraticLoss):
-            return greedy.learn(problem, start, batches, loss, **options)
-        return general.learn(problem, start, batches, loss, **options)
-
-    def _coder(self, similarity: Similarity, anchors: NDArray[np.intp], anchor_codes: NDArray[np.float64]) -> RowCoder:
-        loss = get_loss(self.loss)
-        options: dict[str, Any] = {
-            "beta": self.beta,
-            "residual": self._residual(similarity.graded),
-            "max_iter": self.max_iter,
-        }
-        if isinstance(loss, QuadraticLoss):
-            return GreedyRows(similarity, anchors, anchor_codes, loss, **options)
-        return GeneralRows(similarity, anchors, anchor_codes, loss, **options)
+    def _loss(self) -> Loss:
+        return get_loss(self.loss)
 
     def _projection(self, graded: bool) -> str:
-        # Where dissimilar pairs are not pulled fully apart, gains are a poor target for the function.
+        # If dissimilar pairs are not pulled fully apart, gains are a poor target for the function.
         if self.projection == "auto" and self.loss not in ("ksh", "bre"):
             return "rows"
         return super()._projection(graded)
-
-    def _residual(self, graded: bool) -> str:
-        if self.residual != "auto":
-            return self.residual
-        return "stagewise" if graded else "full"

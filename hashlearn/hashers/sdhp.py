@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
-
+from hashlearn.constraints import Instance
+from hashlearn.fitting.frames.old_parameters import accept_old_parameters
 from hashlearn.fitting.frames.pairwise import PairwiseHasher
 from hashlearn.methodinfo import MethodInfo
-from hashlearn.similarity import Similarity
-from hashlearn.solvers import symmetric
-from hashlearn.solvers.losses import QuadraticLoss, get_loss
-from hashlearn.solvers.problem import AnchorProblem, Batches, Trace
-from hashlearn.solvers.rows import RowCoder, SymmetricRows
+from hashlearn.parameters import parameter
+from hashlearn.solvers.solver import Symmetric
 
 
+@accept_old_parameters
 class SDHP(PairwiseHasher):
     """SDH_P: pairwise discrete hashing that updates all bits of a batch of rows at once.
 
@@ -42,21 +39,11 @@ class SDHP(PairwiseHasher):
         passes="2",
         database="learned",
     )
+    default_solver = Symmetric
 
-    def _solve(self, problem: AnchorProblem, start: NDArray[np.float64], batches: Batches, graded: bool) -> Trace:
-        return symmetric.learn(
-            problem, start, batches, beta=self.beta, max_iter=self.max_iter, inner_iter=self.inner_iter
-        )
-
-    def _coder(self, similarity: Similarity, anchors: NDArray[np.intp], anchor_codes: NDArray[np.float64]) -> RowCoder:
-        loss = get_loss("ksh")
-        assert isinstance(loss, QuadraticLoss)
-        return SymmetricRows(
-            similarity,
-            anchors,
-            anchor_codes,
-            loss,
-            beta=self.beta,
-            max_iter=self.max_iter,
-            inner_iter=self.inner_iter,
-        )
+    solver: Symmetric | None = parameter(
+        [None, Instance(Symmetric)],
+        "How the codes of the anchors are learned; None for ``Symmetric()``. Its parameters can be set as "
+        "``solver__beta``.",
+        default=None,
+    )

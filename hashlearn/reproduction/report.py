@@ -178,16 +178,16 @@ def rounds_lines(store: RunStore, runs: Sequence[BenchRun], title: str, item: Pa
         what = seeds[0].definition
         mean = mean_of([(scores_of(store, run, item.measures)["learned"] or {}).get(part.score) for run in seeds])
         if mean is not None:
-            line = points.setdefault(f"{what.method} batch {what.settings['batch_size']}", [])
-            line.append((what.settings["max_iter"], mean.mean))
+            line = points.setdefault(f"{what.method} batch {what.settings['solver__batch_size']}", [])
+            line.append((what.settings["solver__max_iter"], mean.mean))
     lines = {name: tuple(zip(*sorted(values), strict=True)) for name, values in points.items()}
     measure = item.measures.title(part.score)
     return LinePlot(f"{title}: {measure}", "rounds", f"{measure}, learned database", lines)  # type: ignore[arg-type]
 
 
 def _longest_descents(runs: Sequence[BenchRun]) -> list[BenchRun]:
-    most = max((run.definition.settings.get("max_iter", 0) for run in runs), default=0)
-    return [run for run in runs if run.definition.settings.get("max_iter", 0) == most]
+    most = max((run.definition.settings.get("solver__max_iter", 0) for run in runs), default=0)
+    return [run for run in runs if run.definition.settings.get("solver__max_iter", 0) == most]
 
 
 def _left_out(report: PaperReport) -> list[Section]:

@@ -123,9 +123,13 @@ def _curves(protocol: str, data: str, score: str, methods: Sequence[str]) -> tup
 def _rounds() -> tuple[Variant, ...]:
     """Figure 1: both algorithms, several batch sizes, stopped after several numbers of rounds."""
     # One start, so that the curve is that of one descent.
-    shared = {"n_anchors": _FIGURE_1_ROWS, "n_starts": 1}
+    shared = {"n_anchors": _FIGURE_1_ROWS, "solver__n_starts": 1}
     return tuple(
-        Variant(f"{method} batch {batch} rounds {rounds}", method, shared | {"batch_size": batch, "max_iter": rounds})
+        Variant(
+            f"{method} batch {batch} rounds {rounds}",
+            method,
+            shared | {"solver__batch_size": batch, "solver__max_iter": rounds},
+        )
         for method in ("sdhp", "gsdhp")
         for batch in _FIGURE_1_BATCHES
         for rounds in _FIGURE_1_ROUNDS
@@ -135,7 +139,7 @@ def _rounds() -> tuple[Variant, ...]:
 def _grid() -> tuple[Variant, ...]:
     """Figure 5: both algorithms over batch sizes and β."""
     return tuple(
-        Variant(f"{method} batch {batch} beta {beta:g}", method, {"batch_size": batch, "beta": beta})
+        Variant(f"{method} batch {batch} beta {beta:g}", method, {"solver__batch_size": batch, "solver__beta": beta})
         for method in ("sdhp", "gsdhp")
         for batch in BATCHES
         for beta in BETAS

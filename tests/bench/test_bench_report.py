@@ -25,7 +25,7 @@ pytest.importorskip("matplotlib")
 pytest.importorskip("jinja2")
 
 EMPTY = {"meta", "br", "img", "link", "hr", "input"}
-SMALL = {"n_landmarks": 60, "n_anchors": 100, "max_iter": 3, "n_starts": 1}
+SMALL = {"n_landmarks": 60, "n_anchors": 100, "solver__max_iter": 3, "solver__n_starts": 1}
 
 
 class Page(HTMLParser):
@@ -148,7 +148,7 @@ def test_the_papers_numbers_stand_beside_ours(tmp_path):
 
 def test_every_kind_of_figure_is_drawn(tmp_path):
     settings = [
-        SMALL | {"batch_size": batch, "beta": beta, "max_iter": rounds}
+        SMALL | {"solver__batch_size": batch, "solver__beta": beta, "solver__max_iter": rounds}
         for batch in (10, 50)
         for beta, rounds in ((0.0, 2), (1.0, 3))
     ]
@@ -238,7 +238,9 @@ def test_a_report_on_what_is_kept_runs_nothing(tmp_path):
 
 
 def test_figures_of_many_settings_are_grids_in_markdown(tmp_path):
-    settings = [SMALL | {"batch_size": batch, "beta": beta} for batch in (10, 50) for beta in (0.0, 1.0)]
+    settings = [
+        SMALL | {"solver__batch_size": batch, "solver__beta": beta} for batch in (10, 50) for beta in (0.0, 1.0)
+    ]
     variants = [Variant(f"gsdhp {n}", "gsdhp", values) for n, values in enumerate(settings)]
     made = make_paper_report([replace(small_item(("heat",), variants), tabled=False)], tmp_path)
     lines = made.paths[0].read_text().splitlines()

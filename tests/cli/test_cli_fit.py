@@ -32,11 +32,11 @@ def test_codes_out_are_the_learned_codes(model, call, folder):
 
 
 def test_values_of_set_are_json_or_text(call, folder):
-    settings = ["--set", "kernel=rbf", "--set", "beta=5", "--set", "r_max=null", "--set", "ridge=0.5"]
+    settings = ["--set", "kernel=rbf", "--set", "solver__beta=5", "--set", "dissimilar=null", "--set", "ridge=0.5"]
     code, out, _ = call("fit", "X.npy", "-y", "y.npy", "--bits", 8, "-o", "m.hl", "--json", *SMALL, *settings)
     assert code == 0
     params = json.loads(out)["params"]
-    assert (params["kernel"], params["beta"], params["r_max"], params["ridge"]) == ("rbf", 5, None, 0.5)
+    assert (params["kernel"], params["solver__beta"], params["dissimilar"], params["ridge"]) == ("rbf", 5, None, 0.5)
 
 
 def test_lsh_needs_no_labels_and_leaves_float32_rows_alone(call, folder):
@@ -89,9 +89,9 @@ def test_pairs(call, folder):
     ("arguments", "code", "sentence"),
     [
         (["-y", "y.npy", "--method", "foo"], 2, "There is no method 'foo'; there are adgh, agh, aibc"),
-        (["-y", "y.npy", "--set", "alpha=1"], 2, "gsdhp has no parameter 'alpha'; it has batch_size, beta,"),
+        (["-y", "y.npy", "--set", "alpha=1"], 2, "gsdhp has no parameter 'alpha'; it has dissimilar, function,"),
         (["-y", "y.npy", "--set", "beta"], 2, "--set needs name=value. Got 'beta'."),
-        (["-y", "y.npy", "--set", "beta=-1"], 2, "The 'beta' parameter of GSDHP must be"),
+        (["-y", "y.npy", "--set", "solver__beta=-1"], 2, "The 'beta' parameter of Greedy must be"),
         (["-y", "y.npy", "--bits", "0"], 2, "The 'n_bits' parameter of GSDHP must be"),
         (["--method", "lsh", "--similar", "s.csv"], 2, "lsh does not learn from pairs."),
         (["--method", "lsh", "--unlabeled", "0"], 2, "lsh has no parameter 'unlabeled'"),

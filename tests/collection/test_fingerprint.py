@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from hashlearn import GSDHP, ITQ, LSH, Union, models
+from hashlearn import GSDHP, ITQ, LSH, JoinedHasher, models
 
 X = np.random.default_rng(0).normal(size=(120, 6))
 Y = np.random.default_rng(1).integers(0, 3, 120)
-SMALL = {"n_landmarks": 20, "n_anchors": 30, "max_iter": 2}
+SMALL = {"n_landmarks": 20, "n_anchors": 30}
 
 
 @pytest.mark.parametrize(
@@ -15,9 +15,9 @@ SMALL = {"n_landmarks": 20, "n_anchors": 30, "max_iter": 2}
     [
         lambda seed, jobs: GSDHP(8, random_state=seed, n_jobs=jobs, **SMALL),
         lambda seed, jobs: ITQ(6, random_state=np.random.RandomState(seed), n_jobs=jobs),
-        lambda seed, jobs: Union([LSH(4, random_state=seed, n_jobs=jobs), ITQ(3, random_state=seed)]),
+        lambda seed, jobs: JoinedHasher([LSH(4, random_state=seed, n_jobs=jobs), ITQ(3, random_state=seed)]),
     ],
-    ids=["gsdhp", "itq", "union"],
+    ids=["gsdhp", "itq", "joined"],
 )
 def test_fingerprints(new, tmp_path):
     hasher = new(0, None).fit(X, Y)

@@ -256,10 +256,10 @@ def test_threads_that_hold_torch_at_once_leave_its_limit_as_it_was():
         torch.set_num_threads(1)
 
 
-def test_in_a_union():
-    union = hl.Union([small("dch"), hl.LSH(8, random_state=0)]).fit(X, Y)
-    assert union.transform(X).shape == (400, 16)
-    np.testing.assert_array_equal(union.transform(X)[:, :8], small("dch").fit(X, Y).transform(X))
+def test_in_a_joined_hasher():
+    joined = hl.JoinedHasher([small("dch"), hl.LSH(8, random_state=0)]).fit(X, Y)
+    assert joined.transform(X).shape == (400, 16)
+    np.testing.assert_array_equal(joined.transform(X)[:, :8], small("dch").fit(X, Y).transform(X))
 
 
 class Pixels(torch.nn.Module):

@@ -85,7 +85,7 @@ def test_a_folder_of_another_run_is_refused(data, fitted, tmp_path):
 
 
 def union():
-    return hl.Union([small("gsdhp"), small("itq"), small("dch", n_bits=4)])
+    return hl.JoinedHasher([small("gsdhp"), small("itq"), small("dch", n_bits=4)])
 
 
 @pytest.mark.parametrize("name", [*hl.hashers.method_names(), "union"])

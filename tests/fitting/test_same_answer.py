@@ -72,7 +72,7 @@ def squared_hinge(s, u):
         (hl.GSDHP, {"loss": "hinge"}),
         (hl.GSDHP, {"loss": squared_hinge}),
         (hl.GSDHP, {"kernel": None, "ridge": "auto"}),
-        (hl.GSDHP, {"kernel": hl.AnchorKernel(40, normalize=False), "fill": "principal"}),
+        (hl.GSDHP, {"kernel": hl.AnchorKernel(40, normalize=False), "solver": hl.Greedy(fill="principal")}),
     ],
     ids=["sdhp", "bre", "bre-released", "hinge", "own", "plain", "kernel"],
 )
@@ -151,7 +151,7 @@ def test_a_model_fitted_in_chunks_is_saved_and_used(data, in_memory, tmp_path):
 
 
 def test_parameters_that_need_all_rows_say_so(data):
-    for changes in ({"order": "interleaved"}, {"structure": 5}, {"function": "trees"}):
+    for changes in ({"solver": hl.Greedy(order="interleaved")}, {"structure": 5}, {"function": "trees"}):
         with pytest.raises(ValueError, match="in memory"):
             hasher(**changes).fit_chunks(*data)
     with pytest.raises(TypeError, match=r"KSH needs all rows in memory; these methods.*gsdhp"):

@@ -72,7 +72,7 @@ def test_label_sets_are_refused_in_one_sentence():
         ADGH(n_bits=4).fit(X, np.ones((20, 3), dtype=int))
 
 
-def test_unlabelled_rows_are_hashed_and_do_not_teach():
+def test_unlabeled_rows_are_hashed_and_do_not_teach():
     X, y = blobs()
     partly = np.where(np.arange(len(y)) < 30, np.nan, y.astype(float))
     hasher = ADGH(n_bits=8, n_landmarks=40, random_state=0).fit(X, partly)

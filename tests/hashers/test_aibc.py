@@ -101,7 +101,7 @@ def test_features_need_no_labels_and_find_large_inner_products():
         AIBC(n_bits=4).fit(X)
 
 
-def test_unlabelled_rows_get_database_codes_and_take_no_part():
+def test_unlabeled_rows_get_database_codes_and_take_no_part():
     X, y = classes(spread=1.0)
     Y = np.eye(4, dtype=int)[y]
     Y[150:] = 0

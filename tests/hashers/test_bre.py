@@ -73,7 +73,7 @@ def test_learns_on_a_sample_and_retrieves():
     assert hasher.score(X, y) > BRE(n_bits=16, n_samples=100, max_iter=1, random_state=0).fit(X, y).score(X, y)
 
 
-def test_unlabelled_rows_do_not_teach():
+def test_unlabeled_rows_do_not_teach():
     X, y = blobs()
     partly = y.astype(float)
     partly[:20] = np.nan

@@ -99,7 +99,7 @@ def test_reported_objective_follows_from_the_codes_and_weights(spread):
     assert value == pytest.approx(hasher.objective_[-1], rel=1e-6)
 
 
-def test_label_sets_and_unlabelled_rows():
+def test_label_sets_and_unlabeled_rows():
     X, y = classes(spread=2.0)
     Y = np.eye(4, dtype=int)[y]
     Y[:, 0] |= Y[:, 1]

@@ -92,7 +92,7 @@ def test_more_bits_than_features_and_held_out_rows():
     assert hasher.score(X[200:], y[200:]) > 0.7
 
 
-def test_rows_outside_the_sample_and_unlabelled_rows_are_hashed():
+def test_rows_outside_the_sample_and_unlabeled_rows_are_hashed():
     X, y = classes()
     Y = np.eye(4, dtype=int)[y]
     Y[150:] = 0

@@ -41,7 +41,7 @@ def test_retrieves_classes_and_label_sets():
     assert hasher.score(features[150:], Y[150:]) > 0.75
 
 
-def test_unlabelled_rows_do_not_teach():
+def test_unlabeled_rows_do_not_teach():
     X, y = blobs()
     partly = y.astype(float)
     partly[:20] = np.nan

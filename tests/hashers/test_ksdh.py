@@ -100,7 +100,7 @@ def test_label_sets_use_graded_similarity():
     assert direct_objective(hasher, X, S, B) == pytest.approx(hasher.objective_[-1], rel=1e-6)
 
 
-def test_unlabelled_rows_are_hashed_and_do_not_teach():
+def test_unlabeled_rows_are_hashed_and_do_not_teach():
     X, y = blobs()
     y = np.where(np.arange(len(y)) < 30, np.nan, y.astype(float))
     hasher = KSDH(n_bits=8, n_landmarks=40, random_state=0).fit(X, y)

@@ -106,7 +106,7 @@ def test_retrieves_label_sets_better_than_chance():
     ).score(X, Y)
 
 
-def test_unlabelled_rows_do_not_teach():
+def test_unlabeled_rows_do_not_teach():
     X, y = blobs()
     partly = y.astype(float)
     partly[:40] = np.nan

@@ -99,7 +99,7 @@ def test_length_of_rows_does_not_matter():
     np.testing.assert_array_equal(hasher.encode(X), MLH(n_bits=8, **FAST).fit(4 * X, y).encode(4 * X))
 
 
-def test_unlabelled_rows_do_not_teach():
+def test_unlabeled_rows_do_not_teach():
     X, y = blobs()
     X -= X.mean(axis=0)
     partly = y.astype(float)

@@ -17,7 +17,8 @@ BOTH = pytest.mark.parametrize("hasher", [SDHP, GSDHP])
 
 
 def make(hasher, **changes):
-    return hasher(**{"n_bits": 16, "n_landmarks": 100, "n_anchors": 150, "random_state": 0, **changes})
+    settings = {"n_bits": 16, "n_landmarks": 100, "n_anchors": 150, "random_state": 0}
+    return hasher().set_params(**{**settings, **changes})
 
 
 @pytest.fixture(scope="module")
@@ -138,7 +139,7 @@ def test_structure_helps_classes_nobody_labelled(digits):
     assert found[1] > found[0]
 
 
-def test_structure_lets_unlabelled_rows_teach(digits):
+def test_structure_lets_unlabeled_rows_teach(digits):
     X, y = digits[:2]
     few = np.where(np.arange(len(y)) < 100, y, -1)
     fitted = make(GSDHP, structure=10, unlabeled=-1).fit(X, few)
@@ -156,7 +157,7 @@ def test_losses_learn(loss, digits):
 @pytest.mark.parametrize("order", ["anchors-first", "interleaved"])
 @pytest.mark.parametrize("projection", ["anchors", "rows"])
 def test_orders_and_projections(hasher, order, projection, digits):
-    learned, _ = scores(make(hasher, order=order, projection=projection).fit(*digits[:2]), digits)
+    learned, _ = scores(make(hasher, solver__order=order, projection=projection).fit(*digits[:2]), digits)
     assert learned > 0.85
 
 
@@ -191,7 +192,7 @@ def test_grid_search(digits):
 
 def test_more_starts_never_end_higher(digits):
     """The first start is the same, and the best by objective is kept."""
-    ends = [make(GSDHP, n_starts=count).fit(*digits[:2]).objective_[-1] for count in (1, 2, 5)]
+    ends = [make(GSDHP, solver__n_starts=count).fit(*digits[:2]).objective_[-1] for count in (1, 2, 5)]
     assert ends[0] >= ends[1] >= ends[2]
     assert ends[0] > ends[2]
 

@@ -93,7 +93,7 @@ def test_one_class_has_nothing_to_rank():
         RSH(n_bits=4).fit(X, np.zeros(len(X), dtype=int))
 
 
-def test_same_seed_same_codes_and_unlabelled_rows_take_no_part():
+def test_same_seed_same_codes_and_unlabeled_rows_take_no_part():
     X, y = classes()
     X -= X.mean(axis=0)
     X[150:] -= X[150:].mean(axis=0)  # both parts centred: the frame's mean is the same with and without the rest

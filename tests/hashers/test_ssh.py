@@ -92,7 +92,7 @@ def test_cholesky_factor_exists_for_indefinite_matrices():
     np.testing.assert_allclose(hasher.function_.weights_, cholesky_factor(M, 1.0) @ U, rtol=1e-3, atol=1e-4)
 
 
-def test_unlabelled_rows_teach_variance_only():
+def test_unlabeled_rows_teach_variance_only():
     X, y = blobs()
     partly = y.astype(float)
     partly[:100] = np.nan

@@ -64,7 +64,7 @@ def test_scale_of_the_features_does_not_matter():
     assert (a.codes_ == b.codes_).all()
 
 
-def test_label_sets_and_unlabelled_rows():
+def test_label_sets_and_unlabeled_rows():
     X, y = classes()
     Y = np.eye(4, dtype=int)[y]
     Y[:, 0] |= Y[:, 1]

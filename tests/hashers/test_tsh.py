@@ -160,7 +160,7 @@ def test_label_sets():
     assert distance[shared].mean() + 2 < distance[~shared].mean()
 
 
-def test_unlabelled_rows_are_hashed_and_do_not_teach():
+def test_unlabeled_rows_are_hashed_and_do_not_teach():
     X, y = blobs()
     partly = y.astype(float)
     partly[:30] = np.nan

@@ -39,7 +39,7 @@ def test_top_eigenvectors(matrices):
     assert top_eigenvectors(A, 50)[1].shape == (7, 7)
 
 
-def test_top_generalised(matrices):
+def test_top_generalized(matrices):
     A, M = matrices
     values, vectors = top_generalized(A, M, 3, ridge=0.0)
     np.testing.assert_allclose(A @ vectors, M @ vectors * values, atol=1e-8)

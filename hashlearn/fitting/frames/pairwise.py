@@ -8,12 +8,11 @@ on they share ``_learn``.
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import sparse
 from sklearn.base import clone
 
@@ -21,10 +20,10 @@ import hashlearn.rowkeys as rowkeys
 from hashlearn import codes
 from hashlearn.constraints import (
     COUNT,
-    NON_NEGATIVE,
     POSITIVE,
     Anything,
     HasMethods,
+    Instance,
     Interval,
     IsCallable,
     Options,
@@ -44,7 +43,6 @@ from hashlearn.kernel import AnchorKernel, FeatureMap, PlainFeatures, dense_rows
 from hashlearn.labels import check_variety, group_rows, one_hot
 from hashlearn.parallel import one_blas_thread
 from hashlearn.parameters import fitted, parameter
-from hashlearn.primitives.itq import random_rotation
 from hashlearn.progress import verbose_listening
 from hashlearn.relevance import RELEVANCES
 from hashlearn.similarity import (
@@ -55,15 +53,13 @@ from hashlearn.similarity import (
     from_pairs,
     neighbor_similarity,
 )
-from hashlearn.solvers.problem import AnchorProblem, Batches, Trace, random_batches
+from hashlearn.solvers.losses import Loss, get_loss
+from hashlearn.solvers.problem import AnchorProblem
 from hashlearn.solvers.rows import RowCoder
-from hashlearn.solvers.start import FILLS, leading_directions
+from hashlearn.solvers.solver import PairwiseSolver
+from hashlearn.solvers.start import leading_directions
 from hashlearn.timing import PhaseTimer
 from hashlearn.typing import Float32Array, FloatArray, IntArray, Matrix, PackedCodes
-
-ORDERS = ("anchors-first", "interleaved")
-# n_starts="auto": short codes are cheap to learn and depend most on their start, so they get more starts.
-BITS_OF_ALL_STARTS, MOST_STARTS = 64, 4
 
 
 @dataclass
@@ -104,22 +100,16 @@ class LearnedAnchors:
 class PairwiseHasher(BaseHasher):
     """Base of SDHP and GSDHP; see their docstrings for parameters and attributes."""
 
+    default_solver: ClassVar[type[PairwiseSolver]]
+    """The solver of ``solver=None``."""
+
+    solver: PairwiseSolver | None = parameter(
+        [None, Instance(PairwiseSolver)], "How the codes of the anchors are learned.", default=None
+    )
     n_anchors: int = parameter(
         COUNT,
         "Rows in the second factor of the objective (p in the paper), drawn from every group in proportion.",
         default=1000,
-    )
-    batch_size: int = parameter(COUNT, "Anchors that are updated together (the paper: 100 rows).", default=100)
-    beta: float = parameter(NON_NEGATIVE, "How much a bit resists change.", default=10.0)
-    max_iter: int = parameter(
-        COUNT, "Rounds over all anchors (L1 in the paper); fewer when nothing changes any more.", default=20
-    )
-    inner_iter: int = parameter(COUNT, "Repeats of each update (L2 in the paper).", default=3)
-    n_starts: int | str = parameter(
-        [Options("auto"), COUNT],
-        "Starts to learn the anchors from; the outcome with the least objective is kept. 'auto' is 64 / n_bits, at "
-        "most 4, for classes and 1 for label sets.",
-        default=1,
     )
     dissimilar: float | str | None = parameter(
         [None, Options("floor"), Interval(float, None, 0, closed="right")],
@@ -132,9 +122,6 @@ class PairwiseHasher(BaseHasher):
         "S of a pair that shares labels. A callable takes two dense 0/1 arrays of label sets (a, c), (b, c) and "
         "returns (a, b).",
         default="count",
-    )
-    r_max: float | None = parameter(
-        [None, POSITIVE], "The relevance that asks for equal codes; None for the largest that occurs.", default=None
     )
     unlabeled: Any = parameter(
         Anything(), "Besides None and NaN, the class that marks a row as unlabeled, -1 for example.", default=None
@@ -170,13 +157,6 @@ class PairwiseHasher(BaseHasher):
         "otherwise rows.",
         default="auto",
     )
-    order: str = parameter(
-        Options(*ORDERS),
-        "Learn the anchors and then code every other row alone, or visit all rows in mixed batches as the paper does.",
-        default="anchors-first",
-    )
-    fill: str = parameter(Options(*FILLS), "Starting directions beyond the rank of the supervision.", default="random")
-
     anchor_indices_: IntArray = fitted("Row numbers of the anchors.")
     objective_: FloatArray = fitted("Objective of the anchors after every round.")
     changes_: IntArray = fitted("Number of bits that changed in every round.")
@@ -209,7 +189,7 @@ class PairwiseHasher(BaseHasher):
             with timer("similarity"):
                 group, first = group_rows(labels)
                 check_variety(len(first))
-                similarity = LabelSimilarity(group, labels[first], self.relevance, self.dissimilar, self.r_max)
+                similarity = LabelSimilarity(group, labels[first], self.relevance, self.dissimilar)
                 anchors = rowkeys.draw_evenly(similarity.group, self.n_anchors, int(rng.randint(2**31)))
             return self._fit_array(X, features, similarity, anchors, rng, timer)
 
@@ -237,7 +217,7 @@ class PairwiseHasher(BaseHasher):
                 degree = np.diff(S.indptr)
                 busiest = np.lexsort((rng.permutation(len(degree)), -degree))
                 anchors = np.sort(busiest[: min(self.n_anchors, int(np.count_nonzero(degree)))])
-                similarity = MatrixSimilarity(S[:, anchors], anchors, self.r_max)
+                similarity = MatrixSimilarity(S[:, anchors], anchors)
             features = self._fit_features(X, rng, timer)
             return self._fit_array(X, features, similarity, anchors, rng, timer)
 
@@ -260,7 +240,7 @@ class PairwiseHasher(BaseHasher):
         S, places = check_similarity(S, anchors, X.shape[0])
         rng, timer = self._rng(), PhaseTimer()
         with verbose_listening(self.verbose):
-            similarity = MatrixSimilarity(S, places, self.r_max)
+            similarity = MatrixSimilarity(S, places)
             features = self._fit_features(X, rng, timer)
             return self._fit_array(X, features, similarity, similarity.anchors, rng, timer)
 
@@ -287,16 +267,29 @@ class PairwiseHasher(BaseHasher):
             with timer("similarity"):
                 anchors = np.sort(rng.permutation(X.shape[0])[: self.n_anchors]).astype(np.intp)
                 S = neighbor_similarity(dense_rows(X), anchors, n_neighbors, far_quantile)
-            similarity = MatrixSimilarity(S, anchors, self.r_max)
+            similarity = MatrixSimilarity(S, anchors)
             return self._fit_array(X, features, similarity, anchors, rng, timer)
 
-    @abstractmethod
-    def _solve(self, problem: AnchorProblem, start: FloatArray, batches: Batches, graded: bool) -> Trace:
-        """Learn codes jointly. ``graded`` is True for label sets, whose pairs are more or less similar."""
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Parameters by name; with ``deep`` also those of the solver, as ``solver__beta``."""
+        params: dict[str, Any] = super().get_params(deep)
+        if deep and self.solver is None:
+            params |= {f"solver__{name}": value for name, value in self._solver.get_params().items()}
+        return params
 
-    @abstractmethod
-    def _coder(self, similarity: Similarity, anchors: IntArray, anchor_codes: FloatArray) -> RowCoder:
-        """Return what codes any other row."""
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters by name, also those of the solver, as ``solver__beta``."""
+        if self.solver is None and "solver" not in params and any(name.startswith("solver__") for name in params):
+            self.solver = self.default_solver()
+        return super().set_params(**params)
+
+    @property
+    def _solver(self) -> PairwiseSolver:
+        return self.default_solver() if self.solver is None else self.solver
+
+    def _loss(self) -> Loss:
+        """What a pair costs."""
+        return get_loss("ksh")
 
     def _fit_array(
         self,
@@ -326,7 +319,7 @@ class PairwiseHasher(BaseHasher):
         assert found.table is not None
         assert found.groups is not None
         # Only the anchors' groups are held in memory, not those of all rows.
-        similarity = LabelSimilarity(found.anchor_groups, found.table, self.relevance, self.dissimilar, self.r_max)
+        similarity = LabelSimilarity(found.anchor_groups, found.table, self.relevance, self.dissimilar)
         places = np.arange(len(found.anchors))
         supervision = Supervision(similarity, places, found.anchors, found.anchor_rows, found.groups, found.n_unlabeled)
         self._learn(source, features, supervision, job, rng, timer)
@@ -375,22 +368,23 @@ class PairwiseHasher(BaseHasher):
     ) -> LearnedAnchors:
         """Learn the codes of the anchors jointly; sets what the fit keeps of that."""
         similarity, places = supervision.similarity, supervision.places
+        solver, loss = self._solver, self._loss()
         with one_blas_thread(), timer("start"):
             problem = AnchorProblem.of_anchors(similarity, places, self.n_bits_)
             mapped = features.map_block(supervision.anchor_rows)
             center = mapped.mean(axis=0)
             mapped -= center
             sample = mapped.astype(np.float64)
-            directions = leading_directions(sample, problem, self.n_bits_, self.fill, rng)
+            directions = leading_directions(sample, problem, self.n_bits_, solver.fill, rng)
         with one_blas_thread(), timer("learn"):
             rows = supervision.anchors
-            if self.order == "interleaved":
+            if solver.order == "interleaved":
                 # All labeled rows are learned jointly, the anchors among them.
                 rows = np.flatnonzero(similarity.group >= 0)
                 sample = features.map_block(_rows_of_array(source, rows)) - center
                 problem = AnchorProblem.of_rows(similarity, rows, places, self.n_bits_)
-            trace, directions = self._best_start(problem, sample, directions, similarity.graded, rng)
-            coder = self._coder(similarity, places, trace.codes[problem.is_anchor])
+            trace, directions = solver.learn(problem, sample, directions, loss, similarity.graded, rng)
+            coder = solver.coder(similarity, places, trace.codes[problem.is_anchor], loss)
         self.anchor_indices_ = supervision.anchors
         self.objective_, self.changes_ = np.asarray(trace.objective), np.asarray(trace.changes)
         self.n_iter_ = len(trace.changes)
@@ -400,42 +394,14 @@ class PairwiseHasher(BaseHasher):
         wrong = None
         if not self._is_linear():
             wrong = "function other than 'linear'"
-        elif self.order != "anchors-first":
-            wrong = f"order={self.order!r}"
+        elif self._solver.order != "anchors-first":
+            wrong = f"solver whose order is {self._solver.order!r}"
         elif self.structure:
             wrong = f"structure={self.structure}"
         elif not (self.kernel is None or isinstance(self.kernel, str) or hasattr(self.kernel, "set_landmarks")):
             wrong = "kernel without set_landmarks"
         if wrong:
             raise ValueError(f"{type(self).__name__} with a {wrong} needs all rows in memory: use fit, or change it.")
-
-    def _best_start(
-        self,
-        problem: AnchorProblem,
-        sample: NDArray[np.floating],
-        directions: FloatArray,
-        graded: bool,
-        rng: np.random.RandomState,
-    ) -> tuple[Trace, FloatArray]:
-        """Learn from ``n_starts`` starts, all but the first rotated at random, and keep the least objective.
-
-        Returns
-        -------
-        trace of the best start, and its directions
-        """
-        n_starts = self.n_starts
-        if isinstance(n_starts, str):
-            n_starts = 1 if graded else int(np.clip(BITS_OF_ALL_STARTS // self.n_bits_, 1, MOST_STARTS))
-        best: tuple[Trace, FloatArray] | None = None
-        for k in range(n_starts):
-            turned = directions @ random_rotation(self.n_bits_, rng) if k else directions
-            start = np.where(sample @ turned >= 0, 1.0, -1.0)
-            batches = random_batches(np.arange(len(sample)), self.batch_size, int(rng.randint(2**31)))
-            trace = self._solve(problem, start, batches, graded)
-            if best is None or trace.objective[-1] < best[0].objective[-1]:
-                best = trace, turned
-        assert best is not None
-        return best
 
     def _own_weight(self, coder: RowCoder, sums: RowPassSums, graded: bool) -> float:
         """Return the weight of a row's own code in the target of the linear function."""

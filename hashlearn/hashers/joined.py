@@ -1,4 +1,4 @@
-"""Union: the bits of several hashers side by side."""
+"""JoinedHasher: the bits of several hashers side by side, as one code."""
 
 from __future__ import annotations
 
@@ -20,52 +20,39 @@ from hashlearn.fitting.base import BaseHasher
 from hashlearn.functions.calibration import PAIR_ROWS, Calibration, neighbor_pairs
 from hashlearn.kernel import dense_rows
 from hashlearn.methodinfo import MethodInfo
-from hashlearn.parameters import check_parameters, parameter
+from hashlearn.parameters import check_parameters, fitted, parameter
 from hashlearn.timing import PhaseTimer
 from hashlearn.typing import Matrix
 
 LEAST_SLOPE = 1e-6
 
 
-class Union(BaseHasher):
+class JoinedHasher(BaseHasher):
     """Several hashers as one: their bits side by side, in the order given.
 
-    Codes learned from labels serve unseen classes badly, codes from features alone serve all classes alike. Some
-    bits of each keep most of both: ``Union([GSDHP(32), ITQ(32)])``. Each hasher is fitted on all rows.
+    Codes learned from labels serve unseen classes badly, codes from features alone serve all classes equally. Some bits
+    of each keep most of both: ``JoinedHasher([GSDHP(32), ITQ(32)])``. Each hasher is fitted on all rows; its codes in
+    ``codes_`` are learned or hashed as it does by itself. ``function_`` and ``features_`` are those of the hashers.
 
     The projections of the hashers differ in size, so ``decision_function`` brings them to one scale by one slope per
     bit: the expected bit in [-1, 1]. For a hasher that learns codes this is the expected learned bit of the row, for
     any other hasher the expected bit of a near neighbor. The signs, and with them the codes, are those of the hashers.
 
-    Parameters
-    ----------
-    hashers : list of hashers
-        They are cloned, not changed, by ``fit``. Their parameters are reached by the class name in lower case,
-        numbered where it repeats: ``itq__n_bits``, or ``itq-1__n_bits`` and ``itq-2__n_bits``.
-
-    Attributes
-    ----------
-    hashers_ : list of the fitted clones.
-    n_bits_ : int, the sum of their bits.
-    codes_ : packed codes of the training rows, learned or hashed as each hasher has it.
-    calibration_ : Calibration, the slopes that bring the projections to one scale.
-    seconds_ : dict, the training seconds of each hasher.
-
     Examples
     --------
     >>> import numpy as np
-    >>> from hashlearn import GSDHP, ITQ, Union
+    >>> from hashlearn import GSDHP, ITQ, JoinedHasher
     >>> rng = np.random.default_rng(0)
     >>> y = rng.integers(3, size=100)
     >>> X = rng.normal(size=(100, 20)) + y[:, None]
-    >>> hasher = Union([GSDHP(12, random_state=0), ITQ(4, random_state=0)]).fit(X, y)
+    >>> hasher = JoinedHasher([GSDHP(12, random_state=0), ITQ(4, random_state=0)]).fit(X, y)
     >>> hasher.encode(X).shape
     (100, 2)
     """
 
     info = MethodInfo(
-        name="union",
-        title="Union",
+        name="joined",
+        title="Joined",
         reference="hashlearn: bits of several hashers side by side",
         year=2026,
         kind="composition",
@@ -74,10 +61,24 @@ class Union(BaseHasher):
         verified=True,
     )
 
-    hashers: Sequence[BaseHasher] = parameter(Instance(list, tuple))
+    hashers: Sequence[BaseHasher] = parameter(
+        Instance(list, tuple, words="a list of hashers"),
+        "``fit`` clones them and does not change them. Their parameters are reached by the class name in lower case, "
+        "numbered if it repeats: ``itq__n_bits``, or ``itq-1__n_bits`` and ``itq-2__n_bits``.",
+    )
+
+    hashers_: list[BaseHasher] = fitted("The fitted clones.")
+    n_bits_: int = fitted("The sum of their bits.")
+    calibration_: Calibration = fitted("The slopes that bring the projections to one scale.")
+    seconds_: dict[str, float] = fitted("Seconds of the fit of each hasher.")
 
     def __init__(self, hashers: Sequence[BaseHasher]) -> None:
         self.hashers = hashers
+
+    @property  # type: ignore[misc]
+    def n_bits(self) -> int:  # type: ignore[override]
+        """The sum of the bits of the hashers."""
+        return sum(hasher.n_bits for _, hasher in self._named())
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -108,11 +109,11 @@ class Union(BaseHasher):
         """Fit a clone of every hasher on X and y; those that need no labels ignore y."""
         check_parameters(self)
         if not self.hashers:
-            raise ValueError("Union needs at least one hasher.")
+            raise ValueError("JoinedHasher needs at least one hasher.")
         for hasher in self.hashers:
             if not isinstance(hasher, BaseHasher):
-                raise TypeError(f"Union takes hashers of hashlearn, such as ITQ(16). Got {hasher!r} instead.")
-        # The members see the checked rows, so that column names are this estimator's own affair.
+                raise TypeError(f"JoinedHasher takes hashers of hashlearn, such as ITQ(16). Got {hasher!r} instead.")
+        # The hashers get the checked rows, so that only this estimator deals with column names.
         X = validate_data(self, X, accept_sparse="csr", dtype=[np.float32, np.float64], ensure_min_samples=2)
         timer = PhaseTimer()
         self.hashers_ = []
@@ -121,7 +122,7 @@ class Union(BaseHasher):
                 self.hashers_.append(clone(hasher).fit(X, y))
         self.n_bits_ = sum(hasher.n_bits_ for hasher in self.hashers_)
         if self.n_bits_ > codes.MAX_BITS:
-            raise ValueError(f"Codes have at most {codes.MAX_BITS} bits. Got {self.n_bits_} in this Union.")
+            raise ValueError(f"Codes have at most {codes.MAX_BITS} bits. Got {self.n_bits_} in this JoinedHasher.")
         self.codes_ = codes.pack(np.hstack([codes.unpack(part.codes_, part.n_bits_) for part in self.hashers_]))
         self.calibration_ = self._calibrated(X)
         self.seconds_ = timer.seconds
@@ -136,7 +137,7 @@ class Union(BaseHasher):
         for hasher in self.hashers_:
             projections = hasher._project(rows)
             if hasher.info.database == "learned":
-                bits = codes.unpack(hasher.codes_[sample], hasher.n_bits_)
+                bits: NDArray[Any] = codes.unpack(hasher.codes_[sample], hasher.n_bits_)
             else:
                 # The bits of these codes are the signs of the projections, which say nothing about their own certainty.
                 bits, projections = projections[neighbor] >= 0, projections[row]
@@ -165,8 +166,8 @@ class Union(BaseHasher):
         return joined if self._known_calibration is None else self._known_calibration.expected_bits(joined)
 
     def _named(self) -> list[tuple[str, BaseHasher]]:
-        """The hashers by class name in lower case, numbered from 1 where it repeats."""
-        # set_params must bear anything; what is no list of hashers is refused by fit.
+        """The hashers by class name in lower case, numbered from 1 if it repeats."""
+        # set_params must take anything; fit refuses what is no list of hashers.
         hashers = (
             [h for h in self.hashers if isinstance(h, BaseHasher)] if isinstance(self.hashers, list | tuple) else []
         )

@@ -1,4 +1,4 @@
-"""Union: the parts' bits side by side under the whole contract of a hasher."""
+"""JoinedHasher: the parts' bits side by side under the whole contract of a hasher."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from sklearn.datasets import load_digits
 from sklearn.model_selection import GridSearchCV
 from sklearn.utils.estimator_checks import check_estimator
 
-from hashlearn import GSDHP, ITQ, LSH, SDH, Union, codes, load, metrics, save
+from hashlearn import GSDHP, ITQ, LSH, SDH, JoinedHasher, codes, load, metrics, save
 
 SMALL = {"n_landmarks": 20, "random_state": 0}
 
@@ -18,13 +18,13 @@ def classes(n=120, d=10, c=3, seed=0):
     return (rng.standard_normal((n, d)) + 2 * rng.standard_normal((c, d))[y]).astype(np.float32), y
 
 
-def union():
-    return Union([GSDHP(5, n_anchors=40, **SMALL), ITQ(3, random_state=0), LSH(13, random_state=0)])
+def joined():
+    return JoinedHasher([GSDHP(5, n_anchors=40, **SMALL), ITQ(3, random_state=0), LSH(13, random_state=0)])
 
 
 def test_bits_of_the_parts_side_by_side():
     X, y = classes()
-    hasher = union().fit(X, y)
+    hasher = joined().fit(X, y)
     alone = [GSDHP(5, n_anchors=40, **SMALL).fit(X, y), ITQ(3, random_state=0).fit(X), LSH(13, random_state=0).fit(X)]
     assert hasher.n_bits_ == 21
     bits = np.hstack([part.transform(X) for part in alone])
@@ -35,19 +35,19 @@ def test_bits_of_the_parts_side_by_side():
     assert ((hasher.decision_function(X) >= 0) == (projections >= 0)).all()
     learned = np.hstack([codes.unpack(part.codes_, part.n_bits_) for part in alone])
     assert (codes.unpack(hasher.codes_, 21) == learned).all()
-    assert list(hasher.get_feature_names_out()) == [f"union{i}" for i in range(21)]
+    assert list(hasher.get_feature_names_out()) == [f"joinedhasher{i}" for i in range(21)]
 
 
 def test_fit_leaves_the_given_hashers_alone():
     X, y = classes()
-    hasher = union().fit(X, y)
+    hasher = joined().fit(X, y)
     assert not hasattr(hasher.hashers[0], "codes_")
     assert hasher.hashers_[0] is not hasher.hashers[0]
     assert list(hasher.seconds_) == ["gsdhp", "itq", "lsh"]
 
 
 def test_parameters_by_name():
-    hasher = Union([ITQ(4), GSDHP(8), ITQ(6)])
+    hasher = JoinedHasher([ITQ(4), GSDHP(8), ITQ(6)])
     parameters = hasher.get_params()
     assert parameters["itq-1__n_bits"] == 4
     assert parameters["itq-2__n_bits"] == 6
@@ -66,7 +66,7 @@ def test_parameters_by_name():
 
 
 def test_clone_is_deep():
-    hasher = union()
+    hasher = joined()
     copy = clone(hasher)
     assert copy.hashers is not hasher.hashers
     copy.set_params(itq__n_bits=9)
@@ -75,29 +75,29 @@ def test_clone_is_deep():
 
 def test_grid_search_reaches_inside():
     X, y = classes(n=60)
-    search = GridSearchCV(Union([LSH(2, random_state=0), ITQ(2, random_state=0)]), {"lsh__n_bits": [2, 8]}, cv=2)
+    search = GridSearchCV(JoinedHasher([LSH(2, random_state=0), ITQ(2, random_state=0)]), {"lsh__n_bits": [2, 8]}, cv=2)
     assert search.fit(X, y).best_estimator_.n_bits_ in (4, 10)
 
 
-def test_unions_nest_and_survive_a_model_file(tmp_path):
+def test_joined_hashers_nest_and_survive_a_model_file(tmp_path):
     X, y = classes()
-    hasher = Union([Union([ITQ(3, random_state=0)]), GSDHP(6, n_anchors=40, **SMALL)]).fit(X, y)
+    hasher = JoinedHasher([JoinedHasher([ITQ(3, random_state=0)]), GSDHP(6, n_anchors=40, **SMALL)]).fit(X, y)
     save(hasher, tmp_path / "model.hl")
     again = load(tmp_path / "model.hl")
     assert (again.encode(X) == hasher.encode(X)).all()
     assert (again.codes_ == hasher.codes_).all()
-    assert again.get_params()["union__itq__n_bits"] == 3
+    assert again.get_params()["joinedhasher__itq__n_bits"] == 3
     assert (again.fit(X, y).codes_ == hasher.codes_).all()
 
 
-def test_label_sets_unlabelled_rows_and_column_names():
+def test_label_sets_unlabeled_rows_and_column_names():
     pandas = pytest.importorskip("pandas")
     X, y = classes()
     Y = np.eye(3, dtype=int)[y]
     Y[:, 0] |= Y[:, 1]
     Y[100:] = 0
     frame = pandas.DataFrame(X, columns=[f"f{i}" for i in range(10)])
-    hasher = union().fit(frame, Y)
+    hasher = joined().fit(frame, Y)
     assert (hasher.codes_[100:] == hasher.encode(frame)[100:]).all()
     with pytest.raises(ValueError, match="feature names"):
         hasher.encode(frame.rename(columns={"f0": "x"}))
@@ -107,25 +107,25 @@ def test_label_sets_unlabelled_rows_and_column_names():
 def test_anything_but_hashers_is_refused(hashers):
     X, y = classes()
     with pytest.raises((ValueError, TypeError), match="hasher"):
-        Union(hashers).fit(X, y)
+        JoinedHasher(hashers).fit(X, y)
 
 
 def test_too_many_bits():
     X, _ = classes()
     with pytest.raises(ValueError, match=r"at most 1024 bits\. Got 1100"):
-        Union([LSH(600), LSH(500)]).fit(X)
+        JoinedHasher([LSH(600), LSH(500)]).fit(X)
 
 
 def test_labels_are_needed_exactly_if_a_part_needs_them():
     X, _ = classes()
-    Union([LSH(4), ITQ(4)]).fit(X)
+    JoinedHasher([LSH(4), ITQ(4)]).fit(X)
     with pytest.raises(ValueError, match="requires y"):
-        union().fit(X)
+        joined().fit(X)
 
 
 def test_scikit_learn_contract():
-    check_estimator(Union([LSH(3, random_state=0), ITQ(4, random_state=0)]))
-    check_estimator(Union([GSDHP(3, n_anchors=10, **SMALL), ITQ(4, random_state=0)]))
+    check_estimator(JoinedHasher([LSH(3, random_state=0), ITQ(4, random_state=0)]))
+    check_estimator(JoinedHasher([GSDHP(3, n_anchors=10, **SMALL), ITQ(4, random_state=0)]))
 
 
 @pytest.mark.parametrize("seed", [0, 1])
@@ -137,7 +137,7 @@ def test_real_valued_queries_on_classes_never_trained_on_beat_hamming(seed):
     X, y = X[order], y[order]
     unseen = np.isin(y, rng.permutation(10)[:3])
     known = np.flatnonzero(~unseen)[:600]
-    hasher = Union([GSDHP(48, random_state=0), ITQ(16, random_state=0)]).fit(X[known], y[known])
+    hasher = JoinedHasher([GSDHP(48, random_state=0), ITQ(16, random_state=0)]).fit(X[known], y[known])
     rows = np.flatnonzero(unseen)
     query, database = rows[::5], np.setdiff1d(rows, rows[::5])
     packed = hasher.encode(X)
@@ -151,15 +151,15 @@ def test_real_valued_queries_on_classes_never_trained_on_beat_hamming(seed):
 
 def test_slopes_keep_the_sign_of_bits_that_say_nothing():
     X, y = classes()
-    hasher = Union([LSH(64, random_state=0)]).fit(X, y)
+    hasher = JoinedHasher([LSH(64, random_state=0)]).fit(X, y)
     assert (hasher.calibration_.slopes_ > 0).all()
     alone = LSH(64, random_state=0).fit(X)
     assert (hasher.transform(X) == alone.transform(X)).all()
 
 
-def test_a_union_of_an_older_model_file_has_projections_as_they_are():
+def test_a_joined_hasher_of_an_older_model_file_has_projections_as_they_are():
     X, y = classes()
-    hasher = union().fit(X, y)
+    hasher = joined().fit(X, y)
     del hasher.calibration_
     projections = np.hstack([part.decision_function(X) for part in hasher.hashers_])
     assert (hasher.decision_function(X) == projections).all()
