@@ -149,7 +149,7 @@ def test_milvus_refuses(milvus_server):
 
 @pytest.mark.parametrize("wrong", ["digit", ["a", "a"], ["a..b"], [1], ["$or"], ["a\0"], 7])
 def test_what_cannot_be_indexed(tmp_path, wrong):
-    with pytest.raises(ValueError, match="index|field"):
+    with pytest.raises(ValueError, match=r"index|field"):
         Collection.create(tmp_path / "shop", n_bits=8, indexed=wrong)
     assert not (tmp_path / "shop").exists()
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from hashlearn.collection.embedded import columns
 from hashlearn.collection.embedded.columns import Columns
 from hashlearn.collection.where import INT_LIMIT, All, AnyOf, Compare, Condition, Not, Path, kind_of
-from hashlearn.index.rows import Rows
+from hashlearn.index.sorted_rows import SortedRows
 from hashlearn.typing import FloatArray, Ids, Int64Array
 
 Mask = NDArray[np.bool_]
@@ -39,7 +39,7 @@ class ColumnTable:
     """
 
     def __init__(self, paths: Sequence[Path]) -> None:
-        self._tables = {path: Rows(_RECORD.itemsize) for path in paths}
+        self._tables = {path: SortedRows(_RECORD.itemsize) for path in paths}
         self._texts: dict[str, int] = {}
         self._lock = threading.Lock()  # a table may put its parts together when it is asked for all rows
 
@@ -79,7 +79,7 @@ class ColumnTable:
 
     def _field(self, path: Path) -> tuple[Ids, NDArray[Any]]:
         with self._lock:
-            ids, data = self._tables[path].whole()
+            ids, data = self._tables[path].all_rows()
         return ids, data.view(_RECORD).reshape(len(ids))
 
     def _tells(self, condition: Condition) -> bool:

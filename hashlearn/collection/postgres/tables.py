@@ -80,8 +80,8 @@ def make_tables(connection: Connection[Any], address: Address, spec: Spec) -> No
         )
     )
     # Older versions do not know indexed fields, and can read a collection without.
-    names = ("n_bits", "fingerprint", "vector_size", "kind", "settings", *(["indexed"] if spec.indexed else []))
-    facts = {name: getattr(spec, name) for name in names}
+    known = ("n_bits", "fingerprint", "vector_size", "kind", "settings", *(["indexed"] if spec.indexed else []))
+    facts = {name: getattr(spec, name) for name in known}
     connection.execute(tables.sql("INSERT INTO {meta} VALUES (%s, %s, %s, -1)"), (FORMAT, Jsonb(facts), spec.model))
 
 
