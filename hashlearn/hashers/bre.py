@@ -73,8 +73,6 @@ class BRE(LinearHasher):
         rows = labeled_rows(labels)
         rows = rng.permutation(rows)[: self.n_samples]
         count, bits = len(rows), self.n_bits_
-        if count < 2:
-            raise ValueError("BRE needs at least 2 labeled rows to draw pairs.")
         sample = features[rows].astype(np.float64)
         left, right = random_pairs(count, max(1, round(self.pair_share * count)), rng)
         shared = relevance_block(labels, rows[left], rows[right])

@@ -69,7 +69,7 @@ def test_uneven_classes_weigh_by_their_size():
 def test_label_sets_are_refused_in_one_sentence():
     X, _ = blobs(n=20)
     with pytest.raises(ValueError, match="ADGH takes one class per row"):
-        ADGH(n_bits=4).fit(X, np.ones((20, 3), dtype=int))
+        ADGH(n_bits=4).fit(X, np.eye(3, dtype=int)[np.arange(20) % 3] | [1, 0, 0])
 
 
 def test_unlabeled_rows_are_hashed_and_do_not_teach():
@@ -102,5 +102,4 @@ def test_odd_data():
     X, y = blobs(n=20)
     with pytest.raises(ValueError, match="5 features for 8 bits"):
         ADGH(n_bits=8, n_landmarks=5).fit(X, y)
-    assert ADGH(n_bits=4, random_state=0).fit(X, np.zeros(20)).codes_.shape == (20, 1)
     assert ADGH(n_bits=4, random_state=0).fit(np.ones((20, 3)), y).codes_.shape == (20, 1)

@@ -116,9 +116,9 @@ def test_unlabeled_rows_get_database_codes_and_take_no_part():
     np.testing.assert_allclose(hasher.function_.weights_, again.function_.weights_, atol=1e-3)
 
 
-def test_one_class():
-    X, _ = classes(n=30)
-    assert AIBC(n_bits=4, random_state=0).fit(X, np.zeros(30, dtype=int)).codes_.shape == (30, 1)
+def test_constant_features():
+    _, y = classes(n=30)
+    assert AIBC(n_bits=4, random_state=0).fit(np.ones((30, 3)), y).codes_.shape == (30, 1)
 
 
 def test_same_seed_same_codes_whatever_the_threads():

@@ -109,7 +109,7 @@ def test_same_seed_same_codes_whatever_the_threads():
     assert (a.objective_ == b.objective_).all()
 
 
-def test_one_class_has_nothing_to_rank():
-    X, _ = classes()
+def test_equally_relevant_classes_leave_nothing_to_rank():
+    X, y = classes()
     with pytest.raises(ValueError, match="nothing to rank"):
-        DSeRH(n_bits=4).fit(X, np.zeros(len(X), dtype=int))
+        DSeRH(n_bits=4, class_relevance=np.ones((y.max() + 1, y.max() + 1))).fit(X, y)

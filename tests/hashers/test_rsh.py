@@ -87,10 +87,10 @@ def test_more_bits_than_features():
         RSH(n_bits=12, orthogonality="hard").fit(X, y)
 
 
-def test_one_class_has_nothing_to_rank():
-    X, _ = classes()
+def test_constant_features_have_nothing_to_rank():
+    X, y = classes()
     with pytest.raises(ValueError, match="nothing to rank"):
-        RSH(n_bits=4).fit(X, np.zeros(len(X), dtype=int))
+        RSH(n_bits=4).fit(np.ones_like(X), y)
 
 
 def test_same_seed_same_codes_and_unlabeled_rows_take_no_part():
