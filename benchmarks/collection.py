@@ -2,11 +2,11 @@
 
     python benchmarks/collection.py [--rows 1000000] [--open-rows 10000000] [--queries 200]
 
-Search: the same random codes of 64 bits in a collection and in an Index, top-100, batches of queries and single ones,
-best of several interleaved repeats. Adding: batches of a million codes without payload, and rows with a payload of four
-fields. Opening: a fresh process that opens the folder and answers its first query. Everything is on the disk of the
-temporary folder. Exit code 1 when a target is missed: search at least 0.8 x the speed of the index, adding at least
-200,000 codes/s, opening within 10 s.
+Search: a collection and an Index with the same random codes of 64 bits find the top 100 rows, for batches of queries
+and for single queries; the time is the best of several interleaved repeats. Adding: batches of a million codes without
+payload, and rows with a payload of four fields. Opening: a new process opens the folder and answers its first query.
+All files are in the temporary folder. The exit code is 1 if a target is missed: search at least 0.8 x the speed of the
+index, adding at least 200,000 codes/s, opening within 10 s.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def seconds(work: Callable[[], Any]) -> float:
 
 
 def interleaved(ours: Callable[[], Any], theirs: Callable[[], Any], repeats: int) -> tuple[float, float]:
-    """The least of several times of each, taken in turns."""
+    """The shortest of several times of each; the two take turns."""
     times = [(seconds(ours), seconds(theirs)) for _ in range(repeats)]
     return min(a for a, _ in times), min(b for _, b in times)
 

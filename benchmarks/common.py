@@ -1,4 +1,4 @@
-"""What the benchmark commands share: data, the GEMM floor, timing."""
+"""Parts that the benchmark commands share: data, the matrix products that no fit can avoid, timing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from scipy import linalg
 
 
 def best_of(repeats: int, work: Callable[[], Any]) -> tuple[float, Any]:
-    """The least of several times, in seconds, and the last result: noise only ever adds."""
+    """The shortest of several times, in seconds, and the last result. Noise only makes a time longer."""
     best, result = np.inf, None
     for _ in range(repeats):
         start = time.perf_counter()
@@ -67,7 +67,7 @@ def rows_and_classes(
 
 
 def floor(X: NDArray[np.float32], n_landmarks: int = 1000) -> None:
-    """Kernel map, X'X and Cholesky in plain NumPy with all BLAS threads: no fit can skip this work."""
+    """Compute kernel map, X'X and Cholesky in plain NumPy with all BLAS threads. No fit can avoid this work."""
     rng = np.random.default_rng(0)
     X = X / np.linalg.norm(X, axis=1, keepdims=True)
     X = X - X.mean(axis=0)

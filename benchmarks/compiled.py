@@ -1,8 +1,8 @@
-"""What the compiled inner loops gain over NumPy and faiss, which do the same work where there is no C compiler.
+"""Measure how much faster the compiled inner loops are than NumPy and faiss, which replace them without a C compiler.
 
     python benchmarks/compiled.py [--rows 10000] [--codes 1000000]
 
-Prints ratios measured in this run, the best of five interleaved repeats on one thread. Exits 1 when one is no gain.
+Prints the ratios of the best of five interleaved repeats on one thread. The exit code is 1 if a loop is not faster.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def against(plain: Callable[[], Any], compiled: Callable[[], Any], repeats: int 
 
 
 def without(module: Any, name: str, value: Any, work: Callable[[], Any]) -> Callable[[], Any]:
-    """The same work with a compiled part taken away."""
+    """The same work without a compiled part."""
 
     def run() -> Any:
         kept = getattr(module, name)

@@ -1,17 +1,17 @@
-"""A small CNN trained from scratch, end to end, on CIFAR-10 images: 500 images a class, database of 59,000.
+"""Train a small CNN from scratch, end to end, on CIFAR-10: 500 images per class, with a database of 59,000 images.
 
     python benchmarks/deep_cnn.py --data FOLDER [--methods gsdhp-star hashnet dch] [--epochs 20] [--keep cnn.json]
     python benchmarks/deep_cnn.py --ratio
 
-Prints a row as each method ends: MAP@5000 and MAP within radius 2 (strict, and as the evaluators released with DCH
-have it) of the hashed database, and the seconds of training. With ``--keep`` rows go to that file too, and a training
-writes a checkpoint beside it after every epoch: the same command later goes on where it was.
+Prints a row after each method: MAP@5000 and MAP within radius 2 (strict, and as the evaluators released with DCH
+compute it) of the hashed database, and the seconds of training. With ``--keep``, rows are also written to that file,
+and a training writes a checkpoint beside it after every epoch, so that the same command resumes after a stop.
 
-An epoch takes about 13 seconds of one core, and hashing the whole database one minute. Two threads are no faster than
-one while other work is on the cores, and far slower at times, so one is the default.
+An epoch takes about 13 seconds on one core, and hashing the whole database takes one minute. Two threads are no faster
+than one while other programs use the cores, and sometimes much slower, so one thread is the default.
 
-``--ratio`` compares the training with a bare torch loop of the same network, loss and optimizer on batches that lie
-ready, without augmentation; fails above 1.2.
+``--ratio`` compares the training with a bare torch loop of the same network, loss and optimizer on batches that are
+already in memory, without augmentation. It fails if the ratio is above 1.2.
 """
 
 from __future__ import annotations
@@ -40,10 +40,12 @@ def main() -> int:
     parser.add_argument("--methods", nargs="+", default=["gsdhp-star", "hashnet", "dch"])
     parser.add_argument("--bits", type=int, default=48)
     parser.add_argument("--epochs", type=int, default=20)
-    parser.add_argument("--database", type=int, default=59_000, help="the first so many of the shuffled database rows")
+    parser.add_argument(
+        "--database", type=int, default=59_000, help="number of database rows, from the start of the shuffled database"
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--keep", type=Path, help="a JSON file of finished rows, to go on from after a stop")
+    parser.add_argument("--keep", type=Path, help="a JSON file of finished rows, from which a stopped run resumes")
     parser.add_argument("--ratio", action="store_true", help="compare with a bare torch loop instead")
     options = parser.parse_args()
     if options.ratio:
@@ -71,7 +73,7 @@ def table(options: argparse.Namespace) -> None:
 
 
 def ratio(bits: int, n_rows: int = 1280, repeats: int = 5) -> int:
-    """Seconds of an epoch of ours over those of a bare loop, one after the other so that a busy moment hits both."""
+    """Compare an epoch of ours with one of a bare loop. They take turns, so that other load slows both."""
     torch.set_num_threads(1)
     rng = np.random.default_rng(0)
     images = rng.integers(0, 256, (n_rows, 32, 32, 3), dtype=np.uint8)
@@ -93,12 +95,12 @@ def ratio(bits: int, n_rows: int = 1280, repeats: int = 5) -> int:
             loss(network(pixels[idx]), Y[idx], step, idx).backward()
             adam.step()
 
-    bare()  # the first optimizer of a process imports much of torch
+    bare()  # warm up: the first optimizer of a process imports large parts of torch
     times = [(ours(), best_of(1, bare)[0]) for _ in range(repeats)]
     fastest = [min(column) for column in zip(*times, strict=True)]
     found = fastest[0] / fastest[1]
     print(f"an epoch of {n_rows} images: hashlearn {fastest[0]:.2f} s, bare loop {fastest[1]:.2f} s, ratio {found:.2f}")
-    print(f"at most {MOST} asked")
+    print(f"the target is at most {MOST}")
     return int(found > MOST)
 
 

@@ -1,11 +1,11 @@
-"""Images through a network: extraction against the bare forward pass, and the loader against the network.
+"""Compare the extraction of features with the bare forward pass, and the image loader with the network.
 
-    python benchmarks/deep_extract.py                # 192 photographs of 500×375 pixels, made here
+    python benchmarks/deep_extract.py                # generates 192 photographs of 500×375 pixels
 
-Prints three ratios and exits with 1 where one is missed:
-- time of ``extract`` (read, decode, scale, network, .npy file) over time of the plain network on ready tensors, ≤ 1.2;
-- photographs the loader decodes a second over what EfficientNet-Lite2 takes at 160 pixels, ≥ 1;
-- 32×32 images the loader crops and mirrors a second over what the small CNN learns from, ≥ 1.
+Prints three ratios; the exit code is 1 if one misses its target:
+- time of ``extract`` (read, decode, scale, network, .npy file) over time of the network on ready tensors, at most 1.2;
+- photographs per second that the loader decodes over those that EfficientNet-Lite2 takes at 160 pixels, at least 1;
+- 32×32 images per second that the loader crops and mirrors over those that the small CNN learns from, at least 1.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MOST, LEAST = 1.2, 1.0
 
 
 def photographs(folder: Path, count: int) -> None:
-    """JPEG files of the size and detail that photographs have on the web: smooth shapes with some grain."""
+    """Write JPEG files with the size and detail of photographs on the web: smooth shapes with some grain."""
     rng = np.random.default_rng(0)
     for number in range(count):
         coarse = Image.fromarray(rng.integers(0, 256, (12, 16, 3), dtype=np.uint8))
@@ -51,7 +51,7 @@ def loader_seconds(source: Any, train: bool) -> float:
 
 
 def extraction(folder: Path, count: int, repeats: int) -> tuple[float, float, float]:
-    """Seconds of the plain network on ready tensors, of the folded one, and of the whole extraction."""
+    """Seconds of the plain network on ready tensors, of the folded network, and of the whole extraction."""
     made = build("efficientnet_lite2", image_size=SIZE)
     plain, folded = made.module.eval(), made.for_features()
     with image_source(folder, SIZE) as source:
@@ -64,7 +64,7 @@ def extraction(folder: Path, count: int, repeats: int) -> tuple[float, float, fl
 
     whole = folder / "X.npy"
     times = np.full((repeats, 3), np.inf)
-    # In turn, so that what else the machine does falls on all alike.
+    # The three take turns, so that other load on the machine slows all of them.
     for repeat in range(repeats):
         times[repeat, 0] = best_of(1, lambda: forward(plain))[0]
         times[repeat, 1] = best_of(1, lambda: forward(folded))[0]
@@ -74,7 +74,7 @@ def extraction(folder: Path, count: int, repeats: int) -> tuple[float, float, fl
 
 
 def training(count: int, repeats: int) -> tuple[float, float]:
-    """Seconds that the small CNN takes to learn from images of 32×32, and that the loader takes to make them."""
+    """Seconds that the small CNN takes to learn from 32×32 images, and seconds that the loader takes to make them."""
     made = build("small_cnn")
     head = torch.nn.Linear(made.n_features, 48)
     optimizer = torch.optim.Adam([*made.module.parameters(), *head.parameters()])

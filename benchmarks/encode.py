@@ -1,8 +1,8 @@
-"""Encoding against the matrix products it needs: rows to landmarks, features to bits.
+"""Compare encoding with the two matrix products that it needs: rows by landmarks, and features by weights.
 
     python benchmarks/encode.py [--rows 50000]
 
-Prints the share of the products' speed that encode reaches; exits 1 below 0.7.
+Prints the speed of encode relative to the products; the exit code is 1 below 0.7.
 """
 
 from __future__ import annotations

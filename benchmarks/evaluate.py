@@ -1,8 +1,8 @@
-"""Time hashlearn.metrics.evaluate against the usual per-query loop, on noisy class codes.
+"""Compare the time of hashlearn.metrics.evaluate with the usual loop over queries, on noisy class codes.
 
     python benchmarks/evaluate.py [--queries 10000] [--database 50000] [--bits 64]
 
-Exit code 1 when the ratio is below 5, when memory passes 1 GB, or when the two disagree.
+The exit code is 1 if the ratio is below 5, if memory exceeds 1 GB, or if the two disagree.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ def noisy_class_codes(
 def peer_loop(
     queries: np.ndarray, database: np.ndarray, query_y: np.ndarray, database_y: np.ndarray, kind: str | None
 ) -> tuple[float, float]:
-    """What published evaluators do for each query. Returns (MAP, NDCG), by the same definitions as paper=True.
+    """Do what published evaluators do for each query. Returns (MAP, NDCG), by the same definitions as paper=True.
 
-    Peers sort with NumPy's default, which is faster but leaves ties in no order: that is what is timed. The values are
-    compared with a stable sort.
+    Published evaluators use NumPy's default sort, which is faster but leaves ties in no defined order; the timing uses
+    it too. For comparing the values, the sort is stable.
     """
     positions = np.arange(1, AT + 1)
     discounts = 1 / np.log2(np.arange(2, NDCG_AT + 2))
@@ -51,7 +51,7 @@ def peer_loop(
         ideal = np.sort(truth)[::-1][:NDCG_AT] @ discounts
         gained = truth[:NDCG_AT] @ discounts
         ball = distances <= RADIUS
-        # The rest of what a report needs: their cost belongs to the loop, their values are not compared.
+        # Published evaluators compute these scores too, so their cost counts. Their values are not compared.
         _ = (
             hits[:PRECISION_AT].mean(),
             found[-1] / truth.sum(),
@@ -90,7 +90,7 @@ def main() -> int:
         )
         seconds[ties] = time.perf_counter() - start
         print(f"evaluate, ties={ties:<9} {seconds[ties]:7.2f} s   MAP@{AT} {scores.map:.6f}   NDCG {scores.ndcg:.6f}")
-    # Before the peer loop, so that this is our own peak.
+    # Memory is read before the peer loop, so that it is the peak of evaluate.
     megabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)
 
     some = min(arguments.peer_queries, arguments.queries)

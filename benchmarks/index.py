@@ -1,12 +1,13 @@
-"""Time hashlearn.index against faiss called directly, a float product, and its own exact search.
+"""Compare the time of hashlearn.index with faiss, with a float product, and with its own exact search.
 
     python benchmarks/index.py [--rows 1000000] [--queries 200] [--kinds ivf multihash hnsw]
 
-Exact: codes at random, top-100, one thread a side and all threads a side; asymmetric: the float32 product of the
-projections and the unpacked codes (already in memory, 32 times the bytes) with top-k, and that product alone;
-approximate kinds: codes around 1 center a 1000 rows, recall of distances. Best of several interleaved repeats.
-Exit code 1 when a target is missed: exact within 1.1x of faiss, asymmetric 5x the product alone, approximate
-recall 0.97 at 5x the exact speed. HNSW takes minutes to build at a million rows.
+Exact search: random codes, top 100, compared with faiss on one thread and on all threads. Asymmetric search: compared
+with the float32 product of the projections and the unpacked codes (already in memory, 32 times the bytes), with and
+without top-k. Approximate kinds: codes around one center per 1000 rows, recall of distances. Times are the best of
+several interleaved repeats. The exit code is 1 if a target is missed: exact search within 1.1x of the time of faiss,
+asymmetric search 5x as fast as the product alone, approximate recall 0.97 at 5x the exact speed. HNSW takes minutes to
+build at a million rows.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ from hashlearn.index import Index
 
 BITS, K = 64, 100
 LARGEST_OVERHEAD, SMALLEST_GAIN, SMALLEST_RECALL = 1.1, 5.0, 0.97
-PAUSE = 0.2  # the threads of BLAS go on spinning for a while after a product, on the cores of what comes next
+PAUSE = 0.2  # after a product, BLAS threads keep the cores busy for a while, which would slow the next measurement
 FLIPS, CLUSTER_ROWS = 0.1, 1000
-# What reaches the recall on these codes; the defaults elsewhere.
+# Settings that reach the recall on these codes. Other kinds have their defaults.
 SETTINGS: dict[str, dict[str, int]] = {"multihash": {"n_hashes": 3, "n_flips": 2}}
 
 
 def interleaved(works: list[Callable[[], Any]], repeats: int, pause: float = 0.0) -> list[float]:
-    """The least of several times of each: the noise of a busy machine meets all of them, and only ever adds."""
+    """The shortest of several times of each. They take turns, so that other load slows all of them alike."""
     best = [np.inf] * len(works)
     for _ in range(repeats):
         for number, work in enumerate(works):
@@ -54,7 +55,7 @@ def clustered(rng: np.random.Generator, centers: np.ndarray, n: int) -> np.ndarr
 
 
 def exact(codes: np.ndarray, queries: np.ndarray, repeats: int) -> bool:
-    """Index against IndexBinaryFlat, the same number of threads on both sides."""
+    """Compare Index with IndexBinaryFlat of faiss, with the same number of threads."""
     index, direct = Index(BITS), faiss.IndexBinaryFlat(BITS)
     index.add(codes)
     direct.add(codes)
@@ -71,7 +72,7 @@ def exact(codes: np.ndarray, queries: np.ndarray, repeats: int) -> bool:
 
 
 def asymmetric(codes: np.ndarray, rng: np.random.Generator, n_queries: int, repeats: int) -> bool:
-    """Index against a product with the unpacked codes."""
+    """Compare Index with a product of projections and unpacked codes."""
     index = Index(BITS)
     index.add(codes)
     projections = rng.standard_normal((n_queries, BITS), dtype=np.float32)
@@ -109,7 +110,7 @@ def asymmetric(codes: np.ndarray, rng: np.random.Generator, n_queries: int, repe
 
 
 def approximate(kind: str, exact_index: Index, codes: np.ndarray, queries: np.ndarray, repeats: int) -> bool:
-    """Recall (a row as near as the true k-th counts) and speed of one kind against the exact index."""
+    """Compare one kind with the exact index: its speed, and its recall, which counts rows as near as the true k-th."""
     index = Index(BITS, kind, **SETTINGS.get(kind, {}))  # type: ignore[arg-type]
     index.add(codes)
     start = time.perf_counter()
@@ -121,7 +122,7 @@ def approximate(kind: str, exact_index: Index, codes: np.ndarray, queries: np.nd
         [lambda: exact_index.search(queries, K, n_jobs=1), lambda: index.search(queries, K, n_jobs=1)], repeats
     )
     print(
-        f"{kind}: recall {recall:.3f}, {len(queries) / fast:.0f} queries/s a thread, {slow / fast:.1f} x exact, "
+        f"{kind}: recall {recall:.3f}, {len(queries) / fast:.0f} queries/s per thread, {slow / fast:.1f} x exact, "
         f"{index.info().bytes / len(codes):.0f} bytes per row, built in {built:.1f} s"
     )
     return bool(recall >= SMALLEST_RECALL and slow / fast >= SMALLEST_GAIN)

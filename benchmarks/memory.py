@@ -1,8 +1,8 @@
-"""Memory at full size: every method that the paper runs on 50,000 rows, each in a process of its own.
+"""Measure the memory of every method that the paper runs on 50,000 rows, each in its own process.
 
     python benchmarks/memory.py [--rows 50000] [--methods ksh sdh] [--limit 4e9]
 
-The address space is limited to what the process has plus the limit before the fit; a method that needs more fails.
+Before the fit, the address space is limited to its present size plus the limit; a method that needs more fails.
 """
 
 from __future__ import annotations

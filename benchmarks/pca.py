@@ -1,9 +1,9 @@
-"""How long methods on principal components take on fewer rows than features, against scikit-learn's PCA alone.
+"""Compare methods on principal components with scikit-learn's PCA, for fewer rows than features.
 
 python benchmarks/pca.py [--rows 2000] [--features 4096] [--bits 64]
 
-PCA is as scikit-learn does it by default, of such rows by a randomized solver. Learning a rotation and coding the rows
-comes on top for the others.
+PCA has scikit-learn's defaults, which choose a randomized solver for such rows. The other methods also learn a rotation
+and encode the rows.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def main() -> None:
         }
         for call in calls.values():
             call()
-        # In turn, so that a machine that others use is as slow for one as for the other.
+        # The methods take turns, so that other load on the machine slows all of them alike.
         rounds = [{name: best_of(1, call)[0] for name, call in calls.items()} for _ in range(REPEATS)]
         for name in calls:
             time_ = float(np.median([one[name] for one in rounds]))

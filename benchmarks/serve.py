@@ -1,12 +1,13 @@
-"""Time searches through ``hashlearn serve`` against the bare index, and count what a long mixed run loses.
+"""Compare searches through ``hashlearn serve`` with the bare index, and count what a long mixed run loses.
 
     python benchmarks/serve.py [--rows 1000000] [--batch 1000] [--clients 4] [--mixed 100000]
 
-A real server on loopback. Batches: packed codes as .npy, top-10, against Index.search of the same codes in this
-process; the same with float rows against encode and search. Single: one query a request, JSON, several clients that
-keep their connections. Mixed: searches, additions, deletions, looks and bad requests; every answer is checked, and at
-the end every item that was acknowledged and not deleted must be there. Exit code 1 when batches of codes reach less
-than 0.7 of the bare index, or when anything is lost.
+The server is a real process on the loopback interface. Batches: packed codes as .npy, top 10, compared with
+Index.search of the same codes in this process; then float rows, compared with encode and search. Single: one query per
+request, as JSON, from several clients that keep their connections. Mixed: searches, additions, deletions, reads of
+items and bad requests; every answer is checked, and at the end every item that was acknowledged and not deleted must be
+there. The exit code is 1 if batches of codes reach less than 0.7 of the speed of the bare index, or if an item or an
+answer is lost.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ NPY, JSON = "application/x-npy", "application/json"
 
 
 class Client:
-    """One connection that is kept."""
+    """A client that keeps one connection."""
 
     def __init__(self, url: str, name: str, token: str = TOKEN) -> None:
         parts = urlsplit(url)
@@ -60,7 +61,7 @@ class Client:
 
 @dataclass
 class MixedResult:
-    """What a mixed run did: requests, items that must be there, and what went wrong."""
+    """The result of a mixed run: number of requests, number of items that must exist, and errors."""
 
     requests: int = 0
     kept: int = 0
@@ -71,7 +72,7 @@ class MixedResult:
 def mixed(
     url: str, name: str, token: str, n_features: int, n_requests: int, n_clients: int, seed: int = 0
 ) -> MixedResult:
-    """Many kinds of requests from several clients at the same time, each answer checked."""
+    """Send many kinds of requests from several clients at the same time, and check each answer."""
     told, lock, started = MixedResult(), threading.Lock(), time.perf_counter()
     shares = [n_requests // n_clients + (number < n_requests % n_clients) for number in range(n_clients)]
 
@@ -177,7 +178,7 @@ def npy(array: np.ndarray) -> bytes:
 
 
 def batches(url: str, name: str, index: Index, hasher: ITQ, queries: np.ndarray, repeats: int) -> bool:
-    """Batches through HTTP as a ratio of the bare index, interleaved; the answers are the same."""
+    """Compare the speed of batches over HTTP with that of the bare index, and check that the answers are the same."""
     client, codes = Client(url, name), hasher.encode(queries)
 
     def through(array: np.ndarray) -> np.ndarray:
@@ -206,7 +207,7 @@ def batches(url: str, name: str, index: Index, hasher: ITQ, queries: np.ndarray,
 
 
 def singles(url: str, name: str, index: Index, hasher: ITQ, queries: np.ndarray, n_clients: int) -> None:
-    """One query a request: requests/s and latency of several clients, beside the bare index in as many threads."""
+    """Measure requests per second and latency with one query per request, beside the bare index in as many threads."""
     codes = hasher.encode(queries)
 
     def timed(work: Callable[[int], Callable[[int], Any]]) -> tuple[float, np.ndarray]:

@@ -1,10 +1,10 @@
-"""Put load on a real ``hashlearn serve``: how long /healthz waits meanwhile, and how many requests are refused.
+"""Put load on a real ``hashlearn serve``, and measure how long /healthz waits and how many requests are refused.
 
     python benchmarks/serve_load.py [--connections 500] [--seconds 10]
 
-Bodies: JSON of nearly 8 MiB in several forms, allowed and not, one at a time and four at a time, while another process
-asks /healthz every 10 ms. Crowd: many clients at the same time, each with one connection that sends one search after
-the other. Exit code 1 when /healthz ever waits longer than 2 s, or when more than 1 % of the crowd is refused.
+Bodies: JSON of nearly 8 MiB in several valid and invalid forms, one and then four at a time, while another process asks
+/healthz every 10 ms. Crowd: many clients at the same time, each of which sends one search after the other over one
+connection. The exit code is 1 if /healthz ever waits longer than 2 s, or if more than 1 % of the searches are refused.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ LONGEST_WAIT, LARGEST_SHARE = 2.0, 0.01
 
 
 def filled(head: str, piece: str, tail: str) -> str:
-    """``piece`` as often as a body has room for, between ``head`` and ``tail``."""
+    """A body of ``head``, as many copies of ``piece`` as fit, and ``tail``."""
     count = (BODY_CHARS - len(head) - len(tail)) // (len(piece) + 1)
     return head + ",".join([piece] * count) + tail
 
 
 def bodies() -> dict[str, tuple[str, str]]:
-    """Paths and bodies by what is special about them."""
+    """Paths and bodies by a short description."""
     rng = np.random.default_rng(0)
     row = json.dumps(rng.random(FEATURES).round(12).tolist(), separators=(",", ":"))
     payload = '{"a":[[],[],[],[],[],[],[],[]],"title":"' + "x" * 300 + '","tags":["a","b","c"],"price":1.5}'
@@ -67,7 +67,7 @@ def bodies() -> dict[str, tuple[str, str]]:
 
 
 def watch(url: str, ended: Event, longest: Synchronized) -> None:
-    """Ask /healthz again and again; ``longest`` gets the longest wait in seconds."""
+    """Request /healthz repeatedly and set ``longest`` to the longest wait in seconds."""
     parts = urlsplit(url)
     connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=600)
     while not ended.is_set():
@@ -79,7 +79,7 @@ def watch(url: str, ended: Event, longest: Synchronized) -> None:
 
 
 def health(url: str) -> float:
-    """Send every body while /healthz is watched; the longest wait of all."""
+    """Send every body while another process requests /healthz, and return its longest wait."""
     ended, longest = multiprocessing.Event(), multiprocessing.Value("d", 0.0)
     watcher = multiprocessing.Process(target=watch, args=(url, ended, longest))
     watcher.start()
@@ -115,7 +115,7 @@ def health(url: str) -> float:
 
 
 def crowd(url: str, n_clients: int, seconds: float) -> float:
-    """Searches from many clients at the same time; the share that is refused or lost."""
+    """Search from many clients at the same time, and return the share of searches that are refused or lost."""
     statuses: Counter[int] = Counter()
     waits: list[float] = []
     body = json.dumps({"vectors": [np.random.default_rng(0).random(FEATURES).tolist()], "k": 10}).encode()

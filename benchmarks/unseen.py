@@ -1,8 +1,8 @@
-"""How codes serve classes that nobody labeled: train on 7 classes of 10, search among the 3 others.
+"""Measure how codes retrieve classes without labels: train on 7 of 10 classes, search among the other 3.
 
     python benchmarks/unseen.py --data FOLDER [--set cifar10-gist] [--bits 64] [--seeds 2]
 
-Prints a Markdown table of MAP@500 with hashed databases: unseen classes (fold by fold) and seen ones.
+Prints a Markdown table of MAP@500 with hashed databases, for unseen classes (per fold) and for seen classes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A comparison on data that is already here: what the learned codes gain over random ones, and lose to floats."""
+"""A comparison of learned codes with random codes and with floats, on data that needs no download."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ DEFINITION = (
 
 @dataclass(frozen=True)
 class DemoRow:
-    """One method. What a method does not have is None."""
+    """The results of one method. Values that a method does not have are None."""
 
     method: str
     bytes_per_item: int
@@ -56,12 +56,12 @@ class Demo:
 
 
 def demo_dataset() -> Dataset:
-    """Fashion-MNIST where Debian's package has put it (10 000 rows, 1000 queries), else digits."""
+    """Load Fashion-MNIST (10,000 rows, 1,000 queries) if Debian's package is installed, else the digits."""
     return data.fashion_mnist(10_000, 1000) if data.fashion_mnist_there() else data.digits()
 
 
 def run_demo(n_bits: int = 32, seed: int = 0, dataset: Dataset | None = None) -> Demo:
-    """Fit the compared methods and score them next to cosine similarity of the floats."""
+    """Fit the compared methods and score them beside cosine similarity of the floats."""
     dataset = dataset or demo_dataset()
     steps, rows = len(COMPARED) + 1, []
     for done, name in enumerate(COMPARED):
@@ -90,7 +90,7 @@ def _hashed_row(hasher: Any, dataset: Dataset) -> DemoRow:
 
 
 def _timed_codes(hasher: BaseHasher, X: NDArray[np.float32]) -> tuple[NDArray[np.uint8], float]:
-    """Codes and codes a second, the best of a few runs: one run of a small data set is over too soon to time."""
+    """Codes, and codes per second in the fastest of a few runs: one run on a small data set is too short to time."""
     best, spent, result = float("inf"), 0.0, None
     while result is None or spent < 0.2:
         started = time.perf_counter()

@@ -1,9 +1,9 @@
-"""Encode a Spark data frame with a fitted model, by mapInArrow: batches of Arrow come in, batches with codes go out.
+"""Encode a Spark data frame with a fitted model. mapInArrow calls a function that takes and returns Arrow batches.
 
     pip install pyspark pyarrow
     python encode_on_spark.py model.hl rows.parquet vector codes.parquet
 
-The model goes to every executor as a file. Codes are a binary column, bit 0 in the highest place of the first byte.
+Spark sends the model file to every executor. Codes are a binary column; bit 0 is the highest bit of the first byte.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 
 
 def encoder(model: str, column: str):
-    """A function of Arrow batches; the model is loaded once a task."""
+    """Return a function that encodes Arrow batches. It loads the model once per task."""
 
     def encode(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import hashlearn as hl
@@ -39,7 +39,7 @@ def encoder(model: str, column: str):
 
 def main() -> None:
     model, source, column, target = sys.argv[1:]
-    # Local executors run this Python; on a cluster it is the one of its image that has hashlearn.
+    # Local executors use this Python. On a cluster, set PYSPARK_PYTHON to the Python that has hashlearn.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     spark = SparkSession.builder.appName("hashlearn encode").getOrCreate()
     spark.sparkContext.addFile(model)

@@ -6,8 +6,8 @@
     python fit_on_dask.py … --kubernetes 8                        eight pods (pip install dask-kubernetes)
     python fit_on_dask.py … --coiled 8                            eight machines (pip install coiled)
 
-Workers read the files themselves: they must see them under the same names, on a shared file system or in an image. They
-need the same hashlearn, NumPy and processor family as each other for codes that agree to the last bit.
+Workers read the files themselves, so the files must have the same names on every worker, on a shared file system or in
+an image. All bits of the codes agree only if all workers have the same hashlearn, NumPy and processor family.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import hashlearn as hl
 
 
 def cluster_of(options: argparse.Namespace) -> Any:
-    """The cluster that was asked for. One thread a worker process: BLAS is held to one thread in each."""
+    """The cluster that the options choose. Each worker process has one thread, because BLAS has one thread in each."""
     if options.slurm:
         from dask_jobqueue import SLURMCluster
 
@@ -47,16 +47,18 @@ def main() -> None:
     parser.add_argument("rows", help="files with rows, or a pattern of them")
     parser.add_argument("labels", help="files with labels, or a pattern of them")
     parser.add_argument("--output", default="model.hl")
-    parser.add_argument("--codes", default=None, help="a folder: also encode all rows")
+    parser.add_argument("--codes", default=None, help="a folder for the codes; without it, rows are not encoded")
     parser.add_argument("--bits", type=int, default=64)
     parser.add_argument("--checkpoint", default="fit-checkpoint")
     parser.add_argument("--cluster", default=None)
     parser.add_argument("--slurm", type=int, default=0)
     parser.add_argument("--kubernetes", type=int, default=0)
     parser.add_argument("--coiled", type=int, default=0)
-    parser.add_argument("--image", default="ghcr.io/dask/dask:latest", help="of the pods; hashlearn must be in it")
+    parser.add_argument(
+        "--image", default="ghcr.io/dask/dask:latest", help="image of the pods, which must contain hashlearn"
+    )
     options = parser.parse_args()
-    # For workers that start from here; those of a cluster that runs already need the same in their environment.
+    # This setting reaches workers that are started here. Workers that run already need the same environment variables.
     dask.config.set({"distributed.nanny.pre-spawn-environ": hl.fitting.WORKER_ENVIRONMENT})
     with ExitStack() as stack:
         cluster = options.cluster or stack.enter_context(cluster_of(options))

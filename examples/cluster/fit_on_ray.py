@@ -1,4 +1,4 @@
-"""Fit on Ray: an executor of a few lines is all that fit_chunks needs.
+"""Fit on Ray. fit_chunks needs only an executor, which takes a few lines.
 
 pip install ray
 python fit_on_ray.py 'shards/x*.npy' 'shards/y*.npy' model.hl
@@ -17,7 +17,7 @@ import hashlearn as hl
 
 
 class RayExecutor(Executor):
-    """Calls as Ray tasks; Ray does those again whose worker dies."""
+    """Runs calls as Ray tasks. Ray repeats a task if its worker dies."""
 
     def __init__(self) -> None:
         self._max_workers = int(ray.cluster_resources().get("CPU", 1))

@@ -1,4 +1,4 @@
-"""What a number depends on besides the method: the machine, the libraries, the memory that a run needed."""
+"""Facts that a measured number depends on besides the method: the machine, the libraries and the memory of a run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LIBRARIES = ("numpy", "scipy", "scikit-learn", "faiss-cpu", "lightgbm")
 
 @cache
 def cpu_name() -> str:
-    """The processor's name as it calls itself."""
+    """The model name that the processor reports."""
     try:
         for line in Path("/proc/cpuinfo").read_text().splitlines():
             if line.startswith("model name"):
@@ -32,7 +32,7 @@ def cpu_name() -> str:
 
 
 def library_versions() -> dict[str, str]:
-    """Versions of what computes; libraries that are not installed are not named."""
+    """Versions of hashlearn, Python and the numerical libraries that are installed."""
     found = {"hashlearn": hashlearn.__version__, "python": platform.python_version()}
     for name in _LIBRARIES:
         try:
@@ -60,7 +60,7 @@ def machine_facts(threads: int) -> dict[str, Any]:
 
 
 def start_peak_memory() -> bool:
-    """Begin a new peak, so that one run is not charged with the memory of the run before. False where it cannot be."""
+    """Reset the peak of resident memory, so that it covers one run only. Returns False if that is impossible."""
     try:
         _CLEAR.write_text("5")
     except OSError:
@@ -69,7 +69,7 @@ def start_peak_memory() -> bool:
 
 
 def peak_memory() -> int | None:
-    """Bytes of the largest resident set since ``start_peak_memory``; of the whole process where there is no reset."""
+    """Peak resident memory in bytes since ``start_peak_memory``, or of the whole process if that could not reset it."""
     try:
         for line in _STATUS.read_text().splitlines():
             if line.startswith("VmHWM:"):
@@ -80,5 +80,5 @@ def peak_memory() -> int | None:
         return None
     import resource
 
-    # macOS counts bytes, the others kilobytes.
+    # macOS reports bytes, other systems kilobytes.
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)

@@ -1,8 +1,8 @@
-"""A hash of the code that computes a method's codes, so that a run is not taken for one of edited code.
+"""A hash of the code that computes a method's codes, which tells runs of older code from runs of the present code.
 
-The hash is over the module that defines the method and every module of hashlearn that it imports, directly or through
-others, also inside functions. Comments, docstrings and layout do not count; C sources count as they are. Left out are
-modules that only read files or tell people something, and two imports of ``fitting/base.py`` that no fit uses.
+The hash covers the module that defines the method and every module of hashlearn that it imports, directly or through
+other modules, also inside functions. Comments, docstrings and layout do not count; C sources count as they are. The
+hash leaves out modules that only read files or write messages, and two imports of ``fitting/base.py`` that no fit uses.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from hashlearn.bench.store import BenchRun
 from hashlearn.hashers import find_method, method_names
 
 PACKAGE = "hashlearn"
-# These read, write, check or describe; no bit of a code depends on them.
+# These modules read, write, check or describe; no bit of a code depends on them.
 ROOMS_WITHOUT_CODES = frozenset(
     {"constraints", "deprecation", "filekinds", "files", "messages", "methodinfo", "parameters"}
     | {"progress", "timing", "typing", "wholefile"}
@@ -37,14 +37,14 @@ _HASH_LETTERS = 16
 
 @dataclass(frozen=True)
 class Module:
-    """What counts of a module: its normalized text, and the modules of hashlearn that it imports."""
+    """The facts of a module that the hash needs: its normalized text, and the modules of hashlearn that it imports."""
 
     text: str
     imports: tuple[str, ...] = ()
 
 
 def method_code(name: str) -> str:
-    """The hash of a method by its name on the command line."""
+    """The hash of the method with that name on the command line."""
     method: Any = find_method(name)
     return class_code(method)
 
@@ -53,28 +53,28 @@ def method_code(name: str) -> str:
 def class_code(method: Any) -> str:
     """The hash of a method's class, which may be defined outside hashlearn."""
     own = {method.__module__: _defining_module(method)}
-    # Bases from other libraries have versions, which a run notes.
+    # Base classes from other libraries are left out: a run records the versions of those libraries.
     bases = {base.__module__ for base in method.__mro__ if base.__module__.startswith(f"{PACKAGE}.")}
     return _digest(closure(own | {name: read_module(name) for name in bases}))
 
 
 @cache
 def module_code(name: str) -> str:
-    """The hash of a module of hashlearn and of what it imports."""
+    """The hash of a module of hashlearn and of the modules that it imports."""
     return _digest(closure({name: read_module(name)}))
 
 
 def is_stale(run: BenchRun) -> bool:
-    """Whether a run was made by other code than its method has now; also if there is no such method any more."""
+    """Whether a run was made by other code than its method has now, or by a method that no longer exists."""
     method = run.definition.method
     return method not in method_names() or run.definition.code != method_code(method)
 
 
 def stale_remark(runs: Sequence[BenchRun]) -> str | None:
-    """A sentence about runs that were made by older code and not yet again, if there are any."""
+    """A sentence about the runs of older code that were not repeated with the present code, or None."""
     done = [run for run in runs if run.error is None]
     present = {run.definition.without_code().key for run in done if not is_stale(run)}
-    # Two older runs of one thing are counted once, as they will be made again once.
+    # Several older runs with one definition are counted once, because one new run replaces them.
     older = {key: run for run in done if (key := run.definition.without_code().key) not in present}
     if not older:
         return None
@@ -86,7 +86,7 @@ def stale_remark(runs: Sequence[BenchRun]) -> str | None:
 
 
 def closure(modules: dict[str, Module]) -> dict[str, Module]:
-    """Some modules and all that they import, by name."""
+    """The given modules and all modules of hashlearn that they import, by name."""
     found, waiting = dict(modules), list(modules)
     while waiting:
         name = waiting.pop()
@@ -100,7 +100,7 @@ def closure(modules: dict[str, Module]) -> dict[str, Module]:
 
 @cache
 def read_module(name: str) -> Module:
-    """A module of hashlearn. A compiled one is its C source with the headers beside it."""
+    """Read a module of hashlearn. The text of a compiled module is its C source with the headers beside it."""
     path = _file_of(name)
     if path is None:
         raise ValueError(f"There is no module {name}.")
@@ -110,7 +110,7 @@ def read_module(name: str) -> Module:
 
 
 def read_python(source: str) -> Module:
-    """A module from its Python source."""
+    """Make a module from its Python source."""
     return Module(normalized(source), tuple(dict.fromkeys(_imports(source))))
 
 
@@ -119,14 +119,15 @@ def read_text(path: Path) -> str:
 
 
 def normalized(source: str) -> str:
-    """Python source without comments, docstrings and layout: what is left decides what the code does.
+    """Python source without comments, docstrings and layout, none of which changes what the code does.
 
     >>> normalized("def f(x):  # doubles\\n    '''Twice x.'''\\n    return 2 * x")
     'def f ( x ) : \\n > return 2 * x \\n <'
     """
     words: list[str] = []
     opened: list[tuple[int, int]] = []
-    # Before Python 3.12 an f-string is one token; its parts are put together again, so that both hash alike.
+    # Before Python 3.12 an f-string is one token. Later versions split it, so its parts are joined again here: the hash
+    # must not depend on the version of Python.
     f_start, f_end = getattr(tokenize, "FSTRING_START", -1), getattr(tokenize, "FSTRING_END", -1)
     lines = source.splitlines(keepends=True)
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
@@ -139,7 +140,7 @@ def normalized(source: str) -> str:
         elif opened or token.type in (tokenize.COMMENT, tokenize.NL, tokenize.ENDMARKER):
             continue
         elif token.type == tokenize.NEWLINE:
-            # A line that is nothing but a string does nothing: it is a docstring.
+            # A line that consists of a string only is a docstring.
             if words[-1].endswith(("'", '"')) and (len(words) == 1 or words[-2] in ("\n", ">", "<")):
                 words.pop()
             else:
@@ -150,14 +151,14 @@ def normalized(source: str) -> str:
 
 
 def _between(lines: list[str], start: tuple[int, int], end: tuple[int, int]) -> str:
-    """The source from one (line, column) to another; lines are counted from 1."""
+    """The source from one (line, column) to another. Line numbers start at 1."""
     if start[0] == end[0]:
         return lines[start[0] - 1][start[1] : end[1]]
     return lines[start[0] - 1][start[1] :] + "".join(lines[start[0] : end[0] - 1]) + lines[end[0] - 1][: end[1]]
 
 
 def _imports(source: str) -> Iterator[str]:
-    """Names of the modules of hashlearn that a source imports anywhere."""
+    """Names of the modules of hashlearn that a source imports, also inside functions."""
     for node in ast.walk(ast.parse(source)):
         names: list[str] = []
         if isinstance(node, ast.Import):

@@ -1,4 +1,4 @@
-"""From the words of a command line to plans and measures."""
+"""Convert the options of a command line to plans and measures."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ def spread_lists(words: Sequence[str], options: Collection[str]) -> list[str]:
                 spread.append(word)
         else:
             spread += [word] if option is None else [option, word]
-    # An option that was left without a value goes to the end, where the parser misses its value and says so.
+    # An option without a value is put at the end, so that the parser reports that its value is missing.
     return spread + [word for word in words if word in options and word not in spread]
 
 
 def plan_of(plan_file: str | None, options: dict[str, Any]) -> BenchPlan:
-    """The plan of a file, or of options by their names on the command line; not of both."""
+    """The plan from a file, or from options (by their names on the command line); PlanError if both are given."""
     given = [name for name, value in options.items() if value]
     if plan_file is not None:
         if given:
-            raise PlanError(f"{given[0]} and a plan file contradict each other: the plan says it all.")
+            raise PlanError(f"{given[0]} and a plan file contradict each other: give one of them.")
         return read_plan(plan_file)
     if not options["--protocol"] or not options["--methods"]:
         raise PlanError("Give a plan file, or --protocol and --methods.")
@@ -42,7 +42,7 @@ def plan_of(plan_file: str | None, options: dict[str, Any]) -> BenchPlan:
 
 
 def measures_of(**fields: Any) -> Measures:
-    """Measures by the names of their options; a cut-off of 0 is the whole database."""
+    """Measures from the values of their options. A cut-off of 0 means the whole database."""
     try:
         return Measures(**(fields | {"at": fields.get("at") or None}))
     except ValueError as error:
@@ -50,7 +50,7 @@ def measures_of(**fields: Any) -> Measures:
 
 
 def score_of(name: str | None) -> str | None:
-    """The name of a score, or None for the usual one."""
+    """Check the name of a score. None stands for the usual score."""
     if name is not None and name not in NAMES:
         raise PlanError(f"The score must be one of {', '.join(NAMES)}. Got {name!r} instead.")
     return name

@@ -1,4 +1,4 @@
-"""What to run: methods with their settings, bit lengths, seeds and a protocol, from options or from a TOML file."""
+"""Plans of runs: methods with their settings, bit lengths, seeds and a protocol, from options or from a TOML file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hashlearn.data.protocols import PROTOCOLS
 from hashlearn.hashers import make_hasher, method_names
 from hashlearn.parameters import check_parameters
 
-# The data set that a protocol was made for; the others take any and must be told which.
+# The data set that each protocol was made for. Other protocols take any data set, so a plan must name one.
 USUAL_DATA = {
     "cifar10-1k": "cifar10-gist",
     "cifar10-full": "cifar10-gist",
@@ -27,12 +27,12 @@ USUAL_DATA = {
     "coco-full": "coco",
 }
 _FIELDS = ("data", "protocol", "methods", "variant", "bits", "seeds")
-# The plan itself sets these, so a variant that set them too would contradict it.
+# The plan sets these parameters, so a variant must not set them too.
 _OF_THE_PLAN = {"n_bits": "bits", "random_state": "seeds", "n_jobs": "--threads", "verbose": "the progress bar"}
 
 
 class PlanError(ValueError):
-    """A plan that cannot be meant, in one sentence. The command line ends with ``exit_code``: bad use."""
+    """A plan is invalid; the message is one sentence. The command line ends with ``exit_code``, which means bad use."""
 
     exit_code = 2
 
@@ -59,7 +59,24 @@ class Variant:
 
 @dataclass(frozen=True)
 class BenchPlan:
-    """Every variant at every bit length, for every seed of a protocol on a data set.
+    """A plan: every variant at every bit length, for every seed of a protocol on a data set.
+
+    Parameters
+    ----------
+    data : str
+        A name from ``hashlearn.data.DATA_SETS``.
+    protocol : str
+        A name from ``hashlearn.data.PROTOCOLS``.
+    variants : tuple of Variant
+    bits, seeds : tuple of int
+
+    Raises
+    ------
+    PlanError
+        If a name is unknown or a number is out of range.
+
+    Examples
+    --------
 
     >>> plan = BenchPlan("digits", "holdout", (Variant("itq", "itq"),), bits=(8, 16), seeds=(0, 1, 2))
     >>> plan.size
@@ -91,7 +108,7 @@ class BenchPlan:
 
     @property
     def size(self) -> int:
-        """Runs of a protocol that makes one split; folds multiply it."""
+        """Number of runs per split of the protocol."""
         return len(self.variants) * len(self.bits) * len(self.seeds)
 
 
@@ -103,7 +120,7 @@ def make_plan(
     data: str | None = None,
     variants: Sequence[Variant] = (),
 ) -> BenchPlan:
-    """A plan of methods at their defaults, and variants; a number of seeds stands for 0, 1, 2 …"""
+    """Make a plan of methods with their default parameters, and of variants. A number of seeds means seeds 0, 1, 2 …"""
     data = data or USUAL_DATA.get(protocol)
     if protocol in PROTOCOLS and data is None:
         raise PlanError(f"The protocol {protocol} takes any data set: name one, for example digits.")
@@ -119,7 +136,7 @@ def make_plan(
 
 
 def read_plan(path: str | Path) -> BenchPlan:
-    """The plan in a TOML file.
+    """Read the plan in a TOML file. Raises a PlanError if the file cannot be read or the plan is invalid.
 
     ::
 
@@ -182,5 +199,5 @@ def _list(table: dict[str, Any], name: str, kind: type, default: list[Any]) -> l
 
 
 def _is_a(value: Any, kind: type) -> bool:
-    # true is a whole number to Python, and never meant as one here.
+    # Python takes True for a whole number; in a plan it is a mistake.
     return isinstance(value, kind) and not isinstance(value, bool)

@@ -1,4 +1,4 @@
-"""Plots as SVG text that can stand inside a page. matplotlib is imported only when one is drawn."""
+"""Plots as SVG text that can be embedded in a page. matplotlib is imported only when a plot is drawn."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _TITLE_WIDTH = 60
 
 @dataclass(frozen=True)
 class LinePlot:
-    """Named lines: name → (x, y). ``tabled`` is whether a table beside the plot has the same numbers."""
+    """A plot of named lines, each with its (x, y). ``tabled`` says whether a table beside it has the same numbers."""
 
     title: str
     x: str
@@ -42,7 +42,7 @@ class LinePlot:
 
 @dataclass(frozen=True)
 class HeatMap:
-    """A table of numbers as colors, each written in its cell; None is left blank."""
+    """A table of numbers that is drawn in colors, with each number in its cell. Cells with None stay blank."""
 
     title: str
     x: str
@@ -60,7 +60,7 @@ MOST_TABLE_ROWS = 20
 
 
 def plot_table(plot: Plot) -> tuple[list[str], list[list[str]]]:
-    """The numbers of a plot as the columns and rows of a table; of a long line, evenly chosen points.
+    """The numbers of a plot as the columns and rows of a table. Of a long line, the table has evenly spaced points.
 
     >>> plot_table(HeatMap("t", "β", "batch", ["0", "10"], ["1"], [[0.5, None]]))
     (['batch \\\\ β', '0', '10'], [['1', '0.5', '–']])
@@ -80,11 +80,11 @@ def _number(value: float | None) -> str:
 
 
 class BenchExtraMissing(ImportError, ValueError):
-    """A package that reports need is not installed: one sentence with how to get it."""
+    """A package that reports need is not installed; the message says how to install it."""
 
 
 def need_bench_extra() -> None:
-    """Say that a report cannot be made before hours of runs, not after."""
+    """Raise a BenchExtraMissing if a report cannot be made. Call this before the runs, which may take hours."""
     for package, what in (("matplotlib", "Plots"), ("jinja2", "Report pages")):
         try:
             import_module(package)
@@ -93,13 +93,13 @@ def need_bench_extra() -> None:
 
 
 def svg(plot: Plot) -> str:
-    """The plot as an ``<svg>`` element that takes the width it is given."""
+    """Draw the plot as an ``<svg>`` element that scales to the width of its parent."""
     need_bench_extra()
     from matplotlib import rc_context  # type: ignore[import-not-found,unused-ignore]
     from matplotlib.figure import Figure  # type: ignore[import-not-found,unused-ignore]
 
-    # Text stays text: it can be searched, and the page is a tenth of the size. The salt keeps the ids of two plots of
-    # one page apart, and the same from run to run.
+    # Text is kept as text, so that it can be searched and the page has a tenth of the size. The salt gives the plots of
+    # a page different ids, which are the same in each run.
     style: dict[Any, Any] = {
         "svg.fonttype": "none",
         "svg.hashsalt": plot.title,
@@ -119,7 +119,7 @@ def svg(plot: Plot) -> str:
         stream = io.StringIO()
         figure.savefig(stream, format="svg", metadata={"Date": None, "Creator": None})
     text = stream.getvalue()
-    # The XML head is for files; inside a page the element stands alone.
+    # The XML header belongs to files; a page needs the element only.
     return text[text.index("<svg") :].strip()
 
 
@@ -145,7 +145,7 @@ def _draw_lines(axes: Any, plot: LinePlot) -> None:
 def _log_axis(axes: Any) -> None:
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter  # type: ignore[import-not-found,unused-ignore]
 
-    # Powers of ten alone leave a short axis without a number; all minor ticks write over each other.
+    # With powers of ten only, a short axis could have no label at all; labels on all minor ticks would overlap.
     axes.set_xscale("log")
     axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))

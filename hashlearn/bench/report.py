@@ -1,4 +1,4 @@
-"""A report as Markdown, CSV, JSON and one HTML page that needs nothing but itself."""
+"""A report as Markdown, CSV, JSON and one HTML page that loads no other files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TEMPLATE = "report.html.jinja"
 
 
 def write_report(folder: str | Path, title: str, sections: Sequence[Section], runs: Sequence[BenchRun]) -> list[Path]:
-    """Write report.md, report.csv, report.json and report.html, each whole or not at all."""
+    """Write report.md, report.csv, report.json and report.html. Each file appears only when it is complete."""
     need_bench_extra()
     store = RunStore(folder)
     store.make()
@@ -31,7 +31,7 @@ def write_report(folder: str | Path, title: str, sections: Sequence[Section], ru
 
 
 def machine_lines(runs: Sequence[BenchRun]) -> list[str]:
-    """Where the runs were made, a line for every machine and set of versions."""
+    """One line for each machine and set of versions that the runs were made with."""
     lines = []
     for run in runs:
         facts = run.machine
@@ -43,7 +43,7 @@ def machine_lines(runs: Sequence[BenchRun]) -> list[str]:
 
 
 def markdown(title: str, sections: Sequence[Section], facts: Sequence[str]) -> str:
-    """The tables and remarks, and as tables the plots that show what no table has."""
+    """The report as Markdown: tables, remarks, and a table for each plot whose numbers are in no other table."""
     parts = [f"# {title}"]
     for section in sections:
         parts.append(f"## {section.title}")
@@ -58,7 +58,7 @@ def markdown(title: str, sections: Sequence[Section], facts: Sequence[str]) -> s
 
 
 def page(title: str, sections: Sequence[Section], facts: Sequence[str]) -> str:
-    """The report as one HTML page. Everything but the plots is escaped."""
+    """The report as one HTML page. All text except the plots is escaped."""
     need_bench_extra()
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup

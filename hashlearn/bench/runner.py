@@ -1,4 +1,4 @@
-"""Make the runs of a plan: those that are not kept yet, one after the other or over processes."""
+"""Make the runs of a plan that are not kept yet, one after the other or in several processes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Finished = Callable[[BenchRun, int, int], None]
 
 @dataclass(frozen=True)
 class RunTask:
-    """A run to make and where its data and its result lie; small enough to send to another process."""
+    """A run to make, and where its data and its result are. It is small, because it is sent to another process."""
 
     definition: RunDefinition
     folder: Path
@@ -48,9 +48,9 @@ class RunTask:
 
 @dataclass(frozen=True)
 class PlanOutcome:
-    """What became of a plan: the runs that were kept before, those made now, and of the latter those that failed.
+    """The result of a plan: runs that were kept before, runs made now, and those of the latter that failed.
 
-    ``replaced`` are runs of older code, in whose place some of those were made.
+    ``replaced`` are runs of older code that were made again now.
     """
 
     kept: list[BenchRun]
@@ -71,15 +71,27 @@ def run_plan(
     threads: int | None = None,
     on_finished: Finished | None = None,
 ) -> PlanOutcome:
-    """Make every run of the plan that the folder does not hold; failed ones are tried again.
+    """Make every run of the plan that the folder does not contain. Runs that failed before are tried again.
 
-    A run that the folder holds, but of older code of its method, is made again; the older one stays in the folder.
+    A run that was made by older code of its method is made again; the older run stays in the folder.
 
     Parameters
     ----------
-    jobs : processes at a time
-    threads : threads of each; None shares the cores among the jobs
-    on_finished : called with (run, runs finished, runs to make)
+    plan : BenchPlan
+    folder : str or Path
+        Where runs are kept.
+    data_dir : str, optional
+        The folder of the data sets.
+    jobs : int
+        Number of processes.
+    threads : int or None
+        Threads of each process; None divides the cores among the processes.
+    on_finished : callable, optional
+        Called after each run with (run, number of finished runs, number of runs to make).
+
+    Returns
+    -------
+    PlanOutcome
     """
     if jobs < 1 or (threads is not None and threads < 1):
         raise ValueError("jobs and threads must be at least 1.")
@@ -110,7 +122,7 @@ def run_plan(
 
 
 def kept_runs(plan: BenchPlan, folder: str | Path, data_dir: str | None = None) -> PlanOutcome:
-    """The runs of the plan that the folder holds already, of older code where there is no newer; nothing is run."""
+    """Find the runs of the plan that the folder contains, without running anything. Runs of older code count too."""
     store = RunStore(folder)
     older = store.of_any_code()
     found = (store.get(wanted.key) or older.get(wanted.without_code().key) for wanted in definitions(plan, data_dir))
@@ -118,7 +130,7 @@ def kept_runs(plan: BenchPlan, folder: str | Path, data_dir: str | None = None) 
 
 
 def definitions(plan: BenchPlan, data_dir: str | None = None) -> Iterator[RunDefinition]:
-    """The runs of a plan, seed by seed: a bench that is stopped early has all methods, over fewer seeds."""
+    """The runs of a plan, ordered by seed, so that a bench that stops early has all methods for the first seeds."""
     for seed in plan.seeds:
         for split in _splits(plan.data, plan.protocol, seed, data_dir):
             for bits in plan.bits:
@@ -147,8 +159,8 @@ def _results(tasks: Sequence[RunTask], jobs: int) -> Iterator[BenchRun]:
             del left[run.key]
             yield run
     except BrokenProcessPool:
-        # A process was killed, for want of memory say, and took the pool along. Nobody knows which run did it, so
-        # each of the others gets a process of its own: only the guilty one fails.
+        # A process was killed, for example because memory ran out, and this ended the whole pool. It is not known which
+        # run was the cause, so each run that is left gets a process of its own: then only that run fails.
         for task in left.values():
             try:
                 yield from _over_processes([task], 1)
@@ -161,7 +173,7 @@ def _results(tasks: Sequence[RunTask], jobs: int) -> Iterator[BenchRun]:
 
 
 def _over_processes(tasks: list[RunTask], jobs: int) -> Iterator[BenchRun]:
-    # Spawned, not forked: a fork of a process with BLAS threads may hang.
+    # Processes are spawned, because a forked process can hang if its parent has BLAS threads.
     pool = ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn"))
     try:
         futures: list[Future[BenchRun]] = [pool.submit(perform, task) for task in tasks]
@@ -172,7 +184,7 @@ def _over_processes(tasks: list[RunTask], jobs: int) -> Iterator[BenchRun]:
 
 
 def perform(task: RunTask) -> BenchRun:
-    """Make one run and keep it; an error of the method is kept in its place."""
+    """Make one run and keep it. If the method fails, the error is kept instead."""
     store = RunStore(task.folder)
     try:
         with threadpool_limits(task.threads):
@@ -231,8 +243,10 @@ def _made(task: RunTask, store: RunStore) -> tuple[BenchRun, RunCodes]:
 
 
 def _ball_scores(hasher: Any, dataset: Dataset, codes: RunCodes) -> dict[str, float]:
-    """MAP within radius 2. The form of the released deep evaluators needs real outputs, which are too many to keep."""
-    # Their networks end in tanh; ours, whose bits are the same, before it.
+    """MAP within radius 2. It is computed now because the form of the released deep evaluators needs real-valued
+    outputs, which are too large to keep.
+    """
+    # The released networks end in tanh. Ours end before it, which gives the same bits.
     outputs = tuple(np.tanh(hasher.decision_function(X)) for X in (dataset.query_X, dataset.database_X))
     problem = (codes.query, codes.hashed, dataset.query_y, dataset.database_y)
     strict = metrics.map_within_radius(*problem, radius=2)
@@ -241,7 +255,7 @@ def _ball_scores(hasher: Any, dataset: Dataset, codes: RunCodes) -> dict[str, fl
 
 
 def _trace(hasher: Any) -> dict[str, list[float]]:
-    """Objective and changed bits after every round, of the methods that say so."""
+    """Objective and number of changed bits after each round, if the method records them."""
     trace = {}
     for name in ("objective", "changes"):
         values = np.asarray(getattr(hasher, f"{name}_", ()), dtype=np.float64)
@@ -258,7 +272,7 @@ def _now() -> str:
     return datetime.fromtimestamp(time.time(), UTC).isoformat(timespec="seconds")
 
 
-# A worker makes many runs on the same rows: the last pool and the last split stay in memory.
+# A process makes many runs on the same rows, so the last pool and the last split stay in memory.
 @lru_cache(maxsize=1)
 def _pool(data: str, data_dir: str | None) -> Pool:
     return load(data, data_dir)
@@ -276,6 +290,6 @@ def _dataset(data: str, protocol_name: str, split_name: str, seed: int, data_dir
 
 
 def forget_data() -> None:
-    """Free the rows in memory: with processes at work, they are needed there and not here."""
+    """Free the rows in memory. When other processes make the runs, this process does not need them."""
     for kept in (_pool, _splits, _dataset):
         kept.cache_clear()

@@ -1,4 +1,4 @@
-"""Scores from kept codes: no training, and computed once for each choice of definitions."""
+"""Scores from kept codes. They need no training and are computed once for each choice of definitions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Measures:
-    """Which definitions to score by; see ``hashlearn.metrics.evaluate``."""
+    """The definitions of the scores; see ``hashlearn.metrics.evaluate``."""
 
     at: int | None = 500
     ndcg_at: int | None = 50
@@ -65,9 +65,9 @@ RunScores = dict[str, dict[str, float | None] | None]
 
 
 def scores_of(store: RunStore, run: BenchRun, measures: Measures | None = None, n_jobs: int | None = None) -> RunScores:
-    """Scores by database: ``learned`` codes (None where there are none) and ``hashed`` ones.
+    """Score a run with learned codes as the database (None if there are none) and with hashed codes.
 
-    They are kept beside the run, under a name that also depends on the code of the metrics.
+    Scores are kept beside the run, in a file whose name depends on the measures and on the code of the metrics.
     """
     measures = measures or Measures()
     text = json.dumps([asdict(measures), module_code("hashlearn.metrics")], sort_keys=True)
@@ -78,7 +78,7 @@ def scores_of(store: RunStore, run: BenchRun, measures: Measures | None = None, 
             kept: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
             return kept["scores"]
         except (ValueError, KeyError):
-            pass  # damaged: scored again, from codes that are whole
+            pass  # the file is damaged, so the run is scored again from its codes
     scores = _score(store, run, measures, n_jobs)
     path.parent.mkdir(exist_ok=True)
     write_json(path, {"measures": asdict(measures), "scores": scores})
@@ -94,7 +94,7 @@ def _score(store: RunStore, run: BenchRun, measures: Measures, n_jobs: int | Non
             scores[database] = None
             continue
         found = metrics.evaluate(codes.query, packed, query_y, database_y, n_jobs=n_jobs, **asdict(measures))
-        # A mean over no query at all is NaN, which JSON does not have.
+        # The mean over zero queries is NaN, which JSON does not have.
         values = {name: getattr(found, name) for name in NAMES}
         scores[database] = {name: None if math.isnan(value) else value for name, value in values.items()}
     return scores

@@ -1,4 +1,4 @@
-"""Parts of a report, made from kept runs: a table with the paper's numbers beside ours, and plots."""
+"""Sections of a report, made from kept runs: a table with the paper's numbers beside ours, and plots."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PublishedScores = tuple[tuple[float, ...], float | None]
 
 @dataclass
 class Section:
-    """A heading, remarks, a table for people, the same as records for machines, and plots."""
+    """A section of a report: heading, remarks, a table as text, the same numbers as records, and plots."""
 
     title: str
     notes: list[str] = field(default_factory=list)
@@ -40,7 +40,7 @@ def table_section(
     paper_bits: Sequence[int] = (8, 16, 32, 64),
     plot_title: str | None = None,
 ) -> Section:
-    """Methods by bit lengths; where the paper has a number it stands in the same cell."""
+    """Make a table of methods by bit lengths. If the paper has a number, it is in the same cell."""
     rows = table_rows(store, runs, measures, score)
     section = Section(title)
     section.notes += run_notes(runs)
@@ -73,7 +73,7 @@ def table_section(
 
 
 def run_notes(runs: Sequence[BenchRun]) -> list[str]:
-    """What a reader must know about the runs: which failed, and that some were made by older code."""
+    """Remarks about the runs: which of them failed, and which were made by older code."""
     remark = stale_remark(runs)
     failed = [f"{run.definition} failed: {run.error}" for run in runs if run.error is not None]
     return failed if remark is None else [*failed, remark]
@@ -93,7 +93,7 @@ def _cell(ours: SeedMean | None, theirs: float | None) -> str:
 
 
 def row_plots(rows: Sequence[TableRow], title: str) -> list[Plot]:
-    """Accuracy of the hashed database against bits, training time and bytes."""
+    """Plot the score of the hashed database against bits, training time and bytes."""
     chosen = _by_rank(rows)[:_PLOTTED_METHODS]
     measure = rows[0].measure
     bits = sorted({row.bits for row in rows})
@@ -113,14 +113,16 @@ def row_plots(rows: Sequence[TableRow], title: str) -> list[Plot]:
         LinePlot(
             f"{title}: against training time", "training seconds", y, lines(lambda row: row.seconds.mean), log_x=True
         ),
-        LinePlot(f"{title}: against bytes", "bytes a code", y, lines(lambda row: row.bytes), log_x=True, ticks=widths),
+        LinePlot(
+            f"{title}: against bytes", "bytes per code", y, lines(lambda row: row.bytes), log_x=True, ticks=widths
+        ),
     ]
 
 
 def score_lines(
     store: RunStore, runs: Sequence[BenchRun], title: str, measures: Measures, score: str, database: str = "learned"
 ) -> LinePlot:
-    """One score against bits."""
+    """Plot one score against bits."""
     lines: dict[str, tuple[list[float], list[float]]] = {}
     for (*_, label, bits), seeds in grouped(runs).items():
         mean = mean_of([(scores_of(store, run, measures)[database] or {}).get(score) for run in seeds])
@@ -138,7 +140,7 @@ def score_lines(
 def position_lines(
     store: RunStore, runs: Sequence[BenchRun], title: str, measures: Measures, at: Sequence[int]
 ) -> LinePlot:
-    """NDCG against the number of retrieved rows."""
+    """Plot NDCG against the number of retrieved rows."""
     lines = {}
     for (*_, label, bits), seeds in grouped(runs).items():
         means = []
@@ -151,7 +153,7 @@ def position_lines(
 
 
 def precision_recall_lines(store: RunStore, runs: Sequence[BenchRun], title: str) -> LinePlot:
-    """Precision against recall over all radii, at the longest codes, first seed, hashed database."""
+    """Plot precision against recall over all radii, for the longest codes, the first seed and the hashed database."""
     lines: dict[str, tuple[list[float], list[float]]] = {}
     groups = grouped(runs)
     longest = max((group[-1] for group in groups), default=0)
@@ -160,14 +162,14 @@ def precision_recall_lines(store: RunStore, runs: Sequence[BenchRun], title: str
             continue
         codes, (query_y, database_y) = store.codes(seeds[0]), store.labels(seeds[0])
         curve = metrics.precision_recall_curve(codes.query, codes.hashed, query_y, database_y, n_bits=bits)
-        # Radii in which nobody finds anything have no precision.
+        # Precision is not defined for radii within which no query finds a row.
         points = [(r, p) for r, p in zip(curve.recall, curve.precision, strict=True) if r > 0]
         lines[label] = ([float(r) for r, _ in points], [float(p) for _, p in points])
     return LinePlot(f"{title}: precision and recall, {longest} bits", "recall", "precision", lines, markers=False)
 
 
 def convergence_lines(runs: Sequence[BenchRun], title: str) -> list[Plot]:
-    """Objective, as a share of the first round's, and changed bits after every round, of methods that keep them."""
+    """Plot the objective, relative to the first round, and the changed bits per round, if the methods record them."""
     plots: list[Plot] = []
     for name, y in (("objective", "objective / that of round 1"), ("changes", "changed bits")):
         lines = {}
@@ -184,7 +186,7 @@ def convergence_lines(runs: Sequence[BenchRun], title: str) -> list[Plot]:
 
 
 def heat_maps(store: RunStore, runs: Sequence[BenchRun], title: str, measures: Measures, score: str) -> list[Plot]:
-    """Score over batch size and beta, one map a method; learned database."""
+    """Plot the score of the learned database over batch size and beta, one heat map per method."""
     found: dict[str, dict[tuple[float, float], float]] = {}
     for seeds in grouped(runs).values():
         what = seeds[0].definition
@@ -204,7 +206,7 @@ def heat_maps(store: RunStore, runs: Sequence[BenchRun], title: str, measures: M
 
 
 def folder_sections(store: RunStore, measures: Measures, score: str | None = None) -> list[Section]:
-    """A section for every split of a folder of runs."""
+    """Make one section for each split in a folder of runs."""
     splits: dict[tuple[str, str, str], list[BenchRun]] = {}
     for run in store.runs():
         what = run.definition

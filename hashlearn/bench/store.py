@@ -1,8 +1,8 @@
-"""Finished runs on disk: one JSON and one npz per run, and the labels of each split once.
+"""Finished runs on disk: one JSON file and one npz file per run, and one file of labels per split.
 
-A run's name ends in a hash of what defines it, so the same run is found again and never made twice. The codes are
-written before the JSON: a run that has its JSON is whole. Files with other names (a report, notes) may lie in the same
-folder; they are not read.
+The name of a run ends in a hash of its definition, so a run is found again and not made twice. The codes are written
+before the JSON, so a run that has its JSON file is complete. Files with other names (a report, notes) in the same
+folder are ignored.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from hashlearn.files.arrays import FileError
 from hashlearn.files.output import written_whole
 
 FORMAT = 2
-# Format 1, of hashlearn 0.2 and before, named the version of hashlearn in place of a hash of the method's code.
+# Format 1 (hashlearn 0.2 and earlier) had the version of hashlearn instead of a hash of the method's code.
 _READABLE = (1, FORMAT)
 _HASH_LETTERS = 16
 _RUN_FILE = re.compile(rf".*-[0-9a-f]{{{_HASH_LETTERS}}}\.json")
@@ -29,10 +29,10 @@ _RUN_FILE = re.compile(rf".*-[0-9a-f]{{{_HASH_LETTERS}}}\.json")
 
 @dataclass(frozen=True)
 class RunDefinition:
-    """What defines a run. Two runs with the same definition are the same run.
+    """The fields that define a run. Two runs with the same definition are the same run.
 
-    ``code`` is a hash of the method's code (``bench.method_code``). Runs of hashlearn 0.2 have the ``hashlearn``
-    version in its place, which later runs do not have.
+    ``code`` is a hash of the method's code (``bench.method_code``). Runs of hashlearn 0.2 have the version of
+    ``hashlearn`` instead; later runs do not have that field.
     """
 
     data: str
@@ -48,16 +48,16 @@ class RunDefinition:
     hashlearn: str = ""
 
     def facts(self) -> dict[str, Any]:
-        """All fields by name, without the one of the two last that the run does not have."""
+        """All fields by name, without ``code`` or ``hashlearn`` if the run does not have it."""
         return {name: value for name, value in asdict(self).items() if value or name not in ("code", "hashlearn")}
 
     def without_code(self) -> RunDefinition:
-        """What the run is about, whatever code made it."""
+        """The same definition for any code of the method."""
         return replace(self, code="", hashlearn="")
 
     @property
     def key(self) -> str:
-        """The run's name: readable, and ending in a hash of everything."""
+        """The name of the run: a readable part, and a hash of all fields."""
         text = json.dumps(self.facts(), sort_keys=True)
         digest = hashlib.sha256(text.encode()).hexdigest()[:_HASH_LETTERS]
         readable = re.sub(r"[^A-Za-z0-9+-]+", "_", f"{self.split}-{self.label}-{self.n_bits}b-s{self.seed}")
@@ -69,7 +69,7 @@ class RunDefinition:
 
 @dataclass(frozen=True)
 class BenchRun:
-    """A finished run without its codes. ``error`` is None unless it failed, and then the rest is mostly empty."""
+    """A finished run without its codes. If it failed, ``error`` is its message and most other fields are empty."""
 
     definition: RunDefinition
     error: str | None = None
@@ -93,7 +93,7 @@ class BenchRun:
 
 @dataclass(frozen=True)
 class RunCodes:
-    """Packed codes of a run; ``learned`` is None where the database is not the training rows."""
+    """Packed codes of a run. ``learned`` is None if the database is not the training rows."""
 
     query: NDArray[np.uint8]
     hashed: NDArray[np.uint8]
@@ -107,19 +107,19 @@ class RunStore:
         self.folder = Path(folder)
 
     def make(self) -> None:
-        """Make the folder where it is not there yet."""
+        """Make the folder if it does not exist."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise FileError(f"The folder {self.folder} cannot be made: {error.strerror}.") from error
 
     def get(self, key: str) -> BenchRun | None:
-        """The run of that name, or None."""
+        """The run with that name, or None."""
         path = self.folder / f"{key}.json"
         return _read_run(path) if path.exists() else None
 
     def runs(self) -> list[BenchRun]:
-        """All runs, the failed ones too, in the order of their names."""
+        """All runs, also those that failed, in the order of their names. FileError if there are none."""
         if not self.folder.is_dir():
             raise FileError(f"There is no folder {self.folder}.")
         runs = self._all()
@@ -128,7 +128,7 @@ class RunStore:
         return runs
 
     def of_any_code(self) -> dict[str, BenchRun]:
-        """The newest run that did not fail, by what it is about: the key of its definition without the code."""
+        """The newest successful run of each definition, by the key of the definition without the code."""
         runs = sorted((run for run in self._all() if run.error is None), key=lambda run: run.finished)
         return {run.definition.without_code().key: run for run in runs}
 
@@ -146,7 +146,7 @@ class RunStore:
         return arrays["query"], arrays["database"]
 
     def save_labels(self, query: NDArray[Any], database: NDArray[Any]) -> str:
-        """Keep the labels of a split; its file is named by what is in it, so all runs of a split share one."""
+        """Keep the labels of a split. The file name is a hash of the labels, so all runs of a split share one file."""
         digest = hashlib.sha256()
         for values in (query, database):
             digest.update(f"{values.dtype.str}{values.shape}".encode() + np.ascontiguousarray(values).tobytes())
@@ -156,7 +156,7 @@ class RunStore:
         return name
 
     def save(self, run: BenchRun, codes: RunCodes | None) -> None:
-        """Keep a run. Scores of an earlier run of that name go: they were of other codes."""
+        """Keep a run, and delete the scores of an earlier run with the same name, which had other codes."""
         for stale in self.folder.glob(f"scores/{run.key}.*"):
             stale.unlink(missing_ok=True)
         if codes is not None:
@@ -180,7 +180,7 @@ class RunStore:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """A JSON file that appears whole; NaN, which JSON does not have, is a bug of ours and fails."""
+    """Write a JSON file that appears only when it is complete. NaN, which JSON does not have, raises a ValueError."""
     text = json.dumps(value, indent=1, allow_nan=False)
     with written_whole(path) as stream:
         stream.write(text.encode())

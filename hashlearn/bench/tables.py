@@ -1,4 +1,4 @@
-"""Means and deviations over seeds, as rows of a table, and two folders of runs side by side."""
+"""Tables of means and deviations over seeds, and comparisons of two folders of runs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Group = tuple[str, str, str, str, int]
 
 @dataclass(frozen=True)
 class SeedMean:
-    """Mean over seeds and sample deviation, which one seed does not have."""
+    """Mean and sample deviation over seeds. With one seed there is no deviation."""
 
     mean: float
     deviation: float | None
@@ -32,9 +32,9 @@ class SeedMean:
 
 @dataclass(frozen=True)
 class TableRow:
-    """A method at a bit length on a split, over its seeds. ``seconds`` is training alone.
+    """The scores of a method at a bit length on a split, over its seeds. ``seconds`` is the training time.
 
-    ``stale`` says that some of its runs were made by older code of the method.
+    ``stale`` says whether some of the runs were made by older code of the method.
     """
 
     data: str
@@ -60,7 +60,7 @@ class TableRow:
 
 @dataclass(frozen=True)
 class ComparedRow:
-    """One score of two folders. ``beyond_seeds`` is None where a side has one seed, so no deviation to go by."""
+    """One score in two folders. ``beyond_seeds`` is None if a folder has one seed only, and so no deviation."""
 
     data: str
     protocol: str
@@ -80,7 +80,7 @@ Line = TypeVar("Line", TableRow, ComparedRow)
 
 
 def mean_of(values: Sequence[float | None]) -> SeedMean | None:
-    """Mean and deviation of what was measured; None if a seed lacks it."""
+    """Mean and deviation of the values, or None if the value of a seed is missing."""
     known = [value for value in values if value is not None]
     if not known or len(known) < len(values):
         return None
@@ -88,11 +88,11 @@ def mean_of(values: Sequence[float | None]) -> SeedMean | None:
 
 
 def grouped(runs: Sequence[BenchRun]) -> dict[Group, list[BenchRun]]:
-    """Runs that differ in nothing but the seed; failed ones are left out.
+    """Group runs that differ only in the seed. Failed runs are left out.
 
-    The newest run of a seed counts, and one of the method's present code before all that older code made.
-
-    Where a folder holds one name with several settings, the settings join the name: their runs are never averaged.
+    If a seed has several runs, one made by the present code counts before those made by older code, and the newest
+    counts first. If a folder has one name with several settings, the settings become part of the name, so that runs
+    with different settings are not averaged.
     """
     done = sorted((run for run in runs if run.error is None), key=lambda run: (not is_stale(run), run.finished))
     spelled: dict[str, set[str]] = {}
@@ -114,14 +114,14 @@ def _settings_text(run: BenchRun) -> str:
 
 
 def usual_score(store: RunStore, runs: Sequence[BenchRun]) -> str:
-    """NDCG for label sets and MAP for classes, as the paper has it."""
+    """The score that the paper uses: NDCG for label sets and MAP for classes."""
     return "ndcg" if store.labels(runs[0])[0].ndim == 2 else "map"
 
 
 def table_rows(
     store: RunStore, runs: Sequence[BenchRun], measures: Measures | None = None, score: str | None = None
 ) -> list[TableRow]:
-    """A row for every method, bit length and split; ``score`` None is NDCG for label sets and MAP for classes."""
+    """Make a row for each method, bit length and split. ``score`` None means NDCG for label sets, MAP for classes."""
     measures = measures or Measures()
     rows = []
     for (data, protocol, split, label, bits), seeds in grouped(runs).items():
@@ -156,9 +156,15 @@ def table_rows(
 def compare(
     first: Sequence[TableRow], second: Sequence[TableRow]
 ) -> tuple[list[ComparedRow], list[TableRow], list[TableRow]]:
-    """What both have, side by side, then what only the first and only the second has.
+    """Compare the rows of two folders.
 
-    A difference is beyond the seeds when it exceeds the deviation of a difference of two runs, √(a² + b²).
+    Returns
+    -------
+    compared : list of ComparedRow
+        Scores that both folders have. A difference is beyond the seeds if it exceeds the deviation of the difference of
+        two runs, √(a² + b²).
+    only_first, only_second : lists of TableRow
+        Rows that only one of the folders has.
     """
     others = {row.group: row for row in second}
     compared = []
@@ -179,7 +185,7 @@ def compare(
 
 
 def plain_row(row: TableRow | ComparedRow) -> dict[str, Any]:
-    """A flat row of numbers and strings, for JSON and CSV: a mean called ``x`` has its ``x_deviation`` beside it."""
+    """A flat row of numbers and strings for JSON and CSV. A mean ``x`` is followed by its ``x_deviation``."""
     flat: dict[str, Any] = {}
     for name, value in asdict(row).items():
         if name == "settings":
@@ -194,7 +200,7 @@ def plain_row(row: TableRow | ComparedRow) -> dict[str, Any]:
 
 
 def as_csv(rows: Sequence[dict[str, Any]]) -> str:
-    """CSV with a head line; what is not known is empty."""
+    """The rows as CSV with a header line. Unknown values are empty."""
     stream = io.StringIO()
     columns = list(dict.fromkeys(name for row in rows for name in row))
     writer = csv.DictWriter(stream, columns, lineterminator="\n")
@@ -204,18 +210,18 @@ def as_csv(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def as_markdown(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table."""
+    """The rows as a Markdown table."""
     lines = [list(columns), ["---"] * len(columns), *rows]
     return "\n".join("| " + " | ".join(cell.replace("|", "/") for cell in line) + " |" for line in lines)
 
 
 TABLE_COLUMNS = ("data", "split", "measure", "method", "bits", "seeds", "learned", "hashed", "seconds", "memory")
-# The first columns, which a heading can say once for all rows.
+# The number of first columns that a heading can show once for all rows.
 HEADING_COLUMNS = 3
 
 
 def shown(row: TableRow) -> list[str]:
-    """The cells of TABLE_COLUMNS, for people."""
+    """The cells of TABLE_COLUMNS as text."""
     memory = "–" if row.peak_memory_bytes is None else f"{row.peak_memory_bytes / 1e6:,.0f} MB"
     means = ["–" if mean is None else str(mean) for mean in (row.learned, row.hashed)]
     what = [row.data, row.split, f"{row.measure}, {row.ties} ties", row.method, str(row.bits), str(row.seeds)]
@@ -226,14 +232,14 @@ COMPARED_COLUMNS = ("method", "bits", "database", "A", "B", "B - A", "beyond see
 
 
 def shown_compared(row: ComparedRow) -> list[str]:
-    """The cells of COMPARED_COLUMNS, for people."""
+    """The cells of COMPARED_COLUMNS as text."""
     beyond = {True: "yes", False: "no", None: "one seed"}[row.beyond_seeds]
     sides = [str(row.first), str(row.second)]
     return [row.method, str(row.bits), row.database, *sides, f"{row.difference:+.4f}", beyond]
 
 
 def by_split(rows: Sequence[Line]) -> dict[str, list[Line]]:
-    """Rows under a heading that says what they share."""
+    """Group rows by a heading that names their data set, split and measure."""
     headings: dict[str, list[Line]] = {}
     for row in rows:
         headings.setdefault(f"{row.data}, {row.split}: {row.measure}, {row.ties} ties", []).append(row)

@@ -1,4 +1,4 @@
-"""The yardstick beside every table of codes: the features themselves, ranked as floats."""
+"""The baseline beside each table of codes: the score of the float features themselves."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from hashlearn.data.registry import load
 def float_cosine(
     store: RunStore, data: str, protocol_name: str, data_dir: str | None, measures: Measures, score: str
 ) -> float:
-    """Cosine on the features of seed 0, scored by ``score`` ("map", "ndcg"). Kept with the scores, once computed."""
+    """Score the ranking by cosine of the float features, for seed 0. ``score`` is "map" or "ndcg".
+
+    The result is kept with the scores of the runs and computed once.
+    """
     code = module_code("hashlearn.metrics")
     text = json.dumps([data, protocol_name, score, measures.at, measures.ndcg_at, measures.ties, measures.gain, code])
     path = store.folder / "scores" / f"cosine.{hashlib.sha256(text.encode()).hexdigest()[:12]}.json"

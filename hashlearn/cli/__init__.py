@@ -3,8 +3,8 @@
 Results go to standard output, progress and messages to standard error. Exit codes: 0 done, 1 failed, 2 bad use,
 130 interrupted.
 
-A command's module is imported when the command is called: NumPy, SciPy and scikit-learn take seconds to import, and
-``hashlearn --version`` or ``hashlearn --help`` need none of them.
+The module of a command is imported when the command is called, because NumPy, SciPy and scikit-learn take seconds to
+import, and ``hashlearn --version`` and ``hashlearn --help`` do not need them.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ GROUPS = {
     "fit": "Learn a hash function from features and labels, and save it.",
     "encode": "Turn features into codes. Rows stream through, so .npy, .fvecs and .h5 files may be bigger than memory.",
     "evaluate": "Score a ranking of the database for every query, and name every definition used.",
-    "index": "Collections: codes with ids and payloads, in a folder, on Milvus or on PostgreSQL.",
+    "index": "Manage collections: codes with ids and payloads, in a folder, on Milvus or on PostgreSQL.",
     "search": "Find the nearest rows of every query, by Hamming distance and then by id.",
     "methods": "List the methods that [bold]fit[/bold] knows, with their papers.",
-    "demo": "Compare learned codes with random ones and with floats, on data that is already here.",
-    "data": "Data sets: what there is, what it needs, and getting it.",
-    "bench": "Benchmarks: many methods on a named split, kept, tabled, compared.",
+    "demo": "Compare learned codes with random codes and with floats, on data that needs no download.",
+    "data": "List data sets, show their files and licenses, and download them.",
+    "bench": "Run benchmarks of many methods on a named split; keep, tabulate and compare the results.",
     "serve": "Serve collections as an HTTP API and a page to explore them, until Ctrl-C.",
 }
-"""The commands and the line that ``hashlearn --help`` says about each; their modules have the same names."""
+"""The commands and their lines in ``hashlearn --help``. The module of each command has the same name."""
 
 RENAMED_OPTIONS = {"--bitorder": "--bit-order"}
-"""Old names of options, which still work in 0.3."""
+"""Old names of options, which work until 0.4."""
 
 
 class LazyGroup(TyperGroup):
@@ -54,7 +54,7 @@ class LazyGroup(TyperGroup):
 
 
 def load_command(name: str) -> Any:
-    """The real command behind a line of the help."""
+    """Import a command that so far has only its line in the help."""
     group: Any = typer.main.get_group(import_module(f"hashlearn.cli.{name}").app)
     return group.commands[name]
 
@@ -70,7 +70,7 @@ app = typer.Typer(
 
 
 def _stand_in() -> None:
-    """Has its place in the list of commands; ``LazyGroup`` puts the real command there before it can be called."""
+    """Takes the place of a command in the list of commands; ``LazyGroup`` replaces it before the command is called."""
 
 
 for _name, _summary in GROUPS.items():
@@ -99,7 +99,7 @@ def _hashlearn(
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code."""
     if arguments is None:
-        # A polite kill unwinds like Ctrl-C does, so temporary files go away.
+        # After SIGTERM the stack unwinds as it does after Ctrl-C, so that temporary files are removed.
         signal.signal(signal.SIGTERM, _terminated)
         arguments = sys.argv[1:]
         with exit_on_interrupt():
@@ -118,11 +118,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             say("interrupted.")
         return code
     except KeyboardInterrupt:
-        # Before or after typer's own care of it.
+        # Typer handles Ctrl-C only while it runs a command.
         say("interrupted.")
         return 130
     except BrokenPipeError:
-        # The reader has gone: nothing to say and nobody to say it to, nor at the flush when Python ends.
+        # The reader of the pipe has ended. Without stdout, Python does not flush it at exit, which would fail again.
         sys.stdout = None
         return 1
     except Exception as error:
@@ -134,7 +134,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _renamed(argument: str) -> str:
-    """An option by its new name, with a warning if it was called by its old one."""
+    """The new name of an option, with a warning if the argument has the old one."""
     name, equals, value = argument.partition("=")
     if name not in RENAMED_OPTIONS:
         return argument
@@ -143,7 +143,7 @@ def _renamed(argument: str) -> str:
 
 
 def _import_called(arguments: Sequence[str]) -> None:
-    """Import the command that is called, which takes seconds. What is wrong with it is said when it is run."""
+    """Import the module of the command, which takes seconds. Errors are ignored here: they occur again when it runs."""
     name = next((argument for argument in arguments if not argument.startswith("-")), None)
     if name in GROUPS:
         with suppress(Exception):
@@ -151,7 +151,7 @@ def _import_called(arguments: Sequence[str]) -> None:
 
 
 def _sentence(error: Exception) -> str:
-    if hasattr(error, "format_message"):  # usage errors of typer, whose class moved between its versions
+    if hasattr(error, "format_message"):  # a usage error of typer, whose class is in different modules by version
         context = getattr(error, "ctx", None)
         hint = f" See {context.command_path} --help." if context is not None else ""
         return one_line(ValueError(error.format_message())) + hint
@@ -161,7 +161,7 @@ def _sentence(error: Exception) -> str:
 
 
 def _is_a(error: Exception, module: str, name: str) -> bool:
-    """Whether an error is of a class of some module. That is not imported to find out: without it no such error is."""
+    """Whether an error is of a class of a module. If the module is not imported, no such error can exist."""
     return module in sys.modules and isinstance(error, getattr(sys.modules[module], name))
 
 
@@ -175,7 +175,7 @@ def _one_line_warnings() -> Iterator[None]:
         say(f"warning: {' '.join(str(message).split())}")
 
     with warnings.catch_warnings():
-        # What a library warns about its own future is not for the people who run a command.
+        # Warnings about future changes are for programmers; users of a command cannot act on them.
         warnings.simplefilter("ignore", DeprecationWarning)
         warnings.simplefilter("ignore", FutureWarning)
         warnings.showwarning = show

@@ -1,4 +1,4 @@
-"""The rows of several files (features or codes, ids, payloads, vectors) on their way into a collection."""
+"""Read the rows of several files (features or codes, ids, payloads, vectors) and add them to a collection."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MOST_ROWS = 64 * BLOCK_ROWS
 
 
 def open_features(collection: Collection, name: str) -> Any:
-    """Feature rows that the collection's model can encode."""
+    """Open feature rows, and check that the collection's model can encode them."""
     hasher = collection.hasher
     if hasher is None:
         raise files.FileError(f"{collection.uri} has no model to encode {name}: give --codes.")
@@ -32,7 +32,7 @@ def open_features(collection: Collection, name: str) -> Any:
 
 
 def open_codes(collection: Collection, name: str, bit_order: codes.BitOrder) -> NDArray[np.uint8]:
-    """Packed codes of the collection's length."""
+    """Read packed codes, and check that they have as many bits as the collection."""
     found = files.read_codes(name, collection.n_bits, bit_order)
     if found.info.format == "projections" or found.info.bits != collection.n_bits:
         what = "projections" if found.info.format == "projections" else f"codes of {found.info.bits} bits"
@@ -41,7 +41,7 @@ def open_codes(collection: Collection, name: str, bit_order: codes.BitOrder) -> 
 
 
 class AddBatches:
-    """The rows of one ``add``: opened, and found to fit together, before the first is added."""
+    """The rows of one ``add`` command. All files are opened and checked against each other before a row is added."""
 
     def __init__(
         self,
@@ -73,18 +73,18 @@ class AddBatches:
             raise files.FileError(f"{name} has {count} rows, {self._name} has {self.n_rows}.")
 
     def go_on(self, done: int, first_id: int | None) -> bool:
-        """Whether the rows that a journal counts as done are really there: the collection may be another one."""
+        """Whether the collection has the rows that a journal counts as done. It may have been replaced by another."""
         if not 0 <= done <= self.n_rows or (self._ids is None) != (first_id is not None):
             return False
-        if not done:  # some rows may be there all the same, and must keep their ids
+        if not done:  # rows of an unfinished batch may be there and must keep their ids
             return True
         return self._collection.get(self._numbers(slice(done - 1, done), first_id), vectors=False)[0] is not None
 
     def added(self, done: int, first_id: int | None) -> Iterator[int]:
-        """Add the rows after the first ``done``, batch by batch; yields how many are in."""
+        """Add the rows after the first ``done`` in batches. Yields the number of added rows after each batch."""
         payloads = None if self._payload is None else files.payload_rows(self._payload)
         if payloads is not None:
-            next(islice(payloads, done, done), None)  # read over what was added before
+            next(islice(payloads, done, done), None)  # skip the payloads that were added before
         for chunk in self._chunks():
             if chunk.stop <= done:
                 continue
@@ -106,12 +106,12 @@ class AddBatches:
             yield chunk.stop
 
     def _chunks(self) -> list[slice]:
-        """No more rows at once than fit into memory, nor so many that much would be done twice after a kill."""
+        """Batches that fit into memory and are small enough that little work is repeated after a kill."""
         chunks = row_chunks(self._rows)
         return row_blocks(self.n_rows, min(chunks[0].stop, _MOST_ROWS)) if chunks else []
 
     def _check_payloads(self, objects: list[Any] | None, chunk: slice) -> None:
-        """A payload that was refused, by the name of its file and the number of its row there."""
+        """If a payload was refused, raise an error with the name of its file and the number of its row."""
         try:
             checked_payloads(objects, chunk.stop - chunk.start, chunk.start)
         except ValueError as error:

@@ -1,4 +1,4 @@
-"""``hashlearn bench``: make runs, keep them, score them again, compare them."""
+"""``hashlearn bench``: make runs, keep them, score them again and compare them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from hashlearn.reproduction.report import make_paper_report
 
 app = typer.Typer()
 bench = typer.Typer(
-    help="Benchmarks: many methods on a named split, kept, tabled, compared.",
+    help="Run benchmarks of many methods on a named split; keep, tabulate and compare the results.",
     invoke_without_command=True,
     epilog=epilog(
         "hashlearn bench run --protocol holdout --data-set digits --methods gsdhp itq --bits 16 32 -o results",
@@ -47,7 +47,7 @@ class ListCommand(TyperCommand):
         return super().parse_args(ctx, spread_lists(args, _LISTS))
 
 
-Folder = Annotated[str, typer.Argument(metavar="RESULTS", help="Folder of runs, as [bold]bench run[/bold] made it.")]
+Folder = Annotated[str, typer.Argument(metavar="RESULTS", help="Folder of runs from [bold]bench run[/bold].")]
 ScoreName = Annotated[
     str | None,
     typer.Option("--score", help=f"One of {', '.join(NAMES)} (default: ndcg for label sets, map for classes)."),
@@ -56,10 +56,12 @@ Tie = Annotated[str, typer.Option("--ties", help=f"Order of equal distances: {',
 At = Annotated[int, typer.Option("--at", min=0, help="Cut-off of MAP and recall; 0 is the whole database.")]
 NdcgAt = Annotated[int, typer.Option("--ndcg-at", min=1, help="Cut-off of NDCG.")]
 Radius = Annotated[int, typer.Option("--radius", min=0, help="Hamming radius of the scores within a ball.")]
-Denominator = Annotated[str, typer.Option("--denominator", help=f"Of AP: {', '.join(CHOICES['denominator'])}.")]
-ReportFolder = Annotated[str, typer.Option("--output", "-o", metavar="FOLDER", help="Where the report goes.")]
-Jobs = Annotated[int, typer.Option("--jobs", min=1, help="Runs at a time, each in a process of its own.")]
-Threads = Annotated[int | None, typer.Option("--threads", min=1, help="Threads of a run (default: cores / jobs).")]
+Denominator = Annotated[
+    str, typer.Option("--denominator", help=f"Denominator of AP: {', '.join(CHOICES['denominator'])}.")
+]
+ReportFolder = Annotated[str, typer.Option("--output", "-o", metavar="FOLDER", help="Folder for the report.")]
+Jobs = Annotated[int, typer.Option("--jobs", min=1, help="Number of runs at the same time, each in its own process.")]
+Threads = Annotated[int | None, typer.Option("--threads", min=1, help="Threads per run (default: cores / jobs).")]
 
 
 @bench.callback()
@@ -77,22 +79,24 @@ def _bench(context: typer.Context) -> None:
     ),
 )
 def run_bench(
-    plan_file: Annotated[str | None, typer.Argument(metavar="PLAN.toml", help="A plan, instead of options.")] = None,
+    plan_file: Annotated[
+        str | None, typer.Argument(metavar="PLAN.toml", help="A plan file, instead of options.")
+    ] = None,
     protocol: Annotated[str | None, typer.Option(help="A named split; see [bold]hashlearn data list[/bold].")] = None,
     methods: Annotated[list[str] | None, typer.Option(help="Methods, several at once.")] = None,
     bits: Annotated[list[int] | None, typer.Option(help="Bit lengths, several at once (default: 16 32 64).")] = None,
     seeds: Annotated[int | None, typer.Option(min=1, help="Number of seeds: 0, 1, 2 … (default: 1).")] = None,
     data_set: Annotated[str | None, typer.Option(help="Data set (default: the protocol's own).")] = None,
     data_dir: DataDir = None,
-    out: Annotated[str, typer.Option("--output", "-o", metavar="FOLDER", help="Where runs are kept.")] = "results",
+    out: Annotated[str, typer.Option("--output", "-o", metavar="FOLDER", help="Folder for the runs.")] = "results",
     jobs: Jobs = 1,
     threads: Threads = None,
     as_json: AsJson = False,
 ) -> int:
-    """Make the runs of a plan; those that the folder holds already are not made again.
+    """Make the runs of a plan that the folder does not contain yet.
 
-    A run that was made by older code of its method is made again.
-    Ends with exit code 1 if a run failed; what it said is kept with it.
+    Runs that were made by older code of their method are made again.
+    The exit code is 1 if a run failed; its error message is kept with it.
     """
     options = {"--protocol": protocol, "--methods": methods, "--bits": bits, "--seeds": seeds, "--data-set": data_set}
     plan = plan_of(plan_file, options)
@@ -116,7 +120,7 @@ def score(
     denominator: Denominator = "retrieved",
     as_json: AsJson = False,
 ) -> None:
-    """Score every run anew from its codes, without training."""
+    """Score every run again from its codes, without training."""
     store = RunStore(folder)
     measures = measures_of(ties=ties, at=at, ndcg_at=ndcg_at, radius=radius, denominator=denominator)
     runs = [run for run in store.runs() if run.error is None]
@@ -149,10 +153,10 @@ def print_table(
     ndcg_at: NdcgAt = 50,
     radius: Radius = 2,
     as_json: AsJson = False,
-    markdown: Annotated[bool, typer.Option("--markdown", help="A Markdown table.")] = False,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Comma-separated values.")] = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print a Markdown table.")] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print comma-separated values.")] = False,
 ) -> None:
-    """Mean and deviation over seeds: learned and hashed database, training seconds."""
+    """Print mean and deviation over seeds, for the learned and the hashed database, and training seconds."""
     if as_json + markdown + as_csv > 1:
         raise BadUse("Choose one of --json, --markdown and --csv.")
     store = RunStore(folder)
@@ -178,7 +182,7 @@ def compare_folders(
     radius: Radius = 2,
     as_json: AsJson = False,
 ) -> None:
-    """Two folders side by side: differences B - A, and which of them are more than seeds explain."""
+    """Compare two folders: print the differences B - A, and which of them are larger than the deviation over seeds."""
     measures, name = measures_of(ties=ties, at=at, ndcg_at=ndcg_at, radius=radius), score_of(score)
     both = []
     for folder in (first, second):
@@ -233,15 +237,15 @@ def paper_report(
     methods: Annotated[list[str] | None, typer.Option(help="Only these methods.")] = None,
     bits: Annotated[list[int] | None, typer.Option(help="Only these bit lengths.")] = None,
     others: Annotated[
-        bool, typer.Option("--others", help="In tables, also run the methods that the paper has no row for.")
+        bool, typer.Option("--others", help="For tables, also run methods that the paper has no row for.")
     ] = False,
-    kept: Annotated[bool, typer.Option("--kept", help="Run nothing; report on the runs that are there.")] = False,
+    kept: Annotated[bool, typer.Option("--kept", help="Run nothing; report on the runs that exist.")] = False,
     jobs: Jobs = 1,
     threads: Threads = None,
 ) -> int:
-    """Make the paper's tables and figures again, as far as the data allows, with its numbers beside ours.
+    """Make the paper's tables and figures for which there is data, with the paper's numbers beside ours.
 
-    Runs are kept in FOLDER/runs, so that it can be stopped and started again.
+    Runs are kept in FOLDER/runs, so that the command can be stopped and started again.
     """
     items = paper.chosen(table or [], figure or [], everything)
     with bench_progress():
@@ -272,7 +276,7 @@ def _say_stale(runs: list[BenchRun], before: str = "") -> None:
 
 
 class SayFinished:
-    """A line on standard error for every finished run, with the time that the rest will take at this pace."""
+    """Print a line on standard error for each finished run, with an estimate of the time left."""
 
     def __init__(self) -> None:
         self.started = time.monotonic()
@@ -287,7 +291,7 @@ class SayFinished:
 
 @contextmanager
 def bench_progress() -> Iterator[None]:
-    """One bar of runs with the time left; the phases inside a run would only flicker."""
+    """Show one bar of runs with the time left. Phases inside a run have no bar, because most are too short to read."""
     console = Console(stderr=True)
     columns = (SpinnerColumn(), TextColumn("runs"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:

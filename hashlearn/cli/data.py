@@ -1,4 +1,4 @@
-"""``hashlearn data``: the data sets, where they lie, and getting them."""
+"""``hashlearn data``: list data sets, show where their files are, and download them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hashlearn.data.registry import here, home, prepare
 
 app = typer.Typer()
 data = typer.Typer(
-    help="Data sets: what there is, what it needs, and getting it.",
+    help="List data sets, show their files and licenses, and download them.",
     invoke_without_command=True,
     epilog=epilog("hashlearn data list", "hashlearn data info cifar10", "hashlearn data prepare cifar10"),
 )
@@ -25,9 +25,11 @@ data.command("features", epilog=features_command.EPILOG)(features_command.featur
 
 DataDir = Annotated[
     str | None,
-    typer.Option("--data-dir", metavar="FOLDER", help="Folder of the data sets (setting: HASHLEARN_DATA)."),
+    typer.Option(
+        "--data-dir", metavar="FOLDER", help="Folder of the data sets (environment variable: HASHLEARN_DATA)."
+    ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON object instead of a table.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A name from [bold]hashlearn data list[/bold].")]
 
 
@@ -69,7 +71,7 @@ def list_sets(data_dir: DataDir = None, as_json: AsJson = False) -> None:
 
 @data.command(epilog=epilog("hashlearn data info cifar10"))
 def info(name: Name, data_dir: DataDir = None, as_json: AsJson = False) -> None:
-    """Say what a data set is made of, its license, and which of its files are here."""
+    """Print the facts of a data set: its files, its license, and which of its files are on this machine."""
     spec = _spec(name)
     folder = home(spec, data_dir)
     files = [_file_facts(file, spec, data_dir) for file in (*spec.files, *spec.instead)]
@@ -102,10 +104,10 @@ def info(name: Name, data_dir: DataDir = None, as_json: AsJson = False) -> None:
 def prepare_set(
     name: Name,
     data_dir: DataDir = None,
-    features: Annotated[bool, typer.Option(help="Also compute GIST of the CIFAR images, once.")] = True,
+    features: Annotated[bool, typer.Option(help="Also compute GIST features of the CIFAR images, once.")] = True,
     as_json: AsJson = False,
 ) -> None:
-    """Download, check and unpack a data set, and compute its features; what is here already is only checked."""
+    """Download, check and unpack a data set, and compute its features. Files that exist are only checked."""
     spec = _spec(name)
     with progress(f"preparing {spec.name}"):
         pool = prepare(spec.name, data_dir, features=features)

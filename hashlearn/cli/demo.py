@@ -1,4 +1,4 @@
-"""``hashlearn demo``: what the library does, in a minute and without any file."""
+"""``hashlearn demo``: show what the library does, in a minute and without any files."""
 
 from __future__ import annotations
 
@@ -29,31 +29,33 @@ _COLUMNS = ("method", "bytes", "MAP hashed", "MAP learned", "P@10", "fit s", "co
     )
 )
 def demo(
-    bits: Annotated[int, typer.Option(min=1, max=1024, help="Bits of a code.")] = 32,
+    bits: Annotated[int, typer.Option(min=1, max=1024, help="Bits per code.")] = 32,
     seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
     save: Annotated[
         str | None,
-        typer.Option(metavar="FOLDER", help="Also save the data there as .npy, to try the other commands on."),
+        typer.Option(metavar="FOLDER", help="Also save the data there as .npy files, to try other commands on."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of a table.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")] = False,
     serve: Annotated[
         bool, typer.Option("--serve", help="Fill collections with the data and serve the page to explore them.")
     ] = False,
     folder: Annotated[
-        Path | None, typer.Option(help="With --serve: keep the collections there, to be served again at once.")
+        Path | None, typer.Option(help="With --serve: keep the collections there, so that they can be served again.")
     ] = None,
     images: Annotated[
         Path | None,
-        typer.Option(help="With --serve: pictures of your own, a folder or zip whose folders are their classes."),
+        typer.Option(help="With --serve: your own pictures, a folder or zip with one folder per class."),
     ] = None,
-    image_size: Annotated[int, typer.Option(min=8, max=512, help="With --images: scale them to so many pixels.")] = 32,
+    image_size: Annotated[
+        int, typer.Option(min=8, max=512, help="With --images: width and height in pixels after scaling.")
+    ] = 32,
     port: Annotated[int, typer.Option(min=0, max=65535, help="With --serve: the port; 0 takes a free one.")] = 8000,
     open_page: Annotated[bool, typer.Option("--open", help="With --serve: open the page in a browser.")] = False,
 ) -> None:
-    """Compare learned codes with random ones and with floats, on data that is already here.
+    """Compare learned codes with random codes and with floats, on data that needs no download.
 
-    On digits from scikit-learn, or on Fashion-MNIST where Debian's dataset-fashion-mnist is installed. With
-    [bold]--serve[/bold], see the neighbors in a browser instead.
+    The data is Fashion-MNIST if Debian's package dataset-fashion-mnist is installed, else the digits of scikit-learn.
+    With [bold]--serve[/bold], a page in the browser shows the neighbors of each picture instead.
     """
     if serve:
         if save is not None or as_json:
@@ -76,7 +78,7 @@ def demo(
 def _serve(
     folder: Path | None, images: Path | None, side: int, bits: int, seed: int, port: int, open_page: bool
 ) -> None:
-    """Make the collections, in a folder that goes away at the end unless one was given, and serve them."""
+    """Make the collections and serve them. Without a folder they are temporary and removed at the end."""
     from hashlearn.cli.serve import need_extra, serve_collections
 
     need_extra()
@@ -145,5 +147,5 @@ def _print(result: Demo, save: str | None) -> None:
         f"hashlearn evaluate --model {folder}model.hl --queries {folder}Xq.npy --database {folder}X.npy "
         f"--query-labels {folder}yq.npy --database-labels {folder}y.npy",
     ):
-        # Not wrapped, so that a command can be copied whole.
+        # Lines are not wrapped, so that a command can be copied in one piece.
         console.print(f"  {command}", soft_wrap=True, markup=False)

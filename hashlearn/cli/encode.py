@@ -1,4 +1,4 @@
-"""``hashlearn encode``: features to codes, a chunk of rows at a time."""
+"""``hashlearn encode``: convert features to codes, one chunk of rows after the other."""
 
 from __future__ import annotations
 
@@ -36,23 +36,24 @@ def encode(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="A model file from 'hashlearn fit'.")],
     features: Annotated[str, typer.Argument(metavar="X", help="Features: .npy .npz .csv .parquet .fvecs .h5 …")],
     out: Annotated[
-        str, typer.Option("--output", "-o", metavar="FILE", help="Where the codes go: .npy, .npz, or a folder.")
+        str, typer.Option("--output", "-o", metavar="FILE", help="Output for the codes: .npy, .npz, or a folder.")
     ],
     format: Annotated[
-        Format, typer.Option(help="Packed bytes, one byte a bit, or float projections for asymmetric search.")
+        Format, typer.Option(help="Packed bytes, one byte per bit, or float projections for asymmetric search.")
     ] = "packed",
     bit_order: Annotated[
         codes.BitOrder, typer.Option(help="Bit 0 in the highest place of a byte (big) or the lowest (faiss: little).")
     ] = "big",
-    jobs: Annotated[int | None, typer.Option(help="Threads; all cores by default.")] = None,
+    jobs: Annotated[int | None, typer.Option(help="Number of threads (default: all cores).")] = None,
     workers: Workers = None,
     cluster: Cluster = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")] = False,
 ) -> None:
     """Turn features into codes. Rows stream through, so .npy, .fvecs and .h5 files may be bigger than memory.
 
-    Bits, bit order and padding are written beside the codes, as codes.npy.json, or inside a .npz. To a folder (a name
-    without an ending) go files of some rows each; the same command after a stop makes only those that are missing.
+    Bits, bit order and padding are written beside the codes, as codes.npy.json, or inside a .npz. If the output is a
+    folder (a name without an ending), it gets several files of some rows each; after a stop, the same command writes
+    only the files that are missing.
     """
     from hashlearn.models import load
 
@@ -135,7 +136,7 @@ def _to_folder(
 
 
 def _many_for(hasher: Any, model: str, features: str) -> Source:
-    """The rows of one or several files, if they are of the width that the model was fitted on."""
+    """Open the rows of one or several files, and check that they have as many features as the model."""
     source = as_source(features)
     assert isinstance(source, Source)
     _check_width(model, features, source.n_features, hasher.n_features_in_)
@@ -143,7 +144,7 @@ def _many_for(hasher: Any, model: str, features: str) -> Source:
 
 
 def _checked_blocks(rows: Any, features: str) -> Iterator[tuple[int, Any]]:
-    """Blocks of checked rows, and how many rows that makes so far."""
+    """Yield blocks of checked rows, each with the number of rows up to its end."""
     if not isinstance(rows, Source):
         yield from ((chunk.stop, block) for chunk, block in files.checked_chunks(rows, features))
         return
@@ -152,7 +153,7 @@ def _checked_blocks(rows: Any, features: str) -> Iterator[tuple[int, Any]]:
 
 
 def open_for(hasher: Any, model: str, features: str) -> Any:
-    """The feature rows, if they are of the width that the model was fitted on."""
+    """Open the feature rows, and check that they have as many features as the model."""
     rows = files.open_features(features)
     _check_width(model, features, rows.shape[1], hasher.n_features_in_)
     return rows
@@ -164,7 +165,7 @@ def _check_width(model: str, features: str, width: int, wanted: int) -> None:
 
 
 def encode_all(hasher: Any, model: str, features: str) -> NDArray[np.uint8]:
-    """Packed codes of a whole feature file; only the codes are held in memory."""
+    """Encode a whole feature file. Only the codes are kept in memory."""
     rows = open_for(hasher, model, features)
     return np.concatenate([hasher.encode(block) for _, block in files.checked_chunks(rows, features)])
 

@@ -1,4 +1,4 @@
-"""``hashlearn evaluate``: how well codes, or floats, retrieve rows with the same labels."""
+"""``hashlearn evaluate``: measure how well codes or floats retrieve rows with the same labels."""
 
 from __future__ import annotations
 
@@ -46,22 +46,25 @@ def evaluate(
     radius: Annotated[int, typer.Option(help="Hamming radius.")] = 2,
     ties: Annotated[Ties, typer.Option(metavar="RULE", help=_TIES)] = "expected",
     denominator: Annotated[Denominator, typer.Option(metavar="RULE", help=_DENOMINATOR)] = "retrieved",
-    empty_queries: Annotated[EmptyQueries, typer.Option(help="Scores that are 0/0 count as 0, or not.")] = "zero",
+    empty_queries: Annotated[
+        EmptyQueries, typer.Option(help="Whether scores that are 0/0 count as 0 or are left out.")
+    ] = "zero",
     gain: Annotated[Gain, typer.Option(help="NDCG gain: 2^rel - 1, or rel.")] = "exp",
     relevance: Annotated[RelevanceName, typer.Option(help="How relevant rows with shared labels are.")] = "count",
     unlabeled: Annotated[
         str | None, typer.Option(metavar="VALUE", help="The label that means 'no label', such as -1.")
     ] = None,
-    paper: Annotated[bool, typer.Option("--paper", help="The definitions of the paper's evaluator.")] = False,
-    bits: Annotated[int | None, typer.Option(help="Bits, for code files without a .json beside them.")] = None,
+    paper: Annotated[bool, typer.Option("--paper", help="Use the definitions of the paper's evaluator.")] = False,
+    bits: Annotated[int | None, typer.Option(help="Bits, for code files without a .json file beside them.")] = None,
     bit_order: Annotated[codes.BitOrder, typer.Option(help="Bit order of such files.")] = "big",
-    jobs: Annotated[int | None, typer.Option(help="Threads; all cores by default.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")] = False,
+    jobs: Annotated[int | None, typer.Option(help="Number of threads (default: all cores).")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")] = False,
 ) -> None:
     """Score a ranking of the database for every query, and name every definition used.
 
-    On code files by default; on float features with --model (encoded first) or --floats (the baseline).
-    Rows without a label are left out on both sides, and counted.
+    The files are code files by default; with --model they are features, which are encoded first, and with --floats
+    they are features that are ranked as floats, as a baseline.
+    Rows without a label are left out of the queries and the database, and counted.
     """
     if model is not None and floats is not None:
         raise BadUse("Give --model or --floats, not both.")
@@ -81,7 +84,7 @@ def evaluate(
     }
     with progress("reading") as listener:
         names = (queries, database)
-        # Code files are quick to read, and their number of rows tells a header of a label file from a label.
+        # Code files are read first: their number of rows shows whether the first line of a label file is a header.
         known = None if model or floats else _read(names, bits, bit_order)
         counts = (len(known[0][0]), len(known[0][1])) if known else (None, None)
         query_y, database_y = _labels((query_labels, database_labels), counts, rules["unlabeled"])
@@ -105,7 +108,7 @@ def _print(scores: Scores, as_json: bool) -> None:
 
 
 def _labels(names: tuple[str, str], counts: tuple[int | None, int | None], unlabeled: Any) -> tuple[Any, Any]:
-    """Both sides' labels, found to be comparable: said here, an error names the files."""
+    """Read the labels of both sides and check here that they can be compared, so that an error names the files."""
     query_y, database_y = (
         files.read_labels(name, missing=True, n_rows=count) for name, count in zip(names, counts, strict=True)
     )

@@ -1,4 +1,4 @@
-"""``hashlearn data features``: images through a network once, kept as a .npy file."""
+"""``hashlearn data features``: compute features of images with a network, once, and keep them as a .npy file."""
 
 from __future__ import annotations
 
@@ -22,34 +22,36 @@ EPILOG = epilog(
 
 
 def features(
-    source: Annotated[Path, typer.Argument(metavar="DIR", help="A folder of images, however deep, or a zip of them.")],
-    out: Annotated[Path, typer.Option("--output", "-o", metavar="X.npy", help="Where the features go.")],
-    backbone: Annotated[str, typer.Option(help="The network that makes them.")] = "efficientnet_lite2",
+    source: Annotated[Path, typer.Argument(metavar="DIR", help="A folder of images, at any depth, or a zip of them.")],
+    out: Annotated[Path, typer.Option("--output", "-o", metavar="X.npy", help="Output file for the features.")],
+    backbone: Annotated[str, typer.Option(help="The network that computes the features.")] = "efficientnet_lite2",
     size: Annotated[
-        int | None, typer.Option(metavar="PIXELS", help="Images are scaled to this size; the network's own by default.")
+        int | None, typer.Option(metavar="PIXELS", help="Images are scaled to this size (default: the network's own).")
     ] = None,
     weights: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Weights, .pth or .safetensors; those of its package by default."),
+        typer.Option(metavar="FILE", help="Weights, .pth or .safetensors (default: those of its package)."),
     ] = None,
     on_error: Annotated[
-        Literal["stop", "skip"], typer.Option(help="At a damaged image, stop, or leave it out and say so.")
+        Literal["stop", "skip"], typer.Option(help="At a damaged image, stop, or skip it with a message.")
     ] = "stop",
     labels_out: Annotated[
         Path | None,
         typer.Option(metavar="y.npy", help="Also write the folder of each image as its class, .npy or .txt."),
     ] = None,
-    dtype: Annotated[Literal["float32", "float16"], typer.Option(help="Half as many bytes with float16.")] = "float32",
-    batch_size: Annotated[int | None, typer.Option(help="Images at once; chosen for the device by default.")] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, …")] = "auto",
-    jobs: Annotated[int | None, typer.Option(help="Threads; all cores by default.")] = None,
-    restart: Annotated[bool, typer.Option("--restart", help="Begin anew, and replace a file that is there.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")] = False,
+    dtype: Annotated[
+        Literal["float32", "float16"], typer.Option(help="Type of the features; float16 takes half as many bytes.")
+    ] = "float32",
+    batch_size: Annotated[int | None, typer.Option(help="Images per batch (default: chosen for the device).")] = None,
+    device: Annotated[str, typer.Option(help="Device to compute on: auto, cpu, cuda, …")] = "auto",
+    jobs: Annotated[int | None, typer.Option(help="Number of threads (default: all cores).")] = None,
+    restart: Annotated[bool, typer.Option("--restart", help="Start again, and replace an existing file.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")] = False,
 ) -> None:
     """Compute features of all images in a folder or zip, once.
 
-    An interrupted run goes on where it was when the same command is given again. Beside X.npy, X.npy.json says which
-    image each row is, what was skipped, and what made the features.
+    After an interruption the same command resumes. The file X.npy.json beside X.npy lists the image of each row, the
+    images that were skipped, and the network.
     """
     from hashlearn.deep.extra import require_torch
 

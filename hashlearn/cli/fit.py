@@ -1,4 +1,4 @@
-"""``hashlearn fit``: features and labels to a model file."""
+"""``hashlearn fit``: learn a hash function from features and labels, and write a model file."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _EXAMPLES = (
 
 Labels = Annotated[str | None, typer.Option("--labels", "-y", metavar="FILE", help="Classes, 0/1 columns, or tags.")]
 MethodSettings = Annotated[
-    list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any parameter of the method; repeatable.")
+    list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A parameter of the method; may be repeated.")
 ]
 Unlabeled = Annotated[str | None, typer.Option(metavar="VALUE", help="The label that means 'no label', such as -1.")]
 Similar = Annotated[str | None, typer.Option(metavar="FILE", help="Pairs of similar rows, instead of labels.")]
@@ -45,11 +45,13 @@ Dissimilar = Annotated[str | None, typer.Option(metavar="FILE", help="Pairs of d
 Stream = Annotated[bool, typer.Option("--stream", help="Read rows in chunks even from a single file.")]
 CheckpointFolder = Annotated[
     str | None,
-    typer.Option("--checkpoint", metavar="FOLDER", help="Note what is done; the same command goes on."),
+    typer.Option(
+        "--checkpoint", metavar="FOLDER", help="Record progress there; after a stop the same command resumes."
+    ),
 ]
 KeepPartial = Annotated[
     bool,
-    typer.Option("--keep-partial", help="After Ctrl-C, save what is learned so far: bits, rounds or epochs."),
+    typer.Option("--keep-partial", help="After Ctrl-C, save the bits, rounds or epochs that are finished."),
 ]
 CodesOut = Annotated[
     str | None, typer.Option(metavar="FILE", help="Also write the codes learned for the rows (.npy or .npz).")
@@ -59,28 +61,28 @@ CodesOut = Annotated[
 @app.command(epilog=epilog(*_EXAMPLES))
 def fit(
     features: Annotated[str, typer.Argument(metavar="X", help="Features: .npy .npz .csv .parquet .fvecs .h5 …")],
-    model: Annotated[str, typer.Option("--output", "-o", metavar="FILE", help="Where the model goes.")],
+    model: Annotated[str, typer.Option("--output", "-o", metavar="FILE", help="Output file for the model.")],
     labels: Labels = None,
     method: Annotated[str, typer.Option(help="A name from 'hashlearn methods'.")] = "gsdhp",
-    bits: Annotated[int, typer.Option(help="Bits of a code.")] = 64,
+    bits: Annotated[int, typer.Option(help="Bits per code.")] = 64,
     settings: MethodSettings = None,
     unlabeled: Unlabeled = None,
     similar: Similar = None,
     dissimilar: Dissimilar = None,
     seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
-    jobs: Annotated[int | None, typer.Option(help="Threads; all cores by default.")] = None,
+    jobs: Annotated[int | None, typer.Option(help="Number of threads (default: all cores).")] = None,
     codes_out: CodesOut = None,
     stream: Stream = False,
     checkpoint: CheckpointFolder = None,
     workers: Workers = None,
     cluster: Cluster = None,
     partial: KeepPartial = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")] = False,
 ) -> None:
     """Learn a hash function from features and labels, and save it.
 
     Pick a part of a file with a colon: data.npz:X, data.h5:images, table.parquet:label.
-    A pattern, a folder of Parquet files, a zarr folder or --stream reads the rows in chunks, never all at once.
+    With a pattern, a folder of Parquet files, a zarr folder or --stream, rows are read in chunks and never all at once.
     """
     hasher = _new_hasher(method, bits, seed, jobs, settings or [], unlabeled)
     images = takes_images(hasher, features)
@@ -117,7 +119,7 @@ def fit(
 
 @contextmanager
 def _stoppable(partial: bool) -> Iterator[list[Stop]]:
-    """With ``partial``, the loops that Ctrl-C ended are listed; else it interrupts as usual."""
+    """With ``partial``, yield a list that gets the loops which Ctrl-C ended; else Ctrl-C interrupts as usual."""
     if not partial:
         yield []
         return
@@ -185,7 +187,7 @@ def _new_hasher(method: str, bits: int, seed: int, jobs: int | None, settings: l
         hasher = make_hasher(method, params)
     except (TypeError, ValueError) as error:
         raise BadUse(str(error)) from error
-    # Before a long read of the features rather than after it.
+    # Check now, because reading the features may take long.
     check_parameters(hasher)
     return hasher
 
@@ -207,7 +209,7 @@ def _check_supervision(
 
 
 def _without_label(features: str, labels: str | None) -> str:
-    """The features without the label column, when both come from the same table: it must not be learned from."""
+    """Exclude the label column from the features if both come from the same table."""
     path, part = split_part(features)
     if labels is None or part is not None or path.suffix.lower() not in TABLES:
         return features

@@ -20,7 +20,7 @@ from hashlearn.collection.uri import shown
 
 app = typer.Typer()
 index = typer.Typer(
-    help="Collections: codes with ids and payloads, in a folder, on Milvus or on PostgreSQL.",
+    help="Manage collections: codes with ids and payloads, in a folder, on Milvus or on PostgreSQL.",
     invoke_without_command=True,
     epilog=epilog(
         "hashlearn index create shop/ --model model.hl",
@@ -53,15 +53,18 @@ def _index(context: typer.Context) -> None:
 def create(
     uri: Uri,
     model: Annotated[str | None, typer.Option(metavar=File, help="The model that encodes rows and queries.")] = None,
-    bits: Annotated[int | None, typer.Option(help="Bits of codes made elsewhere, without a model.")] = None,
+    bits: Annotated[int | None, typer.Option(help="Bits per code, for codes made elsewhere, without a model.")] = None,
     kind: Annotated[str, typer.Option(help="Kind of index: flat (exact), ivf, multihash or hnsw.")] = "flat",
     settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="NAME=NUMBER", help="A setting of the kind; repeatable.")
+        list[str] | None, typer.Option("--set", metavar="NAME=NUMBER", help="A setting of the kind; may be repeated.")
     ] = None,
-    vectors: Annotated[bool, typer.Option("--vectors", help="Keep the float rows too, to rescore by.")] = False,
-    vector_size: Annotated[int | None, typer.Option(help="Their length, when it is not the model's.")] = None,
+    vectors: Annotated[bool, typer.Option("--vectors", help="Also keep the float rows, for rescoring.")] = False,
+    vector_size: Annotated[
+        int | None, typer.Option(help="Length of the kept vectors, if it differs from the model's.")
+    ] = None,
     indexed: Annotated[
-        list[str] | None, typer.Option("--index", metavar="FIELD", help="A payload field to filter by; repeatable.")
+        list[str] | None,
+        typer.Option("--index", metavar="FIELD", help="A payload field to filter by; may be repeated."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -102,20 +105,22 @@ def add(
     features: Annotated[str | None, typer.Argument(metavar="[X]", help="Features: .npy .csv .parquet .h5 …")] = None,
     code_file: Annotated[str | None, typer.Option("--codes", metavar=File, help="Codes instead of features.")] = None,
     ids: Annotated[
-        str | None, typer.Option(metavar=File, help="Whole numbers: .txt .npy, or a column t.csv:id.")
+        str | None, typer.Option(metavar=File, help="Ids, which are whole numbers: .txt .npy, or a column t.csv:id.")
     ] = None,
     payload: Annotated[
-        str | None, typer.Option(metavar=File, help="One object a row: .parquet .jsonl .csv .tsv.")
+        str | None, typer.Option(metavar=File, help="One object per row: .parquet .jsonl .csv .tsv.")
     ] = None,
     vectors: Annotated[str | None, typer.Option(metavar=File, help="Floats to keep instead of the features.")] = None,
     bit_order: BitOrder = "big",
-    restart: Annotated[bool, typer.Option("--restart", help="Begin anew although a run was interrupted.")] = False,
-    jobs: Annotated[int | None, typer.Option(help="Threads; all cores by default.")] = None,
+    restart: Annotated[
+        bool, typer.Option("--restart", help="Start again instead of resuming an interrupted run.")
+    ] = False,
+    jobs: Annotated[int | None, typer.Option(help="Number of threads (default: all cores).")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Add rows, or replace those whose id exists. Files stream through, so they may be bigger than memory.
 
-    A run that was interrupted goes on where it was when the same command is given again.
+    After an interruption the same command resumes.
     """
     if (features is None) == (code_file is None):
         raise BadUse("Give features X or --codes, not both and not neither.")
@@ -181,17 +186,17 @@ def _listed(text: str) -> Any:
 @index.command(epilog=epilog("hashlearn index drop shop/", "hashlearn index drop milvus://localhost:19530/shop --yes"))
 def drop(
     uri: Uri,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask first.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     as_json: AsJson = False,
 ) -> int:
-    """Remove a collection and all its rows for good. Asks first, and ends with exit code 1 if the answer is no."""
+    """Remove a collection and all its rows for good. The command asks first; its exit code is 1 if the answer is no."""
     name = shown(uri)
     if not yes:
         if not sys.stdin.isatty():
-            raise BadUse(f"There is nobody to ask whether {name} may be removed: add --yes.")
+            raise BadUse(f"Standard input is not a terminal, so removing {name} cannot be confirmed: add --yes.")
         with Collection.open(uri, read_only=True) as collection:
             rows = len(collection)
-        # On standard error, as all that is no result.
+        # The question goes to standard error, because it is not a result.
         if not typer.confirm(f"Remove {name} and its {rows} rows for good?", err=True):
             say("nothing was removed.")
             return 1
@@ -202,7 +207,7 @@ def drop(
 
 @index.command(epilog=epilog("hashlearn index info shop/", "hashlearn index info shop/ --json"))
 def info(uri: Uri, as_json: AsJson = False) -> None:
-    """What a collection holds and how it is kept."""
+    """Print what a collection contains and how it is stored."""
     with Collection.open(uri, read_only=True) as collection:
         tell(collection.info(), as_json)
 

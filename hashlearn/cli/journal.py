@@ -1,7 +1,7 @@
-"""How far the adding of a file has come, so that a run that was killed can go on.
+"""A journal of how many rows of a file were added to a collection, so that a killed run can be resumed.
 
-A journal is a small JSON file: in the folder of an embedded collection, else in the user's state folder. It need not be
-exact: rows keep their ids in a second run, so adding some of them twice changes nothing.
+It is a small JSON file in the folder of an embedded collection, else in the user's state folder. It need not be exact:
+rows keep their ids in a second run, so adding some of them twice changes nothing.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from hashlearn.files.arrays import split_part
 
 
 class ChangedSourceError(ValueError):
-    """A file is not the one that an earlier run began to add."""
+    """A file has changed since an earlier run began to add it."""
 
 
 class Journal:
-    """Rows done of some files into a collection; ``first_id`` is that of the first row when they came without ids."""
+    """How many rows of some files are in a collection. For rows without ids, ``first_id`` is the first id."""
 
     def __init__(self, uri: str, sources: Iterable[str]) -> None:
         names = list(sources)
@@ -36,12 +36,12 @@ class Journal:
         self._stamps = {name: _stamp(split_part(name)[0]) for name in names}
 
     def read(self) -> bool:
-        """Take up what an earlier run left; whether there was one. ChangedSourceError when a file is another one."""
+        """Read the journal of an earlier run; return whether there is one. ChangedSourceError if a file has changed."""
         try:
             found: dict[str, Any] = json.loads(self.path.read_text())
             done, first_id, stamps = int(found["done"]), found["first_id"], found["stamps"]
         except (FileNotFoundError, ValueError, KeyError, TypeError):
-            return False  # none, or not worth more than none: rows keep their ids
+            return False  # a damaged journal counts as none: rows keep their ids, so nothing is lost
         for name, stamp in self._stamps.items():
             if stamps.get(name) != stamp:
                 raise ChangedSourceError(

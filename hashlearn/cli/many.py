@@ -1,4 +1,4 @@
-"""What the commands that stream share: names that mean many files, and who does the work."""
+"""Parts that the streaming commands share: names that stand for many files, and the choice of an executor."""
 
 from __future__ import annotations
 
@@ -15,14 +15,17 @@ import typer
 from hashlearn.cli.shell import BadUse
 from hashlearn.files.arrays import split_part
 
-Workers = Annotated[int | None, typer.Option(metavar="N", help="Work in this many processes instead of threads.")]
+Workers = Annotated[
+    int | None, typer.Option(metavar="N", help="Number of processes, which are used instead of threads.")
+]
 Cluster = Annotated[
-    str | None, typer.Option(metavar="ADDRESS", help="Work on a Dask cluster: its scheduler, tcp://host:8786.")
+    str | None,
+    typer.Option(metavar="ADDRESS", help="Compute on a Dask cluster; the address of its scheduler, tcp://host:8786."),
 ]
 
 
 def is_many(name: str) -> bool:
-    """Whether a name means several files or a folder, which are read in chunks."""
+    """Whether a name stands for several files or a folder, which are read in chunks."""
     path = split_part(name)[0]
     head = name.rpartition(":")[0]
     return not path.is_file() and (glob.has_magic(name) or path.is_dir() or bool(head and Path(head).is_dir()))
@@ -30,7 +33,7 @@ def is_many(name: str) -> bool:
 
 @contextmanager
 def working(workers: int | None, cluster: str | None) -> Iterator[Any]:
-    """The executor that was asked for: None is this process's threads."""
+    """The executor that the options choose; None stands for the threads of this process."""
     if workers is not None and cluster is not None:
         raise BadUse("Give --workers or --cluster, not both.")
     if workers is not None:

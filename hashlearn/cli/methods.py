@@ -1,4 +1,4 @@
-"""``hashlearn methods``: what can be fitted."""
+"""``hashlearn methods``: list the methods that can be fitted."""
 
 from __future__ import annotations
 
@@ -19,12 +19,15 @@ _WIDE = 240
 
 @app.command(epilog=epilog("hashlearn methods", "hashlearn methods --json"))
 def methods(
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of a table.")] = False,
-    markdown: Annotated[bool, typer.Option("--markdown", help="A Markdown table, as in docs/methods.md.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")] = False,
+    markdown: Annotated[
+        bool, typer.Option("--markdown", help="Print a Markdown table, as in docs/methods.md.")
+    ] = False,
 ) -> None:
     """List the methods that [bold]fit[/bold] knows, with their papers.
 
-    "passes" is how often a fit reads rows that it takes in chunks; other methods need all rows in memory.
+    The column "passes" is how many times a fit reads the rows if they come in chunks; other methods need all rows in
+    memory.
     """
     facts = {name: _facts(find_method(name).info) for name in method_names()}
     if as_json:
@@ -34,7 +37,7 @@ def methods(
         typer.echo(markdown_table())
         return
     console = output()
-    # Kinds, costs and papers need lines of their own in a narrow terminal: as columns they would be one word wide.
+    # In a narrow terminal, kinds, costs and papers get separate lines, because their columns would be one word wide.
     wide = console.width >= _WIDE
     columns = (*_FIELDS, "cost", "passes", "paper") if wide else _NARROW
     table = new_table("name", *columns, right=("year",))

@@ -1,4 +1,4 @@
-"""Folders and zips of images in the place of feature files, for methods with a backbone."""
+"""Folders and zips of images as input instead of feature files, for methods with a backbone."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def takes_images(hasher: Any, features: str) -> bool:
 def fit_images(hasher: Any, images: str, labels: str | None) -> dict[str, Any]:
     """Fit to all images of a folder or zip, in the sorted order of their paths.
 
-    Without a file of labels, the folder that an image lies in is its class.
+    Without a file of labels, the class of an image is the name of its folder.
     """
     from hashlearn.deep.stores import folder_classes, open_store
 
@@ -48,14 +48,14 @@ def fit_images(hasher: Any, images: str, labels: str | None) -> dict[str, Any]:
 
 
 class Projected:
-    """Stands for a hasher whose projections are known: the same outputs, of rows that are the projections."""
+    """Replaces a hasher whose projections are computed already: it takes the projections as rows."""
 
     def __init__(self, n_bits: int) -> None:
         self.n_bits_ = n_bits
 
     @classmethod
     def of(cls, hasher: Any, images: str) -> tuple[Projected, NDArray[np.float32]]:
-        """The stand-in, and the projections of all images of a folder or zip, in the sorted order of their paths."""
+        """Project all images of a folder or zip, in the order of their paths; return the replacement and the rows."""
         with progress(f"encoding {images}"):
             return cls(hasher.n_bits_), hasher.decision_function(images)
 

@@ -11,7 +11,7 @@ from hashlearn.cli.shell import print_facts, print_json
 Uri = Annotated[
     str, typer.Argument(metavar="WHERE", help="A folder, milvus://host:port/name or postgresql://user@host/database.")
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
 
 
 def tell(facts: dict[str, Any], as_json: bool) -> None:

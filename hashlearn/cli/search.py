@@ -1,4 +1,4 @@
-"""``hashlearn search``: the rows of a collection that are nearest to some queries."""
+"""``hashlearn search``: find the rows of a collection that are nearest to some queries."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ _EXAMPLES = (
     "hashlearn search shop/ q.npy --radius 3 --payload",
     "hashlearn search shop/ q.npy --rescore 10 --metric euclidean",
 )
-_MOST = "The most rows that --rescore looks at per query, where many are equally near."
-_RESCORE = "Look at N times k rows and rank them by the vectors that the collection keeps."
+_MOST = "Maximum number of rows that --rescore ranks per query, if many are equally near."
+_RESCORE = "Take N times k rows and rank them by the vectors that the collection keeps."
 
 
 @app.command(epilog=epilog(*_EXAMPLES))
 def search(
     uri: Uri,
     queries: Annotated[str, typer.Argument(metavar="Q", help="Features of the queries, or codes with --codes.")],
-    k: Annotated[int, typer.Option("-k", help="How many rows a query.")] = 10,
+    k: Annotated[int, typer.Option("-k", help="Number of rows per query.")] = 10,
     radius: Annotated[int | None, typer.Option(metavar="R", help="All rows at most R bits away, instead of k.")] = None,
     where: Where = None,
     asymmetric: Annotated[bool, typer.Option("--asymmetric", help="Compare projections with codes.")] = False,
@@ -45,8 +45,8 @@ def search(
     codes: Annotated[bool, typer.Option("--codes", help="Q holds codes, not features.")] = False,
     bit_order: BitOrder = "big",
     payload: Annotated[bool, typer.Option("--payload", help="Show the payload of each row found.")] = False,
-    jobs: Annotated[int | None, typer.Option(help="Threads; all cores by default.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of a table.")] = False,
+    jobs: Annotated[int | None, typer.Option(help="Number of threads (default: all cores).")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")] = False,
 ) -> None:
     """Find the nearest rows of every query, by Hamming distance and then by id."""
     if radius is not None and (asymmetric or rescore is not None):

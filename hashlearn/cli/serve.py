@@ -1,4 +1,4 @@
-"""``hashlearn serve``: collections over HTTP, and the page to explore them."""
+"""``hashlearn serve``: serve collections over HTTP, with a page to explore them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def serve(
         typer.Argument(metavar="[NAME=]URI...", help="Folders, milvus://… or postgresql://…, each with a name."),
     ],
     host: Annotated[
-        str, typer.Option(help="Address to listen on. Other than this machine's needs a token.")
+        str, typer.Option(help="Address to listen on. An address that other machines can reach needs a token.")
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.")] = 8000,
     images: Annotated[
@@ -44,28 +44,28 @@ def serve(
         str | None,
         typer.Option(metavar="KIND:SIDE", help="How uploaded pictures become rows: gist:32, grey:28 …"),
     ] = None,
-    label_field: Annotated[str | None, typer.Option(help="Field of the payload with the labels.")] = None,
+    label_field: Annotated[str | None, typer.Option(help="Field of the payload that contains the labels.")] = None,
     token_file: Annotated[
         Path | None,
         typer.Option(help="File with one token per line, 'read TOKEN' or 'write TOKEN'; or HASHLEARN_TOKEN."),
     ] = None,
     allow_host: Annotated[
-        list[str] | None, typer.Option(help="Another name that this machine may be called by in requests.")
+        list[str] | None, typer.Option(help="Another host name that requests may use for this machine.")
     ] = None,
     tls_certificate: Annotated[
-        Path | None, typer.Option(help="PEM file with the certificate; the server then speaks HTTPS.")
+        Path | None, typer.Option(help="PEM file with the certificate; the server then uses HTTPS.")
     ] = None,
     tls_key: Annotated[Path | None, typer.Option(help="PEM file with the certificate's private key.")] = None,
     access_log: Annotated[
         str | None, typer.Option(metavar="FILE", help="Write one JSON line per request; '-' is standard error.")
     ] = None,
     bench: Annotated[Path | None, typer.Option(help="Folder of a bench report, shown at /bench/.")] = None,
-    read_only: Annotated[bool, typer.Option("--read-only", help="Never write, token or not.")] = False,
+    read_only: Annotated[bool, typer.Option("--read-only", help="Refuse all writes, also with a token.")] = False,
     open_page: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
 ) -> None:
     """Serve collections as an HTTP API and a page to explore them, until Ctrl-C.
 
-    Only this machine can connect, and nobody can write, unless there is a token.
+    Without a token, only this machine can connect, and all writes are refused.
     """
     need_extra()
     from hashlearn.service.served_collection import default_name, open_collection
@@ -121,7 +121,7 @@ def _named(text: str) -> tuple[str, str]:
 
 
 def need_extra() -> None:
-    """ImportError as one sentence, before anything is begun."""
+    """Raise a BadUse that names the missing package, before any work starts."""
     try:
         import fastapi  # noqa: F401
         import fastapi_offline  # noqa: F401
@@ -133,7 +133,7 @@ def need_extra() -> None:
 
 
 def serve_collections(served: list[ServedCollection], settings: ServerSettings, port: int, open_page: bool) -> None:
-    """Listen, say where, and serve until told to stop."""
+    """Listen, print the address, and serve until Ctrl-C or SIGTERM."""
     from hashlearn.service.run import listen, serve, url_of
     from hashlearn.service.service import Service
 

@@ -1,6 +1,6 @@
-"""What the commands share: messages, progress bars, tables and JSON, each to the right stream.
+"""Parts that the commands share: messages, progress bars, tables and JSON, each on the right stream.
 
-rich is imported by what draws with it: ``hashlearn --version`` and error messages need none of it.
+rich is imported in the functions that draw with it, because ``hashlearn --version`` and error messages do not need it.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ PIPE_WIDTH = 240
 
 
 class BadUse(Exception):
-    """A command that cannot be meant: one sentence, exit code 2."""
+    """A command or its options are wrong. The message is one sentence, the exit code 2."""
 
 
 def say(message: str) -> None:
-    """One line on standard error."""
+    """Print one line on standard error."""
     print(f"hashlearn: {message}", file=sys.stderr, flush=True)
 
 
@@ -37,7 +37,7 @@ def epilog(*commands: str) -> str:
 
 
 def _without_markup(text: str) -> str:
-    """Brackets that rich does not take for markup. Few examples have any, so rich is not imported for the others."""
+    """Escape brackets, which rich takes for markup. Most examples have none and do not need the import of rich."""
     if "[" not in text:
         return text
     from rich.markup import escape
@@ -46,7 +46,7 @@ def _without_markup(text: str) -> str:
 
 
 def output() -> Console:
-    """Standard output; a pipe has no width of its own, so tables get room instead of being cut."""
+    """A console for standard output. A pipe has no width, so it gets a large one and tables are not cut."""
     from rich.console import Console
 
     narrow = sys.stdout.isatty() or "COLUMNS" in os.environ
@@ -64,7 +64,7 @@ def new_table(*columns: str, right: tuple[str, ...] = ()) -> Table:
 
 
 def plain_value(text: str) -> Any:
-    """JSON where it is, else the text itself, so that neither null nor "ridge=auto" needs quotes."""
+    """Parse the text as JSON; if it is not JSON, return the text, so that the value of ridge=auto needs no quotes."""
     try:
         return json.loads(text)
     except json.JSONDecodeError:
@@ -72,12 +72,12 @@ def plain_value(text: str) -> Any:
 
 
 def print_json(value: dict[str, Any]) -> None:
-    """One JSON object on standard output; NaN, which JSON does not have, is a bug of ours and fails."""
+    """Print one JSON object on standard output. NaN, which JSON does not have, raises a ValueError."""
     print(json.dumps(value, indent=2, allow_nan=False))
 
 
 def print_facts(facts: dict[str, Any]) -> None:
-    """Names and values in two columns."""
+    """Print names and values in two columns."""
     width = max(map(len, facts))
     for name, value in facts.items():
         print(f"{name:<{width}}  {value}")
@@ -85,7 +85,7 @@ def print_facts(facts: dict[str, Any]) -> None:
 
 @contextmanager
 def progress(title: str) -> Iterator[Listener]:
-    """A bar a phase on standard error while the work lasts; nothing there when it is not a terminal."""
+    """Show one progress bar per phase on standard error, if that is a terminal."""
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -115,7 +115,7 @@ def progress(title: str) -> Iterator[Listener]:
 
         def listener(phase: str, done: int, total: int) -> None:
             if phase not in tasks:
-                # The first named phase takes over the bar that said only what is being done.
+                # The first named phase takes over the bar that had only the title.
                 tasks[phase] = tasks.pop("") if "" in tasks else bars.add_task(phase, note="")
             bars.update(tasks[phase], description=phase, completed=done, total=total, note=last_note())
 

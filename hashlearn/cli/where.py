@@ -16,7 +16,7 @@ Where = Annotated[
 
 
 def read_where(text: str | None) -> dict[str, Any] | None:
-    """The filter as an object; what it says is checked by the collection."""
+    """Parse the filter as a JSON object. The collection checks its content."""
     if text is None:
         return None
     try:

@@ -65,7 +65,7 @@ def cifar100(path: Path) -> Pool:
 
 
 def _places(path: Path, archives: tuple[str, ...]) -> list[Path]:
-    """The path itself and, in a folder, the official archives there; unpacked files first, as they read faster."""
+    """The path itself and, if it is a folder, the archives in it. Unpacked files come first: they are read faster."""
     if not path.exists():
         return []
     return [path] if is_archive(path) else [path, *(path / name for name in archives if (path / name).exists())]
@@ -108,7 +108,8 @@ def _check_range(labels: NDArray[np.int64], count: int, what: str) -> None:
         raise FileError(f"{what} must lie in 0..{count - 1}; they reach from {labels.min()} to {labels.max()}.")
 
 
-# The binary version: records of one label byte (two in CIFAR-100, coarse first) and 3072 pixel bytes, plane by plane.
+# The binary version has records of one label byte (CIFAR-100 has two, the coarse label first) and 3072 pixel bytes, one
+# plane per color.
 
 
 def _binary_part(tree: Tree, names: tuple[str, ...]) -> LabeledImages:
@@ -131,7 +132,7 @@ def _records(tree: Tree, name: str, label_bytes: int) -> NDArray[np.uint8]:
 
 
 def _interleaved(planes: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Rows of red, green and blue planes as rows of pixels."""
+    """Convert rows of red, green and blue planes to rows of pixels."""
     return np.ascontiguousarray(planes.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)).reshape(-1, _PIXELS)
 
 
@@ -146,7 +147,7 @@ def _lines(tree: Tree, name: str) -> tuple[str, ...]:
     return tuple(line.strip() for line in _member(tree, name).decode().splitlines() if line.strip())
 
 
-# The python version: pickled dictionaries of Python 2.
+# The python version has dictionaries that were pickled by Python 2.
 
 
 def _python_part(tree: Tree, names: tuple[str, ...]) -> LabeledImages:
@@ -189,7 +190,7 @@ def _unpickled(tree: Tree, name: str) -> dict[str, Any]:
         raise
     except pickle.UnpicklingError as error:
         raise FileError(f"{tree.path}: {name} is not read: {error}.") from error
-    except Exception as error:  # damaged pickles fail in many ways, all of them damage
+    except Exception as error:  # a damaged pickle can raise almost any exception
         raise FileError(f"{tree.path}: {name} is damaged or no CIFAR batch.") from error
     if not isinstance(batch, dict):
         raise FileError(f"{tree.path}: {name} is no CIFAR batch.")
@@ -197,22 +198,22 @@ def _unpickled(tree: Tree, name: str) -> dict[str, Any]:
 
 
 class _ArraysOnly(pickle.Unpickler):
-    """Plain containers, numbers, strings and NumPy arrays of integers; any other name in the pickle is refused.
+    """Unpickle plain containers, numbers, strings and NumPy arrays of integers, and refuse every other class.
 
-    The stand-ins are new at every lookup and do less than the originals, so a pickle can neither call nor change
-    anything that lasts.
+    Each lookup returns a new function that does less than the original, so a pickle can neither call nor change an
+    object that exists outside of it.
     """
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) in (("numpy.core.multiarray", "_reconstruct"), ("numpy._core.multiarray", "_reconstruct")):
             return _fresh(lambda kind, shape, code: np.ndarray((0,), np.int8))
         if (module, name) == ("numpy", "ndarray"):
-            return None  # only ever the first argument of _reconstruct, which needs no class
+            return None  # it is used only as the first argument of _reconstruct, which ignores it
         if (module, name) == ("numpy", "dtype"):
             return _fresh(_integer_dtype)
         if (module, name) == ("_codecs", "encode"):
             return _fresh(lambda text, codec="latin1": text.encode("latin1"))
-        raise pickle.UnpicklingError(f"it asks for {module}.{name}, and nothing but arrays is ever unpickled")
+        raise pickle.UnpicklingError(f"it asks for {module}.{name}, and only arrays are unpickled")
 
 
 def _fresh(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -222,5 +223,5 @@ def _fresh(function: Callable[..., Any]) -> Callable[..., Any]:
 def _integer_dtype(code: str | bytes, *_: Any) -> np.dtype[Any]:
     if _text(code) not in _DTYPES:
         raise pickle.UnpicklingError(f"it holds an array of type {_text(code)!r} where bytes are expected")
-    # A copy, for the pickle goes on to set the state of what it gets and NumPy shares its own types.
+    # The pickle sets the state of this object next, so it must be a copy: NumPy shares its own dtype objects.
     return np.dtype(_text(code), align=False, copy=True)

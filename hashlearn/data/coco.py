@@ -1,4 +1,4 @@
-"""MS-COCO: label sets from the official ``instances_*.json``, features from a .npy with the list of its images."""
+"""MS-COCO: label sets from the official ``instances_*.json``, features from a .npy file with a list of its images."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from hashlearn.files.tree import open_tree
 
 FEATURES, IMAGE_IDS = "features.npy", ("image_ids.npy", "image_ids.txt")
 _INSTANCES = re.compile(r"(?:^|/)instances_(train|val)\w*\.json$")
-# What labels need; polygons are most of a file and would be most of the memory.
+# Labels need only these fields. Polygons take up most of a file and would take up most of the memory.
 _KEPT = {"images", "annotations", "categories", "id", "image_id", "category_id", "name"}
 
 
 @dataclass(frozen=True)
 class Instances:
-    """Which categories are on which image."""
+    """The categories on each image: ``labels`` has a row for each of ``image_ids``, ``part`` is TRAIN or TEST."""
 
     image_ids: NDArray[np.int64]
     labels: NDArray[np.uint8]
@@ -40,7 +40,7 @@ def coco(path: Path, *, drop_unlabeled: bool = True) -> Pool:
 
     ``path`` is a folder with ``instances_train*.json`` and ``instances_val*.json`` (or ``annotations_trainval*.zip``),
     ``features.npy`` and, row for row, ``image_ids.npy`` or ``image_ids.txt``: COCO's numbers or its file names.
-    Images without any object are dropped unless told otherwise.
+    Images without any object are dropped unless ``drop_unlabeled`` is False.
     """
     instances = read_instances(path)
     features = path / FEATURES
@@ -64,7 +64,7 @@ def coco(path: Path, *, drop_unlabeled: bool = True) -> Pool:
 
 
 def read_instances(path: Path) -> Instances:
-    """Label sets of all images of ``instances_*.json`` in a folder or zip, in order of image number."""
+    """Read the label sets of all images of ``instances_*.json`` in a folder or zip, in the order of image numbers."""
     parts: list[tuple[int, dict[str, Any]]] = []
     for place in [path, *sorted(path.glob("annotations_trainval*.zip"))] if path.is_dir() else [path]:
         if parts or not place.exists():
@@ -121,7 +121,7 @@ def _table(
 
 
 def read_image_ids(path: Path) -> NDArray[np.int64]:
-    """COCO's numbers of images, from numbers or from file names such as COCO_val2014_000000000042.jpg."""
+    """Read COCO's image numbers from a file of numbers or of file names such as COCO_val2014_000000000042.jpg."""
     if path.suffix == ".npy":
         values = np.load(path, allow_pickle=False)
         lines = [str(value) for value in values.ravel().tolist()]

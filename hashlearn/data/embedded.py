@@ -16,14 +16,15 @@ _IDX_BYTES = 0x08
 
 
 class DatasetMissing(FileNotFoundError):
-    """A data set that is not on this machine, with how to get it."""
+    """A data set is not on this machine; the message says how to get it."""
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """Rows to learn from, rows that query, and the database: the training rows unless it is given. All are read-only.
+    """The rows of one split: training rows, queries and database. All arrays are read-only.
 
-    Labels are classes (n,), or label sets (n, c) of 0 and 1.
+    Labels are classes (n,), or label sets (n, c) of 0 and 1. Without ``database_X`` and ``database_y``, the training
+    rows are the database.
     """
 
     name: str
@@ -31,7 +32,7 @@ class Dataset:
     train_y: NDArray[Any]
     query_X: NDArray[np.float32]
     query_y: NDArray[Any]
-    # Never None once made: the training rows take their place.
+    # __post_init__ replaces None by the training rows, so readers never see None.
     database_X: NDArray[np.float32] = None  # type: ignore[assignment]
     database_y: NDArray[Any] = None  # type: ignore[assignment]
 
@@ -41,7 +42,7 @@ class Dataset:
         if self.database_X is None:
             object.__setattr__(self, "database_X", self.train_X)
             object.__setattr__(self, "database_y", self.train_y)
-        # One data set serves many methods: a method that wrote into it would spoil the scores of the next.
+        # Many methods use the same arrays: a method that wrote into them would change the scores of the next one.
         for array in (self.train_X, self.train_y, self.query_X, self.query_y, self.database_X, self.database_y):
             array.setflags(write=False)
 
@@ -52,7 +53,7 @@ class Dataset:
 
 
 def digits(n_queries: int = 297, seed: int = 0) -> Dataset:
-    """Scikit-learn's 1797 handwritten digits (8×8 pixels in 0..1), split at random.
+    """Load scikit-learn's 1797 handwritten digits (8×8 pixels in 0..1), split at random.
 
     >>> digits().train_X.shape
     (1500, 64)
@@ -73,9 +74,20 @@ def fashion_mnist_there(folder: Path = FASHION_MNIST) -> bool:
 def fashion_mnist(
     n_train: int | None = None, n_queries: int | None = None, seed: int = 0, folder: Path = FASHION_MNIST
 ) -> Dataset:
-    """Fashion-MNIST (28×28 pixels in 0..1): its training images and, as queries, its test images.
+    """Load Fashion-MNIST (28×28 pixels in 0..1): its training images and, as queries, its test images.
 
-    ``n_train`` and ``n_queries`` draw that many at random; None takes all.
+    Parameters
+    ----------
+    n_train, n_queries : int or None
+        How many images to draw at random; None takes all of them.
+    seed : int
+    folder : Path
+        The folder of Debian's package.
+
+    Raises
+    ------
+    DatasetMissing
+        If Debian's package dataset-fashion-mnist is not installed.
     """
     if not fashion_mnist_there(folder):
         raise DatasetMissing(f"Fashion-MNIST is not in {folder}: sudo apt install dataset-fashion-mnist.")
@@ -96,9 +108,9 @@ def _names() -> list[tuple[str, str]]:
 
 
 def read_idx(path: Path) -> NDArray[np.uint8]:
-    """An array of bytes in LeCun's IDX format, gzipped or plain."""
+    """Read an array of bytes in LeCun's IDX format, gzipped or plain."""
     raw = path.read_bytes()
-    # An IDX file begins with two zeros, so what does not is taken for gzip and found damaged if it is neither.
+    # An IDX file begins with two zero bytes. Any other file is read as gzip, which fails if it is neither.
     if raw[:2] != b"\0\0":
         try:
             raw = gzip.decompress(raw)

@@ -1,4 +1,4 @@
-"""Features computed once from images and kept as .npy."""
+"""GIST features that are computed once from images and kept as .npy files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hashlearn.files.output import written_whole
 
 
 def gist_pool(pool: Pool, folder: Path, n_jobs: int | None = None) -> Pool:
-    """The rows of a pool of images as 512-d GIST; computed the first time, then read from ``folder``."""
+    """Return a pool of images as 512-d GIST. The first call computes the features, later calls read them from disk."""
     path = gist_file(pool, folder)
     name = f"{pool.name} GIST"
     if path.exists():
@@ -33,7 +33,7 @@ def gist_pool(pool: Pool, folder: Path, n_jobs: int | None = None) -> Pool:
 
 
 def gist_file(pool: Pool, folder: Path) -> Path:
-    """Where the GIST of these very pixels is kept: other images never find it."""
+    """The file of the GIST features of these pixels. Its name has a hash of the pixels."""
     pixels = np.ascontiguousarray(pool.images)
     content = hashlib.sha256(repr(pixels.shape).encode())
     content.update(pixels.data)
@@ -41,10 +41,10 @@ def gist_file(pool: Pool, folder: Path) -> Path:
 
 
 def _writable(folder: Path) -> Path:
-    """The folder or, where it is kept read-only, the cache; what is there already is used either way."""
+    """The folder itself or, if it is read-only, the platform's cache."""
     there = folder
     while not there.exists() and there != there.parent:
         there = there.parent
-    # Root may write anywhere; a folder that nobody was meant to write to says so in its mode.
+    # os.access lets root write everywhere, so the mode bits tell whether the folder is meant to be read-only.
     meant = bool(there.stat().st_mode & (stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH))
     return folder if meant and os.access(there, os.W_OK) else cache_folder() / "features"

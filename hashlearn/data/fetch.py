@@ -1,4 +1,4 @@
-"""Official files on this machine: where they lie, how they are downloaded, what is said when they cannot be."""
+"""Official files of data sets: where they are kept, how they are downloaded, and the errors for missing files."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _ATTEMPTS = 5
 class RemoteFile:
     """A file as its authors publish it.
 
-    ``checksum`` is ``md5:…`` or ``sha256:…``, None where none is publicly known. ``url`` is None for files that cannot
-    be downloaded without a person; ``note`` then says how to get them.
+    ``checksum`` is ``md5:…`` or ``sha256:…``, or None if none is published. ``url`` is None for files that can only be
+    downloaded by hand; ``note`` then says how to get them.
     """
 
     name: str
@@ -37,7 +37,13 @@ class RemoteFile:
 
 
 def data_folder(data_dir: str | Path | None = None) -> Path:
-    """The folder of all data sets: the one given, the setting HASHLEARN_DATA, or the platform's cache."""
+    """The folder of all data sets.
+
+    Parameters
+    ----------
+    data_dir : str or Path, optional
+        The folder; by default that of the environment variable HASHLEARN_DATA, or else the platform's cache.
+    """
     if data_dir is not None:
         return Path(data_dir).expanduser()
     if os.environ.get(SETTING):
@@ -46,7 +52,7 @@ def data_folder(data_dir: str | Path | None = None) -> Path:
 
 
 def cache_folder() -> Path:
-    """Where this platform keeps what can be had again."""
+    """The folder in which this platform keeps files that can be downloaded or computed again."""
     if sys.platform == "win32":
         base = os.environ.get("LOCALAPPDATA") or str(Path.home() / "AppData" / "Local")
     elif sys.platform == "darwin":
@@ -57,7 +63,7 @@ def cache_folder() -> Path:
 
 
 def check_file(path: Path, file: RemoteFile) -> None:
-    """FileError unless the file has the size and the checksum that are known of it."""
+    """Raise a FileError unless the file has its published size and checksum."""
     size = path.stat().st_size
     if file.size is not None and size != file.size:
         raise FileError(f"{path} has {size} bytes where {file.name} has {file.size}: delete it and fetch it again.")
@@ -70,7 +76,7 @@ def check_file(path: Path, file: RemoteFile) -> None:
 
 
 def _digest(path: Path, kind: str) -> str:
-    # MD5 is what the authors published; it finds damage, it does not prove who made the file.
+    # The authors published MD5 sums. They detect damage, but do not prove who made the file.
     digest = hashlib.new(kind, usedforsecurity=False)
     total, done = path.stat().st_size, 0
     with path.open("rb") as stream:
@@ -82,9 +88,10 @@ def _digest(path: Path, kind: str) -> str:
 
 
 def fetch(file: RemoteFile, folder: Path) -> Path:
-    """The file in ``folder``, downloaded if it is not there, checked either way.
+    """Return the path of the file in ``folder``, after downloading it if it is missing and checking it in any case.
 
-    A download goes to ``NAME.part`` and goes on from there the next time, where the server can do that.
+    A download is written to ``NAME.part``. After an interruption the next call resumes it, if the server supports
+    ranges.
     """
     path = folder / file.name
     if not path.exists():
@@ -96,7 +103,7 @@ def fetch(file: RemoteFile, folder: Path) -> Path:
         try:
             check_file(part, file)
         except FileError as error:
-            # A wrong file would be resumed for ever: it goes away at once.
+            # If a wrong file stayed, each later call would try to resume it.
             part.unlink()
             raise FileError(f"{str(error).partition(':')[0]}: it was removed, try again.") from error
         os.replace(part, path)
@@ -106,7 +113,7 @@ def fetch(file: RemoteFile, folder: Path) -> Path:
 
 
 def put_there(file: RemoteFile, folder: Path, why: str = "") -> str:
-    """The sentence for a file that is not here: which, from where, to put where."""
+    """The error message for a missing file: its name, where to get it and which folder to put it into."""
     source = file.url or file.note or "its authors"
     return f"{file.name} is not here{why}: get it from {source} and put it into {folder}."
 
@@ -121,7 +128,7 @@ def _download(file: RemoteFile, part: Path, folder: Path) -> None:
             why = f" and {error.code} {error.reason} came instead of it"
             raise DatasetMissing(put_there(file, folder, why)) from error
         except (urllib.error.URLError, OSError, http.client.HTTPException) as error:
-            # A cut connection that brought something is worth another try, a dead one is not.
+            # Try again if this attempt received some bytes; without any, the server is most likely out of reach.
             gained = (part.stat().st_size if part.exists() else 0) > before
             if not gained or attempt == _ATTEMPTS - 1:
                 why = f" and cannot be downloaded ({_reason(error)})"
@@ -136,7 +143,7 @@ def _reason(error: Exception) -> str:
 
 
 def _transfer(file: RemoteFile, part: Path) -> bool:
-    """One request that adds to ``part``; False if the connection ended before the file did."""
+    """Send one request and append its body to ``part``. Returns False if the connection ended before the file did."""
     have = part.stat().st_size if part.exists() else 0
     if file.size is not None and have >= file.size:
         return True
@@ -146,11 +153,11 @@ def _transfer(file: RemoteFile, part: Path) -> bool:
     try:
         response = urllib.request.urlopen(request, timeout=_TIMEOUT)
     except urllib.error.HTTPError as error:
-        if error.code == 416 and have:  # nothing behind what we have: it is whole, or the checksum will tell
+        if error.code == 416 and have:  # no bytes are left to send; the checksum tells whether the file is right
             return True
         raise
     with response:
-        # A server without ranges answers 200 and starts over, so must we.
+        # A server without support for ranges answers 200 and sends the file from its start.
         if response.status != 206:
             have = 0
         length = response.headers.get("Content-Length")

@@ -1,11 +1,12 @@
-"""GIST: 512 numbers that say how much of which edges is where in an image (Oliva and Torralba, 2001).
+"""GIST: 512 numbers that describe the strength of edges by orientation, scale and place (Oliva and Torralba, 2001).
 
-What the authors' LMgist does: mean of the colors, stretched to 0..255; whitening and local contrast normalization;
-4 scales × 8 orientations of Gabor filters over the image with mirrored borders of 32 pixels; the mean amplitude of each
-in a grid of 4×4. Numbers lie filter by filter and, within a filter, column by column of the grid, as LMgist's do.
+The steps are those of the authors' LMgist: average the colors and stretch the result to 0..255; whiten and normalize
+the local contrast; apply Gabor filters of 4 scales and 8 orientations to the image with mirrored borders of 32 pixels;
+average the amplitude of each filter in each cell of a 4×4 grid. As in LMgist, numbers are ordered by filter and, within
+a filter, by column of the grid.
 
-LMgist transforms every filtered image back by FFT and then throws the borders away. Here the transform back is two
-matrix products that make only the pixels that are kept, from only the frequencies that a filter lets pass.
+LMgist transforms every filtered image back by FFT and then discards the borders. This module transforms back by two
+matrix products, which compute only the pixels that are kept, from only the frequencies that a filter passes.
 """
 
 from __future__ import annotations
@@ -27,13 +28,31 @@ N_FEATURES = SCALES * ORIENTATIONS * GRID * GRID
 BORDER = 32
 _PREFILTER_BORDER = 5
 _PREFILTER_CYCLES = 4.0
-# Below what float32 can add to a peak of 1, so leaving these frequencies out changes nothing that is kept.
+# A gain this small is lost when float32 adds it to a peak of 1, so these frequencies can be left out.
 _NEGLIGIBLE = 1e-8
 _BATCH = 64
 
 
 def gist(images: NDArray[Any], n_jobs: int | None = None) -> NDArray[np.float32]:
-    """GIST of square images (n, side, side), (n, side, side, 1) or (n, side, side, 3), as float32 (n, 512).
+    """Compute GIST features of square images.
+
+    Parameters
+    ----------
+    images : array of shape (n, side, side), (n, side, side, 1) or (n, side, side, 3)
+    n_jobs : int or None
+        Threads; None takes all cores.
+
+    Returns
+    -------
+    features : float32 array of shape (n, 512)
+
+    Raises
+    ------
+    ValueError
+        If the images are not square or less than 4 pixels wide.
+
+    Examples
+    --------
 
     >>> gist(np.zeros((2, 32, 32))).shape
     (2, 512)
@@ -57,7 +76,7 @@ def gist(images: NDArray[Any], n_jobs: int | None = None) -> NDArray[np.float32]
 
 
 def _gray(images: NDArray[Any]) -> NDArray[np.float32]:
-    """Mean of the colors, each image stretched to 0..255; an image of one color becomes black."""
+    """Average the colors and stretch each image to 0..255. An image of a single color becomes black."""
     gray = np.asarray(images, dtype=np.float32)
     if gray.ndim == 4:
         gray = gray.mean(axis=3)
@@ -67,7 +86,7 @@ def _gray(images: NDArray[Any]) -> NDArray[np.float32]:
 
 
 def _prefiltered(gray: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Whitening (the image without what is slower than 4 cycles), then division by the local deviation."""
+    """Whiten (remove frequencies below 4 cycles per image), then divide by the local deviation."""
     side = gray.shape[1]
     width = _PREFILTER_BORDER
     odd = side % 2
@@ -94,7 +113,7 @@ def _low_pass(side: int) -> NDArray[np.float32]:
 
 @dataclass(frozen=True)
 class _Filter:
-    """A Gabor filter on the box of frequencies that it lets pass, and the two factors of the transform back."""
+    """A Gabor filter on the box of frequencies that it passes, and the two factors of the transform back."""
 
     rows: slice
     columns: slice
@@ -105,7 +124,7 @@ class _Filter:
 
 @dataclass(frozen=True)
 class _Bank:
-    """Filters, and the factors that lead from pixels to frequencies and from amplitudes to grid means."""
+    """All filters, the matrix from pixels to frequencies, and the matrix from amplitudes to grid means."""
 
     filters: tuple[_Filter, ...]
     forward: NDArray[np.complex64]
@@ -133,7 +152,7 @@ def _bank(side: int) -> _Bank:
 
 
 def _gabor(cycles: NDArray[np.float64]) -> list[NDArray[np.float64]]:
-    """Transfer functions by scale, then orientation; ``cycles`` are per pixel, from negative to positive."""
+    """Transfer functions, ordered by scale and then orientation. ``cycles`` are per pixel, in ascending order."""
     across, down = np.meshgrid(cycles, cycles)
     radius, angle = np.hypot(across, down), np.arctan2(down, across)
     gains = []
@@ -167,7 +186,7 @@ def _filtered(images: NDArray[np.float32], bank: _Bank) -> NDArray[np.float32]:
     for number, part in enumerate(bank.filters):
         height, width = part.gain.shape
         passed = spectra[:, part.rows, part.columns] * part.gain
-        # One tall product instead of one an image: BLAS is twice as fast on it.
+        # One tall product is twice as fast in BLAS as one product per image.
         half = (passed.reshape(-1, width) @ part.right).reshape(n_images, height, side)
         pixels = part.left @ half
         amplitude = np.sqrt(pixels.real**2 + pixels.imag**2)

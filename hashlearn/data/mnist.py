@@ -33,8 +33,7 @@ def mnist(path: Path) -> Pool:
 
 
 def fashion_mnist_pool(path: Path) -> Pool:
-    """Fashion-MNIST: 70,000 gray garments of 28×28 in the layout of MNIST; Debian's package is found by itself."""
-    # The same file names as MNIST's: a folder that holds both sets side by side says nothing about which is which.
+    """Fashion-MNIST: 70,000 gray garments of 28×28 in the layout of MNIST; Debian's package is found automatically."""
     if _found(path, "train", "images-idx3") is None and fashion_mnist_there():
         path = FASHION_MNIST
     return _idx_pool(path, "Fashion-MNIST", GARMENTS)
@@ -62,7 +61,7 @@ def _idx_pool(path: Path, name: str, label_names: tuple[str, ...]) -> Pool:
 
 
 def _found(path: Path, part: str, kind: str) -> Path | None:
-    # Some mirrors write a dot where LeCun wrote a dash.
+    # Some mirrors write a dot where LeCun's file names have a dash.
     first, last = kind.split("-")
     stems = (f"{part}-{first}-{last}-ubyte", f"{part}-{first}.{last}-ubyte")
     names = [name for stem in stems for name in (f"{stem}.gz", stem)]

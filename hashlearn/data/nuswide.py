@@ -1,4 +1,4 @@
-"""NUS-WIDE as its authors publish it: bag-of-words features ``BoW_*.dat`` and one label file a concept."""
+"""NUS-WIDE as its authors publish it: bag-of-words features ``BoW_*.dat`` and one label file per concept."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HOMEPAGE = "https://lms.comp.nus.edu.sg/wp-content/uploads/2019/research/nuswide
 _LABEL_FILE = re.compile(r"(?:^|/)Labels_([A-Za-z0-9]+?)(?:_(Train|Test))?\.txt$")
 _PARTS = ("Train", "Test")
 _BLOCK = 32 << 20
-# The published Labels_lake_Train.txt has this in row 78,371, the one value of 81 files that is neither 0 nor 1.
+# Row 78,371 of the published Labels_lake_Train.txt has this value, the only one in 81 files that is neither 0 nor 1.
 _KNOWN_SLIP = ("lake", -1130179)
 
 
@@ -30,8 +30,8 @@ def nuswide(path: Path, n_concepts: int = 21, *, drop_unlabeled: bool = True) ->
 
     ``path`` is a folder that holds, at any depth, either ``BoW_int.dat`` and ``AllLabels/Labels_<concept>.txt``, or
     ``BoW_Train_int.dat``, ``BoW_Test_int.dat`` and ``TrainTestLabels/Labels_<concept>_Train.txt`` and ``_Test.txt``
-    (the official split, then kept as ``part``). Rows without any of the concepts are dropped unless told otherwise;
-    ``ids`` are the rows' numbers in the files. Frequencies are counted over all rows.
+    (the official split, which is then kept as ``part``). Rows without any of the concepts are dropped unless
+    ``drop_unlabeled`` is False; ``ids`` are the row numbers in the files. Frequencies are counted over all rows.
     """
     if not path.exists():
         raise DatasetMissing(_missing(path))
@@ -69,7 +69,7 @@ def _most_frequent(
     n_concepts: int,
     drop_unlabeled: bool,
 ) -> Pool:
-    # Equal counts are decided by name, so that the choice is the same everywhere.
+    # Columns are sorted by name and the sort is stable, so equal counts give the same choice on every machine.
     order = np.argsort(-Y.sum(axis=0, dtype=np.int64), kind="stable")[:n_concepts]
     columns = np.sort(order)
     Y = Y[:, columns]
@@ -85,7 +85,7 @@ def _most_frequent(
 
 
 def _label_files(tree: Tree) -> dict[str, dict[str, str]]:
-    """Part ("" for all rows, Train, Test) → concept → file."""
+    """Label files by part ("" for all rows, "Train", "Test") and by concept."""
     found: dict[str, dict[str, str]] = {}
     for name in tree.names():
         match = _LABEL_FILE.search(name)
@@ -123,7 +123,7 @@ def _stacked(words: list[NDArray[np.uint16]], tree: Tree) -> NDArray[np.uint16]:
 
 
 def read_words(tree: Tree, name: str) -> NDArray[np.uint16]:
-    """A text file of counts, a row a line."""
+    """Read a text file of counts with one row per line."""
     raw = tree.read(name)
     where = f"{tree.path}: {name}"
     width = len(raw[: raw.find(b"\n") + 1 or None].split())
@@ -152,6 +152,6 @@ def _integers(text: bytes, where: str) -> NDArray[np.int64]:
 
 def _parsed(text: bytes) -> NDArray[np.int64]:
     with warnings.catch_warnings():
-        # NumPy only warns about what it cannot read, and returns what came before it.
+        # At text that is no number, NumPy only warns and returns the numbers before it.
         warnings.simplefilter("error", DeprecationWarning)
         return np.fromstring(text.decode("ascii"), dtype=np.int64, sep=" ")

@@ -1,4 +1,4 @@
-"""Plain arrays in files as a pool, and the two multi-label sets that stand in for NUS-WIDE and COCO."""
+"""Pools from files of plain arrays, and the two multi-label sets that replace NUS-WIDE and COCO if those are absent."""
 
 from __future__ import annotations
 
@@ -16,9 +16,25 @@ from hashlearn.files.arrays import FileError, open_part
 
 
 def arrays(features: str | Path, labels: str | Path, *, name: str | None = None) -> Pool:
-    """Features and labels from any files that ``hashlearn.files`` reads, such as ``data.npz:X`` and ``data.npz:y``.
+    """Read a pool from files of features and labels that ``hashlearn.files`` can read.
 
-    Classes of any kind become numbers 0, 1, … in sorted order, their old values the names.
+    Classes of any kind become numbers 0, 1, … in sorted order; their old values become the label names.
+
+    Parameters
+    ----------
+    features, labels : str or Path
+        Files, or parts of files such as ``data.npz:X`` and ``data.npz:y``.
+    name : str, optional
+        Name of the pool; by default the name of the feature file.
+
+    Returns
+    -------
+    Pool
+
+    Raises
+    ------
+    FileError
+        If the two files have different numbers of rows.
     """
     X = files.read_features(features)
     y = files.read_labels(labels, n_rows=X.shape[0])
@@ -43,7 +59,7 @@ def cifar10_gist_file(path: Path) -> Pool:
 
 
 def cifar10_lite2(path: Path) -> Pool:
-    """CIFAR-10 through EfficientNet-Lite2 at 160 pixels, as ``hashlearn data features`` writes it; all rows in one."""
+    """CIFAR-10 as EfficientNet-Lite2 features at 160 pixels, as ``hashlearn data features`` writes it, in one part."""
     title = "CIFAR-10 as EfficientNet-Lite2 features"
     files_of = [_there(path, f"cifar10_lite2_{part}.npy", title) for part in ("X", "y")]
     return arrays(*files_of, name="CIFAR-10 EfficientNet-Lite2")
@@ -59,7 +75,7 @@ def coco18(path: Path) -> Pool:
 
 
 def coco18_without_person(path: Path) -> Pool:
-    """COCO-18 without the label that three rows of four have, and without the rows that have no other label."""
+    """COCO-18 without the label ``person``, which three of four rows have, and without rows that have no other."""
     pool = coco18(path)
     kept = [name != "person" for name in pool.label_names]
     labels = pool.y[:, kept]

@@ -1,4 +1,4 @@
-"""All rows of a data set, before a protocol says which are for training and which for asking."""
+"""All rows of a data set, before a protocol splits them into training rows, queries and database."""
 
 from __future__ import annotations
 
@@ -24,11 +24,14 @@ class Pool:
     y : (n,) int64 classes, or (n, c) uint8 label sets
     label_names : names of the classes or of the label columns
     part : (n,) uint8 or None
-        0 where the authors of the data set say training, 1 where they say test; None where they do not say.
+        The official split: 0 for training rows, 1 for test rows; None if there is no official split.
     ids : (n,) array or None
-        What the rows are called outside: file names, image numbers.
+        Names of the rows in the original files: file names or image numbers.
     image_shape : (height, width, channels) or None
-        How to see a row as an image; rows are then bytes that ``features`` scales to 0..1.
+        The shape of each row as an image; rows are then bytes, which ``features`` scales to 0..1.
+
+    Examples
+    --------
 
     >>> pool = Pool("two", np.array([[0.0], [1.0]]), np.array([0, 1]), ("no", "yes"))
     >>> len(pool), pool.multilabel
@@ -50,7 +53,7 @@ class Pool:
                 raise ValueError(f"{self.name} has {n_rows} rows but {len(values)} {title}.")
         if self.y.ndim == 2 and self.label_names and len(self.label_names) != self.y.shape[1]:
             raise ValueError(f"{self.name} has {self.y.shape[1]} labels but {len(self.label_names)} names for them.")
-        # One pool serves many methods: a method that wrote into it would spoil the scores of the next.
+        # Many methods use the same arrays: a method that wrote into them would change the scores of the next one.
         for values in (self.X, self.y, self.part, self.ids):
             if isinstance(values, np.ndarray):
                 values.setflags(write=False)
@@ -70,7 +73,7 @@ class Pool:
         return np.asarray(self.X).reshape(len(self), *self.image_shape)
 
     def features(self, rows: NDArray[np.intp]) -> NDArray[np.float32]:
-        """Dense float32 rows; the pixels of images go to 0..1."""
+        """The chosen rows as dense float32; pixels of images are scaled to 0..1."""
         chosen = self.X[rows]
         if sparse.issparse(chosen):
             chosen = chosen.toarray()
@@ -78,12 +81,12 @@ class Pool:
         return dense / np.float32(255) if self.image_shape is not None else dense
 
     def with_features(self, X: NDArray[Any], name: str) -> Pool:
-        """The same rows and labels under other features."""
+        """A pool with the same rows and labels and other features."""
         return replace(self, X=X, name=name, image_shape=None)
 
 
 def joined_parts(name: str, parts: list[tuple[Any, NDArray[Any]]], label_names: tuple[str, ...], **more: Any) -> Pool:
-    """A pool of an official training part and, behind it, an official test part."""
+    """Make a pool of an official training part followed by an official test part."""
     (train_X, train_y), (test_X, test_y) = parts
     part = np.repeat(np.array([TRAIN, TEST], dtype=np.uint8), [len(train_y), len(test_y)])
     return Pool(

@@ -1,6 +1,6 @@
-"""Named splits: which rows are learned from, which ask, and which are searched, the same on every machine.
+"""Named splits of a pool into training rows, queries and database. They are the same on every machine.
 
-A protocol takes a pool and a seed. Draws come from NumPy's PCG64, whose streams are fixed by its documentation.
+A protocol takes a pool and a seed. It draws rows with NumPy's PCG64, whose streams are fixed by its documentation.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from hashlearn.typing import Int64Array
 
 @dataclass(frozen=True)
 class Split:
-    """Row numbers of a pool. ``database`` is ``train`` itself where the training rows are searched."""
+    """Row numbers of a pool. If the training rows are the database, ``database`` is the same array as ``train``."""
 
     protocol: str
     name: str
@@ -35,7 +35,7 @@ class Split:
         return self.database is self.train
 
     def dataset(self, pool: Pool) -> Dataset:
-        """The rows themselves, as dense float32."""
+        """The rows of the split, as dense float32."""
         train_X, train_y = pool.features(self.train), pool.y[self.train]
         asked = pool.features(self.query), pool.y[self.query]
         title = f"{pool.name} {self.name}"
@@ -46,7 +46,7 @@ class Split:
 
 @dataclass(frozen=True)
 class Protocol:
-    """A named way to split. ``splits`` is several for protocols with folds; ``about`` is the docstring's first line."""
+    """A named way to split. Protocols with folds make several splits; ``about`` is the first line of the docstring."""
 
     name: str
     make: Callable[[Pool, int], list[Split]]
@@ -59,7 +59,7 @@ class Protocol:
         return self.make(pool, seed)
 
     def split(self, pool: Pool, seed: int = 0) -> Split:
-        """The one split; ValueError for a protocol that has several."""
+        """The only split of the protocol; raises a ValueError if the protocol makes several."""
         made = self.make(pool, seed)
         if len(made) != 1:
             raise ValueError(f"{self.name} makes {len(made)} splits: take splits().")
@@ -69,8 +69,8 @@ class Protocol:
 def split_hash(pool: Pool, train: Int64Array, query: Int64Array, database: Int64Array) -> str:
     """SHA-256 over the sorted row numbers of the three roles and the labels of those rows.
 
-    Numbers are little-endian int64, labels little-endian int64 (classes) or bytes (label sets), so two people who hold
-    the same rows in the same order can compare a line of text. Features are not in it.
+    Numbers are little-endian int64, labels little-endian int64 (classes) or bytes (label sets), so equal hashes on two
+    machines show that both have the same rows in the same order. Features do not count.
     """
     digest = hashlib.sha256()
     for rows in (train, query, database):
@@ -98,7 +98,7 @@ def _part(pool: Pool, part: int, protocol: str) -> Int64Array:
 
 
 def _per_class(pool: Pool, rows: Int64Array, count: int, rng: np.random.Generator, protocol: str) -> Int64Array:
-    """``count`` of the rows of every class, in random order."""
+    """Draw ``count`` rows of every class, in random order."""
     if pool.multilabel:
         raise ValueError(f"{protocol} draws rows by class, and {pool.name} has label sets.")
     y = pool.y[rows]
@@ -107,7 +107,7 @@ def _per_class(pool: Pool, rows: Int64Array, count: int, rng: np.random.Generato
         members = rows[y == number]
         if len(members) < count:
             raise ValueError(
-                f"{protocol} needs {count} rows a class; class {number} of {pool.name} has {len(members)}."
+                f"{protocol} needs {count} rows per class; class {number} of {pool.name} has {len(members)}."
             )
         chosen.append(members[rng.permutation(len(members))[:count]])
     return rng.permutation(np.concatenate(chosen))
@@ -121,8 +121,8 @@ def _by_class(protocol: str, n_train: int, n_query: int) -> Callable[[Pool, int]
         return [_split(protocol, protocol, seed, pool, train, query, None)]
 
     make.__doc__ = (
-        f"{n_train:,} training rows and {n_query:,} queries a class, from the official parts; the training rows are "
-        "the database."
+        f"{n_train:,} training rows and {n_query:,} queries per class, from the official parts; the training rows "
+        "are the database."
     )
     return make
 
@@ -135,9 +135,9 @@ def _full(pool: Pool, seed: int) -> list[Split]:
 
 
 def _deep(pool: Pool, seed: int) -> list[Split]:
-    """100 queries a class from all rows; the others are the database, and 500 a class of them are for training.
+    """100 queries per class from all rows; the others are the database, and 500 per class of them are for training.
 
-    The usual protocol of deep hashing (Table 3 of the paper): the official parts are put together first.
+    This is the usual protocol of deep hashing (Table 3 of the paper); it joins the official parts first.
     """
     rng = _rng(seed)
     every = np.arange(len(pool), dtype=np.int64)
@@ -169,7 +169,7 @@ def _random(protocol: str, n_train: int | None, n_query: int) -> Callable[[Pool,
 
 
 def _holdout(pool: Pool, seed: int) -> list[Split]:
-    """A tenth of the rows, 1,000 at most, as queries; all others for training, which are the database. For any data."""
+    """For any data: a tenth of the rows, 1,000 at most, are queries; all others are for training and the database."""
     order = _rng(seed).permutation(len(pool)).astype(np.int64)
     count = min(1000, len(pool) // 10)
     if count == 0:
@@ -184,10 +184,10 @@ _UNSEEN_TRAIN, _UNSEEN_DATABASE, _UNSEEN_QUERIES = 10_000, 6_000, 600
 def _unseen(pool: Pool, seed: int) -> list[Split]:
     """Train on 7 of 10 classes, retrieve among the 3 others; three folds, each next to its seen classes.
 
-    Classes are shuffled and dealt into folds of three tenths, none in two folds. For a fold, ``foldK-unseen`` asks and
-    searches rows of the left-out classes (600 queries, 6,000 rows of database, or a tenth of the rows and the rest),
-    ``foldK-seen`` asks rows of the other classes and searches the training rows (10,000, or all that are left). Both
-    have the same training rows, so one fit serves both.
+    Classes are shuffled and divided into folds of three tenths; no class is in two folds. Each fold has two splits.
+    ``foldK-unseen`` has queries and database from the left-out classes (600 queries and 6,000 rows of database or, of
+    few rows, a tenth and the rest). ``foldK-seen`` has queries from the other classes, and its database is the training
+    rows (10,000, or all that are left). Both splits have the same training rows, so one fit is enough for both.
     """
     _check_classes(pool)
     rng = _rng(seed)
@@ -203,8 +203,28 @@ def _unseen(pool: Pool, seed: int) -> list[Split]:
 
 
 def unseen_classes(pool: Pool, left_out: Sequence[int], seed: int = 0) -> list[Split]:
-    """The two splits of one fold of ``unseen`` with classes of your choice, which weighs more than the seed:
-    on CIFAR-10 GIST cosine reaches MAP@500 between .45 and .74, depending on the three classes.
+    """Make the two splits of one fold of ``unseen`` with left-out classes of your choice.
+
+    The choice of classes changes scores more than the seed does: on CIFAR-10 GIST, cosine reaches MAP@500 between .45
+    and .74, depending on the three classes.
+
+    Parameters
+    ----------
+    pool : Pool
+        Rows with classes, not label sets.
+    left_out : sequence of int
+        Classes that are not trained on.
+    seed : int
+
+    Returns
+    -------
+    list of two Splits
+        The split of the left-out classes, then the split of the other classes.
+
+    Raises
+    ------
+    ValueError
+        If the pool has label sets or lacks one of the classes.
     """
     _check_classes(pool)
     strange = sorted(set(left_out) - set(pool.y.tolist()))
@@ -229,7 +249,7 @@ def _fold(pool: Pool, classes: NDArray[Any], name: str, seed: int, rng: np.rando
 
 
 def _drawn(rows: NDArray[Any], most: int, rng: np.random.Generator) -> tuple[Int64Array, Int64Array]:
-    """Queries (600, or a tenth of the rows) and at most so many of the rest."""
+    """Draw queries (600, or a tenth of the rows if that is less) and at most ``most`` of the other rows."""
     order = rng.permutation(rows).astype(np.int64)
     count = min(_UNSEEN_QUERIES, len(order) // 10)
     if count == 0:
@@ -256,8 +276,10 @@ PROTOCOLS: dict[str, Protocol] = {
 
 
 def protocol(name: str) -> Protocol:
-    """The protocol of that name.
+    """Return the protocol with that name; ValueError if there is none.
 
+    Examples
+    --------
     >>> from hashlearn.data import load
     >>> split = protocol("holdout").split(load("digits"))
     >>> len(split.train), len(split.query), split.database_is_train

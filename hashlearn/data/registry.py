@@ -1,4 +1,4 @@
-"""Data sets by name: where they are, loading them, and getting what is not here."""
+"""Data sets by name: where their files are, how they are loaded, and how missing files are fetched."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from hashlearn.files.tree import is_archive, unpack
 
 
 def data_set(name: str) -> CatalogEntry:
-    """The data set of that name."""
+    """Return the catalog entry with that name; ValueError if there is none."""
     if name not in DATA_SETS:
         raise ValueError(f"The data set must be one of {', '.join(DATA_SETS)}. Got {name!r} instead.")
     return DATA_SETS[name]
 
 
 def home(spec: CatalogEntry, data_dir: str | Path | None = None) -> Path:
-    """The folder that a set is read from: its own, or the common one where its files lie directly in that."""
+    """The folder that a data set is read from: its own, or the common folder if its files are directly in that one."""
     folder = data_folder(data_dir)
     own = folder / spec.name
-    # What is missing should go to the own folder; what lies beside it is used where it is.
+    # Without any files yet, the answer is the own folder, because that is where downloads go.
     return folder if not spec.own_folder and not _names_in(own, spec) and _names_in(folder, spec) else own
 
 
 def here(spec: CatalogEntry, data_dir: str | Path | None = None) -> bool:
-    """Whether the files of a set seem to be here; they are not read, which for some takes minutes."""
+    """Whether the files of a data set exist. They are not read, because reading takes minutes for some data sets."""
     if spec.gist_of is not None and here(data_set(spec.gist_of), data_dir):
         return True
     needed = {file.name for file in spec.files}
@@ -45,7 +45,26 @@ def _names_in(folder: Path, spec: CatalogEntry) -> set[str]:
 
 
 def load(name: str, data_dir: str | Path | None = None) -> Pool:
-    """All rows of a data set by name, from ``data_dir``, the setting HASHLEARN_DATA or the platform's cache.
+    """Load all rows of a data set.
+
+    Parameters
+    ----------
+    name : str
+        A name from ``DATA_SETS``.
+    data_dir : str or Path, optional
+        The folder of all data sets, as in ``data_folder``.
+
+    Returns
+    -------
+    Pool
+
+    Raises
+    ------
+    DatasetMissing
+        If files are missing; the message says how to get them.
+
+    Examples
+    --------
 
     >>> load("digits").X.shape
     (1797, 64)
@@ -58,7 +77,26 @@ def load(name: str, data_dir: str | Path | None = None) -> Pool:
 
 
 def prepare(name: str, data_dir: str | Path | None = None, *, features: bool = True) -> Pool:
-    """Fetch, check and unpack what a data set needs, compute its features, and load it."""
+    """Download, check and unpack the files of a data set, compute its features, and load it.
+
+    Parameters
+    ----------
+    name, data_dir
+        As in ``load``.
+    features : bool
+        Whether to compute GIST features of the data sets that have them.
+
+    Returns
+    -------
+    Pool
+
+    Raises
+    ------
+    DatasetMissing
+        If a file is missing and cannot be downloaded.
+    FileError
+        If a file does not have its published size and checksum.
+    """
     spec = data_set(name)
     folder = home(spec, data_dir)
     if spec.gist_of is not None and not _names_in(folder, spec):
@@ -82,6 +120,6 @@ def _fetch_all(spec: CatalogEntry, folder: Path) -> None:
         if is_archive(Path(file.name)) and unpacked:
             continue
         path = fetch(file, folder)
-        # A zip is read in place; a compressed tar would be unpacked anew at every reading.
+        # A zip can be read in place. A compressed tar would have to be unpacked each time it is read.
         if path.name.endswith(".tar.gz"):
             unpack(path, folder)

@@ -1,4 +1,4 @@
-"""Data whose right answers are known: to test a method against, not to compare methods on."""
+"""Generated data with known right answers. It is for testing a method, not for comparing methods."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hashlearn.deprecation import warn_deprecated
 
 @dataclass(frozen=True)
 class GaussianClasses:
-    """Equally likely classes of unit variance around ``centers``; no rule is right more often than ``accuracy``."""
+    """Equally likely classes of unit variance around ``centers``. No classifier is more accurate than ``accuracy``."""
 
     pool: Pool
     centers: NDArray[np.float64]
@@ -29,9 +29,9 @@ class GaussianClasses:
 def gaussian_classes(
     n_rows: int = 2000, n_classes: int = 10, n_features: int = 32, distance: float = 4.0, seed: int = 0
 ) -> GaussianClasses:
-    """Gaussian classes whose centers are all ``distance`` apart.
+    """Generate Gaussian classes whose centers are all ``distance`` apart.
 
-    The best rule is the nearest center. It is right with probability ∫ φ(t − d/√2) Φ(t)^(c−1) dt.
+    The best classifier chooses the nearest center. It is right with probability ∫ φ(t − d/√2) Φ(t)^(c−1) dt.
 
     >>> round(gaussian_classes(10, 2, 4, 2.0).accuracy, 4)   # two classes: Φ(d/2)
     0.8413
@@ -53,7 +53,7 @@ def gaussian_classes(
 
 @dataclass(frozen=True)
 class FactorLabels:
-    """Label j is on a row x exactly if x · directions[:, j] > thresholds[j], where there is no noise."""
+    """Without noise, a row x has label j exactly if x · directions[:, j] > thresholds[j]."""
 
     pool: Pool
     directions: NDArray[np.float64]
@@ -69,9 +69,9 @@ def factor_labels(
     noise: float = 0.0,
     seed: int = 0,
 ) -> FactorLabels:
-    """Label sets from a few hidden factors, so that labels go together; a linear rule recovers them.
+    """Generate label sets from a few hidden factors, so that labels correlate and a linear rule recovers them.
 
-    Each label is on with probability ``density``; ``noise`` is the deviation of what is added to the features.
+    A row has each label with probability ``density``; ``noise`` is the deviation of the noise on the features.
     """
     if n_features < n_factors:
         raise ValueError(f"{n_factors} factors need as many features. Got {n_features} instead.")
@@ -91,7 +91,9 @@ def factor_labels(
 
 @dataclass(frozen=True)
 class CircleClasses:
-    """``codes`` (n, n_bits) of 0 and 1: the ideal code of every row; ``class_codes`` (2 n_bits, n_bits) by class."""
+    """``codes`` (n, n_bits) are the ideal codes of the rows, as 0 and 1; ``class_codes`` (2 n_bits, n_bits) those of
+    the classes.
+    """
 
     pool: Pool
     codes: NDArray[np.uint8]
@@ -99,7 +101,7 @@ class CircleClasses:
 
 
 def circle_classes(n_rows: int = 2000, n_bits: int = 4, margin: float = 0.1, seed: int = 0) -> CircleClasses:
-    """Points on the unit circle in 2·``n_bits`` arcs, each a class; ``margin`` is the share of an arc left empty.
+    """Generate points on the unit circle in 2·``n_bits`` arcs, one per class; ``margin`` is the empty share of an arc.
 
     n_bits lines through the center cut the circle into exactly these arcs. The side of each line is the ideal code:
     a class has one code, no two classes share one, and their Hamming distance is the number of arcs from one to the
@@ -123,5 +125,5 @@ def _numbered(count: int) -> tuple[str, ...]:
 
 
 def _rng(seed: int) -> np.random.Generator:
-    # Named, so that the rows do not change with NumPy's default generator.
+    # PCG64 is named here so that the rows stay the same if NumPy changes its default generator.
     return np.random.Generator(np.random.PCG64(seed))

@@ -1,1 +1,1 @@
-"""The paper's tables, figures and plain loops. Nothing else in the library needs them."""
+"""The paper's tables, figures and plain loops. No other part of the library uses them, except the command line."""

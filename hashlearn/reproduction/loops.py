@@ -1,9 +1,10 @@
-"""The paper's loops as plain as they come, over an explicit S_A: slow, obvious, and for tests.
+"""The paper's loops, written plainly over an explicit S_A. They are slow; tests compare the solvers with them.
 
-``phases`` is a list of batch makers; each is run until no bit changes or ``max_iter`` iterations are done.
-The paper's order is one phase over all rows; anchors first is two, the anchors and then the rest.
+``phases`` is a list of functions that make batches; each phase runs until no bit changes or ``max_iter`` iterations are
+done. The paper's order is one phase over all rows. The order "anchors first" is two phases, the anchors and then the
+other rows.
 
-One thing is added to the printed loops: anchors that flip together may undo each other's gain, so a step
+These loops differ from the printed ones in one point: anchors that flip together may undo each other's gain, so a step
 that would lower h' R h is retried with the half of its flips that has the largest |gain|.
 """
 
@@ -35,7 +36,7 @@ def sdhp(
     max_iter: int = 20,
     inner_iter: int = 3,
 ) -> FloatArray:
-    """Algorithm 1."""
+    """Algorithm 1 of the paper."""
     H = H.copy()
     for batches in phases:
         for iteration in range(max_iter):
@@ -94,7 +95,7 @@ def gsdhp_loss(
     max_iter: int = 20,
     inner_iter: int = 3,
 ) -> FloatArray:
-    """Section 4: Algorithm 2 with any loss l(s, u), pair by pair."""
+    """Section 4 of the paper: Algorithm 2 with any loss l(s, u), computed for each pair."""
 
     def gain_of(H: FloatArray, idx: IntArray, j: int) -> Callable[[FloatArray], FloatArray]:
         others = [k for k in range(H.shape[1]) if k != j and (residual == "full" or k < j)]
@@ -136,7 +137,7 @@ def _move_bit(
     beta: float,
     inner_iter: int,
 ) -> FloatArray:
-    """Repeat h[idx] <- sgn(gain + beta h[idx]), the anchors following at once."""
+    """Repeat h[idx] <- sgn(gain + beta h[idx]); the gain uses the new bits of the anchors at once."""
     for _ in range(inner_iter):
         here = gain(bit)
         flips = sgn(here + beta * bit[idx]) != bit[idx]

@@ -1,7 +1,7 @@
-"""What the paper reports (Shi et al., A Scalable Optimization Mechanism for Pairwise based Discrete Hashing).
+"""Numbers that the paper reports (Shi et al., A Scalable Optimization Mechanism for Pairwise based Discrete Hashing).
 
-A row is the scores at the table's bit lengths and the training seconds at the longest (MATLAB, 3.5 GHz Xeon); a score
-or a time that the paper does not give is None. Rows are by protocol and by the name that ``tables.py`` gives a method.
+A row has the scores at the table's bit lengths and the training seconds at the longest (MATLAB, 3.5 GHz Xeon). A score
+or a time that the paper does not give is None. Keys are protocols and the names of methods in ``tables.py``.
 """
 
 from __future__ import annotations
@@ -121,8 +121,8 @@ TABLE_5: DeepScores = {
     "dch": (None, (0.7401, 0.7720, 0.7685, 0.7124)),
 }
 
-# What to know of a row of ours before it is compared with the paper's, if its settings are not a method's defaults.
-# Remarks about the methods themselves are in their ``info``.
+# Remarks on rows of ours whose settings are not the defaults of their method: how they differ from the paper's rows.
+# Remarks on the methods themselves are in their ``info``.
 VARIANT_REMARKS: dict[str, str] = {
     "ksh-large": "all rows, 1,000 landmarks, 40 steps per bit",
     "cca-itq-rbf": "on kernel features",

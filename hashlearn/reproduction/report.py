@@ -1,4 +1,4 @@
-"""Make the paper's tables and figures as far as the data allows, and the sections of the report on them."""
+"""Make the paper's tables and figures for which there is data, and write the report on them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ TITLE = "Pairwise based discrete hashing: the paper's tables and figures, made a
 
 @dataclass
 class PaperReport:
-    """What was written, what was left out and why, and which runs failed."""
+    """The files that were written, sentences about parts that were left out, and the runs that failed."""
 
     paths: list[Path] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
@@ -54,9 +54,9 @@ def make_paper_report(
     threads: int | None = None,
     on_finished: Finished | None = None,
 ) -> PaperReport:
-    """Run what is not in ``folder``/runs yet, then write the report; both are written anew after every item.
+    """Make the runs that are not in ``folder``/runs yet, and write the report anew after each table or figure.
 
-    With ``kept`` nothing is run: the report has what is there.
+    With ``kept`` nothing is run: the report covers the runs that exist.
     """
     need_bench_extra()
     report = PaperReport()
@@ -72,7 +72,7 @@ def make_paper_report(
             if plan is None or data is None:
                 reason = title if data is None else "no method or bit length of it was asked for"
                 report.left_out.append(f"{name} is left out: {reason}.")
-                if item.deep:  # the paper's numbers are worth having alone
+                if item.deep:  # show the paper's numbers alone
                     made.append(deep_section(store, [], item, f"{item.name.capitalize()}: {item.about}"))
                 continue
             try:
@@ -82,7 +82,7 @@ def make_paper_report(
                     outcome = run_plan(
                         plan, store.folder, data_dir, jobs=jobs, threads=threads, on_finished=on_finished
                     )
-            except (ValueError, OSError) as error:  # some of its files are here, but not all, or too few rows
+            except (ValueError, OSError) as error:  # some files are missing, or there are too few rows
                 report.left_out.append(f"{name} is left out: {error}")
                 continue
             report.failed += outcome.failed
@@ -106,8 +106,8 @@ def make_paper_report(
 def item_section(
     store: RunStore, runs: Sequence[BenchRun], item: PaperItem, part: PaperPart, title: str, data: str
 ) -> Section:
-    """The section of one part of a table or figure."""
-    # Short names for plots: the heading above them says the rest.
+    """Make the section of one part of a table or figure."""
+    # Plots have short titles, because the heading above them has the details.
     short = f"{item.name.capitalize()}, {TITLES.get(data, data)} {part.protocol}"
     section = parts.table_section(store, runs, title, item.measures, part.score, part.paper, BITS, short)
     section.notes += item.notes
@@ -137,7 +137,7 @@ def item_section(
 
 
 def deep_section(store: RunStore, runs: Sequence[BenchRun], item: PaperItem, title: str) -> Section:
-    """Tables 3 and 5: one row for each of ours with the paper's row below it."""
+    """Make the section of Table 3 or 5: our rows of each method, with the paper's row below them."""
     section = Section(title, notes=list(item.notes))
     ranked, within = (f"MAP@5000, {bits}" for bits in DEEP_RANKED_BITS), [f"MAP within 2, {b}" for b in DEEP_BALL_BITS]
     section.columns = ["method", "whose", *ranked, *within]
@@ -172,7 +172,7 @@ def _measured_cell(runs: Sequence[BenchRun] | None, name: str) -> str:
 
 
 def rounds_lines(store: RunStore, runs: Sequence[BenchRun], title: str, item: PaperItem, part: PaperPart) -> LinePlot:
-    """Score against the number of rounds after which learning was stopped."""
+    """Plot the score against the number of rounds after which learning was stopped."""
     points: dict[str, list[tuple[float, float]]] = {}
     for seeds in grouped(runs).values():
         what = seeds[0].definition

@@ -1,10 +1,10 @@
-"""The paper's Table 3 from a folder of images: 500 training images and 100 queries a class, all others the database.
+"""The paper's Table 3 from a folder of images: 500 training images and 100 queries per class, the others as database.
 
     python -m hashlearn.reproduction.table3 images --weights alexnet.pth --keep table3.json
 
-Prints a row as each training ends: MAP@5000, MAP within Hamming radius 2 (strict, and as the evaluators released with
-DCH have it), seconds. Finished rows go to the file of ``--keep``, and a training writes a checkpoint beside it after
-every epoch: the same command after a stop goes on where it was.
+Prints a row after each training: MAP@5000, MAP within Hamming radius 2 (strict, and as the evaluators released with DCH
+compute it), and seconds. With ``--keep``, finished rows are written to that file, and each training writes a checkpoint
+beside it after every epoch, so that the same command resumes after a stop.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from hashlearn.wholefile import whole_file
 HEADER = "| method | bits | MAP@5000 | MAP within 2 | as released | seconds |\n|---|---|---|---|---|---|"
 BITS, EPOCHS = (12, 24, 32, 48), 40
 SplitParts = tuple[tuple[Any, NDArray[Any]], ...]
-"""Training rows, queries and database: what a hasher takes, and labels."""
+"""Training rows, queries and database, each as the input of a hasher and its labels."""
 
 
 class KeptRows:
-    """Finished rows by what they measure, in a JSON file that appears whole; in memory alone without a path."""
+    """Finished rows by their settings, in a JSON file that is replaced as a whole; without a path, only in memory."""
 
     def __init__(self, path: Path | None) -> None:
         self.path = path
@@ -53,7 +53,7 @@ class KeptRows:
 
 
 def made_row(kept: KeptRows, about: str, method: str, bits: int, settings: dict[str, Any], parts: SplitParts) -> str:
-    """A row of the table: kept from before, or trained and scored now. ``about`` tells the data from other data."""
+    """Return a row of the table, either kept or trained and scored now. ``about`` names the data in the row's key."""
     key = json.dumps([about, method, bits, {name: settings[name] for name in settings if name != "n_jobs"}])
     row = kept.rows.get(key)
     if row is None:
@@ -70,13 +70,13 @@ def made_row(kept: KeptRows, about: str, method: str, bits: int, settings: dict[
 def _measured(kept: KeptRows, method: str, bits: int, settings: dict[str, Any], parts: SplitParts) -> dict[str, Any]:
     (train, train_y), (query, query_y), (database, database_y) = parts
     checkpoint = kept.checkpoint(f"{method}-{bits}")
-    # What is left of a training that was stopped says nothing about how long it takes.
+    # The rest of a training that was resumed does not tell how long the whole training takes.
     resumed = checkpoint is not None and checkpoint.exists()
     hasher = find_method(method)(bits, checkpoint=checkpoint, verbose=1, **settings)
     began = time.perf_counter()
     hasher.fit(train, train_y)
     seconds = None if resumed else time.perf_counter() - began
-    # Ours end before the tanh that the released evaluators see.
+    # Our networks end before tanh; the released evaluators expect outputs after it.
     outputs = np.tanh(hasher.decision_function(query)), np.tanh(hasher.decision_function(database))
     problem = (codes.pack(outputs[0] >= 0), codes.pack(outputs[1] >= 0), query_y, database_y)
     jobs = settings.get("n_jobs")
@@ -89,7 +89,7 @@ def _measured(kept: KeptRows, method: str, bits: int, settings: dict[str, Any], 
 
 
 def folder_parts(folder: str, seed: int) -> SplitParts:
-    """The split of CIFAR-10's deep protocol, of any folder whose sub-folders are classes."""
+    """Split a folder whose sub-folders are classes by CIFAR-10's deep protocol."""
     from hashlearn.deep.stores import TreeStore, folder_classes
 
     if not Path(folder).is_dir():
@@ -104,7 +104,7 @@ def folder_parts(folder: str, seed: int) -> SplitParts:
 
 
 def _settings(name: str, options: argparse.Namespace, backbone: Any) -> dict[str, Any]:
-    """The authors' own, and what the command says."""
+    """The settings of the method's authors, and those of the command line."""
     method = cast("type[DeepHasher]", find_method(name))
     settings = {"n_epochs": EPOCHS, **method.authors, "backbone": backbone, "random_state": options.seed}
     settings |= {"device": options.device, "n_jobs": options.jobs}
@@ -118,18 +118,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("images", help="a folder with a sub-folder for each class")
-    parser.add_argument("--weights", help="AlexNet's: a state dict of torchvision, .pth or .safetensors")
+    parser.add_argument("--weights", help="weights of AlexNet: a state dict of torchvision, .pth or .safetensors")
     parser.add_argument("--backbone", type=json.loads, help="another network, as JSON, in place of AlexNet")
     parser.add_argument("--methods", nargs="+", choices=DEEP_METHODS, default=["gsdhp-star"], metavar="METHOD")
     parser.add_argument("--bits", nargs="+", type=int, default=list(BITS))
-    parser.add_argument("--epochs", type=int, help="as many as the method's authors had, or 40, by default")
-    parser.add_argument("--seed", type=int, default=0, help="of the split and of the training")
+    parser.add_argument("--epochs", type=int, help="default: as many as the method's authors used, or 40")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the split and of the training")
     parser.add_argument("--device", default="auto")
-    parser.add_argument("--jobs", type=int, help="threads; all cores by default")
+    parser.add_argument("--jobs", type=int, help="number of threads (default: all cores)")
     parser.add_argument("--keep", type=Path, help="a JSON file of finished rows")
     options = parser.parse_args(arguments)
     if (options.weights is None) == (options.backbone is None):
-        parser.error("give either --weights, AlexNet's, or --backbone")
+        parser.error("give either --weights (of AlexNet) or --backbone")
     backbone = options.backbone or {"name": "alexnet", "weights": options.weights}
     try:
         parts = folder_parts(options.images, options.seed)

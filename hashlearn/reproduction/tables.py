@@ -1,4 +1,4 @@
-"""The paper's tables and figures as plans: which data, protocol, methods, bit lengths and measure each of them has."""
+"""The paper's tables and figures as plans: the data, protocol, methods, bit lengths and measure of each."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DEEP_RANKED_BITS, DEEP_BALL_BITS = (12, 24, 32, 48), (16, 32, 48, 64)
 FIGURE_BITS = (8, 16, 32, 64, 96, 128)
 POSITIONS = (5, 10, 20, 50, 100, 200)
 BATCHES, BETAS = (1, 10, 100, 1000), (0.0, 1.0, 10.0, 1e2, 1e3, 1e4, 1e5)
-# Rows of Figure 1's split, all of which are anchors there.
+# The number of training rows in Figure 1, all of which are anchors.
 _FIGURE_1_ROWS = 5000
 _FIGURE_1_BATCHES, _FIGURE_1_ROUNDS = (10, 100, 1000, 5000), (1, 2, 5, 10, 20)
 STAND_INS = {"nuswide": "corel16k", "coco": "coco18"}
@@ -30,7 +30,7 @@ TITLES = {"cifar10-gist": "CIFAR-10 GIST", "nuswide": "NUS-WIDE", "coco": "COCO"
 }
 
 _DISCRETE = ("sdhp", "gsdhp", "ksh", "cca-itq", "sdh", "cosdish", "ksdh", "adgh")
-# What the paper calls by another name than a method of ours, or runs with another loss or function.
+# Rows of the paper whose name is not a method of ours, because they have another loss or function.
 _SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {
     "gsdhp-bre": ("gsdhp", {"loss": "bre-released"}),
     "gsdhp-hinge": ("gsdhp", {"loss": "hinge"}),
@@ -44,7 +44,7 @@ _SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {
     "cca-itq-rbf": ("cca-itq", {"kernel": "rbf"}),
 }
 _OTHERS = (*METHODS, "gsdhp-bre", "gsdhp-hinge", "gsdhp+trees", "ksh-large", "cca-itq-rbf")
-# Settings that make a method slow which is not slow by itself.
+# Variants that are slow although their method is not.
 _SLOW_VARIANTS = {"ksh-large", "gsdhp+trees"}
 
 
@@ -52,7 +52,7 @@ _SLOW_VARIANTS = {"ksh-large", "gsdhp+trees"}
 class PaperPart:
     """The runs of one split of a table or figure, and the paper's numbers for it.
 
-    ``others`` are methods that the paper has no row for; they are run when asked for.
+    ``others`` are methods that the paper has no row for; they are run only with ``--others``.
     """
 
     protocol: str
@@ -66,9 +66,9 @@ class PaperPart:
 
 @dataclass(frozen=True)
 class PaperItem:
-    """A table or figure. ``drawn`` says what is plotted besides; ``deep`` has the paper's numbers of Tables 3 and 5.
+    """A table or figure. ``drawn`` names further plots; ``deep`` has the paper's numbers of Tables 3 and 5.
 
-    ``tabled`` is whether every run has a cell of its own; figures of many settings have theirs in the plots.
+    ``tabled`` says whether there is a table with a cell for each run; figures of many settings have plots only.
     """
 
     name: str
@@ -82,13 +82,13 @@ class PaperItem:
 
 
 def variant(label: str) -> Variant:
-    """A row of the paper by the name it has here."""
+    """The variant of a row of the paper, by its name in this module."""
     method, settings = _SETTINGS.get(label, (label, {}))
     return Variant(label, method, settings)
 
 
 def remark(label: str) -> str:
-    """What to know of a row of ours before it is compared with the paper's."""
+    """A remark on how a row of ours differs from the paper's, or an empty string."""
     if label in numbers.VARIANT_REMARKS:
         return numbers.VARIANT_REMARKS[label]
     return find_method(label).info.remark if label in method_names() else ""
@@ -106,10 +106,10 @@ def _table(
 def _fitting(
     protocol: str, score: str, rows: Mapping[str, PublishedScores], others: Sequence[str]
 ) -> tuple[Variant, ...]:
-    """Those of the others that have no row in the paper and can learn from so many rows and such labels."""
+    """The other methods that have no row in the paper, without those that are too slow or cannot learn label sets."""
     variants = [variant(name) for name in others if name not in rows]
     if protocol.endswith("-full"):
-        # The paper does not run its slow methods on so many rows either.
+        # The paper does not run slow methods on this many rows either.
         variants = [one for one in variants if not (one.label in _SLOW_VARIANTS or METHODS[one.method].info.slow)]
     if score == "ndcg":
         variants = [one for one in variants if METHODS[one.method].info.multilabel]
@@ -122,7 +122,7 @@ def _curves(protocol: str, data: str, score: str, methods: Sequence[str]) -> tup
 
 def _rounds() -> tuple[Variant, ...]:
     """Figure 1: both algorithms, several batch sizes, stopped after several numbers of rounds."""
-    # One start, so that the curve is that of one descent.
+    # With several starts, the curve would mix several descents.
     shared = {"n_anchors": _FIGURE_1_ROWS, "solver__n_starts": 1}
     return tuple(
         Variant(
@@ -147,7 +147,7 @@ def _grid() -> tuple[Variant, ...]:
 
 
 def _deep_item(name: str, about: str, protocol: str, data: str, paper: numbers.DeepScores) -> PaperItem:
-    """Tables 3 and 5: heads trained on features of a network, because weights of the paper's cannot be had."""
+    """Tables 3 and 5 with heads trained on features of another network: the paper's weights are not available."""
     bits = tuple(sorted({*DEEP_RANKED_BITS, *DEEP_BALL_BITS}))
     variants = tuple(variant(label) for label in DEEP_METHODS)
     notes = (
@@ -177,7 +177,7 @@ def _tables() -> tuple[PaperItem, ...]:
             "MAP@1000 of losses and functions",
             replace(paper, at=1000),
             _table(numbers.TABLE_2, "cifar10-gist", "map"),
-            notes=("The paper's numbers are means of ten draws: --seeds 10 is the like.",),
+            notes=("The paper's numbers are means of ten draws, which --seeds 10 makes too.",),
         ),
         _deep_item("table 3", "deep codes on CIFAR-10", "cifar10-deep", "cifar10-lite2", numbers.TABLE_3),
         PaperItem("table 4", "NDCG@50 of label sets", paper, _table(numbers.TABLE_4, "nuswide", "ndcg", _OTHERS)),
@@ -188,7 +188,7 @@ def _tables() -> tuple[PaperItem, ...]:
 
 def _figures() -> tuple[PaperItem, ...]:
     paper, grid = Measures().paper(), _grid()
-    # ADGH learns from classes alone.
+    # ADGH cannot learn from label sets.
     multi = tuple(name for name in _DISCRETE if name != "adgh")
     return (
         PaperItem(
@@ -197,7 +197,7 @@ def _figures() -> tuple[PaperItem, ...]:
             paper,
             (PaperPart("cifar10-fig1", "cifar10-gist", _rounds(), (64,), "map"),),
             ("convergence", "rounds"),
-            ("64 bits: our notes of the paper do not say how many it has. All training rows are anchors.",),
+            ("At 64 bits; our notes on the paper do not give its number of bits. All training rows are anchors.",),
             tabled=False,
         ),
         PaperItem(
@@ -231,7 +231,7 @@ def _figures() -> tuple[PaperItem, ...]:
                 PaperPart("coco-10k", "coco", grid, (16,), "ndcg"),
             ),
             ("heat",),
-            ("Batches are of the 1,000 anchors, so the paper's 5,000 and 10,000 would be the same as 1,000.",),
+            ("Batches are drawn from the 1,000 anchors, so the paper's 5,000 and 10,000 would be the same as 1,000.",),
             tabled=False,
         ),
     )
@@ -243,7 +243,7 @@ def items() -> dict[str, PaperItem]:
 
 
 def chosen(tables: Sequence[int], figures: Sequence[int], everything: bool) -> list[PaperItem]:
-    """The items asked for, in the paper's order."""
+    """The chosen tables and figures, in the paper's order."""
     known = items()
     wanted = [f"table {number}" for number in tables] + [f"figure {number}" for number in figures]
     for name in wanted:
@@ -255,7 +255,7 @@ def chosen(tables: Sequence[int], figures: Sequence[int], everything: bool) -> l
 
 
 def data_for(part: PaperPart, data_dir: str | None) -> tuple[str | None, str]:
-    """The data set to use, None where there is none; and its title, which names a stand-in, or why there is none."""
+    """The data set to use and its title, which names a stand-in; or None and the reason why there is no data."""
     title = TITLES.get(part.data, part.data)
     if here(data_set(part.data), data_dir):
         return part.data, title
@@ -274,7 +274,7 @@ def part_plan(
     bits: Sequence[int] | None = None,
     others: bool = False,
 ) -> BenchPlan | None:
-    """The plan of a part, cut to some methods and bit lengths; None where nothing is left."""
+    """The plan of a part, restricted to some methods and bit lengths; None if nothing is left."""
     rows = part.variants + (part.others if others else ())
     variants = tuple(v for v in rows if methods is None or v.label in methods or v.method in methods)
     lengths = tuple(length for length in part.bits if bits is None or length in bits)

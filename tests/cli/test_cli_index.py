@@ -269,7 +269,7 @@ def test_help_has_examples(call):
         assert code == 0
         assert f"hashlearn index {command} shop/" in " ".join(out.split())
     assert "--where" in call("search", "--help")[1]
-    assert "Collections" in call("index")[1]
+    assert "Manage collections" in call("index")[1]
 
 
 def test_drop_asks_first(call, folder, monkeypatch):
@@ -280,7 +280,10 @@ def test_drop_asks_first(call, folder, monkeypatch):
     assert (code, out) == (1, "")
     assert "open it, or drop it first (Collection.drop; on the command line: index drop)." in err
     code, _, err = call("index", "drop", "shop")
-    assert (code, err) == (2, "hashlearn: There is nobody to ask whether shop may be removed: add --yes.\n")
+    assert (code, err) == (
+        2,
+        "hashlearn: Standard input is not a terminal, so removing shop cannot be confirmed: add --yes.\n",
+    )
     asked = []
     monkeypatch.setattr("sys.stdin.isatty", lambda: True)
     monkeypatch.setattr("typer.confirm", lambda text, err: asked.append(text) or len(asked) > 1)

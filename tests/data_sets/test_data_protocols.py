@@ -132,7 +132,7 @@ def test_the_rows_of_a_split(digits, cifar):
     ("name", "says"),
     [
         ("cifar10-1k", "needs an official training and test part, which digits does not have"),
-        ("cifar10-deep", "needs 500 rows a class; class 0 of digits has 78"),
+        ("cifar10-deep", "needs 500 rows per class; class 0 of digits has 78"),
         ("nuswide-10k", "needs 11000 rows; digits has 1797"),
     ],
 )

@@ -108,7 +108,7 @@ def test_a_class_with_too_few_images_is_refused(tmp_path, capsys):
     (tmp_path / "only").mkdir()
     (tmp_path / "only" / "a.png").write_bytes(encoded(np.zeros((8, 8, 3), np.uint8)))
     assert main([str(tmp_path), *OPTIONS]) == 1
-    assert "needs 100 rows a class" in capsys.readouterr().err
+    assert "needs 100 rows per class" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
