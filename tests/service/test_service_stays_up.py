@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import runpy
+import shutil
 import signal
 import subprocess
 import sys
@@ -162,6 +163,32 @@ def test_sigterm_does_not_wait_for_work_that_never_ends(tmp_path):
             assert "was given up" in server.stderr.read()
         finally:
             server.kill()
+
+
+def test_a_folder_that_changes_under_the_server(tmp_path):
+    """Gone, put back, replaced by another: the server says whether it is ready, and adds nothing to a lost file."""
+    make_shop(tmp_path)
+    shop, backup = tmp_path / "shop", tmp_path / "backup"
+    body = {"vectors": rows(1).tolist()}
+    with command("serve", shop, token=TOKEN) as (server, url):
+        with httpx.Client(base_url=url, headers=AUTH, timeout=60, trust_env=False) as http:
+            end = time.monotonic() + 60
+            while http.get("/readyz").status_code != 200:
+                assert time.monotonic() < end
+                time.sleep(0.05)
+            shutil.copytree(shop, backup)
+            shutil.rmtree(shop)
+            assert http.get("/readyz").status_code == 503
+            assert http.post(f"{API}/items", json=body).status_code == 503
+            shutil.copytree(backup, shop)
+            assert http.get("/readyz").status_code == 200
+            assert http.post(f"{API}/items", json=body).json() == {"ids": [ROWS], "count": 1}
+            shutil.rmtree(shop)
+            Collection.create(shop, n_bits=12).close()
+            assert http.get("/readyz").status_code == 503
+            assert http.get("/healthz").status_code == 200
+        server.send_signal(signal.SIGTERM)
+        assert server.wait(60) == 0
 
 
 def test_kill_9_loses_nothing_acknowledged(tmp_path):

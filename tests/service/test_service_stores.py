@@ -21,7 +21,7 @@ def test_a_collection_on_a_server(place, request):
     X = rows()
     hasher = ITQ(n_bits=16, random_state=0).fit(X)
     with Collection.create(uri, hasher, store_vectors=True) as made:
-        made.add(X, payload=payload())
+        made.add(X, ids=np.arange(ROWS), payload=payload())
     codes = hasher.encode(X)
     far = hamming_distances(codes[7:8], codes)[0].astype(int)
     near = sorted((int(distance), row) for row, distance in enumerate(far) if row != 7)
