@@ -53,7 +53,7 @@ def keep_partial() -> Iterator[list[Stop]]:
     >>> from sklearn.datasets import load_digits
     >>> X, y = load_digits(return_X_y=True)
     >>> with hl.keep_partial() as stops:
-    ...     hasher = hl.KSH(n_bits=8, n_samples=200, max_steps=20, random_state=0).fit(X, y)
+    ...     hasher = hl.KSH(n_bits=8, n_samples=200, max_iter=20, random_state=0).fit(X, y)
     >>> stops
     []
     """

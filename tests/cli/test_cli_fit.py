@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from real_command import SMALL
 
-from hashlearn import files, hashers
+from hashlearn import Greedy, files, hashers
 from hashlearn.models import load
 
 
@@ -19,14 +19,14 @@ def test_fit_in_its_own_process(run, folder):
     assert facts["params"]["n_landmarks"] == 40
     assert done.stderr == ""
     X, y = np.load(folder / "X.npy"), np.load(folder / "y.npy")
-    same = hashers.GSDHP(16, n_landmarks=40, n_anchors=60, max_iter=3, random_state=0).fit(X, y)
+    same = hashers.GSDHP(16, n_landmarks=40, n_anchors=60, solver=Greedy(max_iter=3), random_state=0).fit(X, y)
     np.testing.assert_array_equal(load(folder / "model.hl").encode(X), same.encode(X))
 
 
 def test_codes_out_are_the_learned_codes(model, call, folder):
     back = files.read_codes(folder / "learned.npy")
     X, y = np.load(folder / "X.npy"), np.load(folder / "y.npy")
-    same = hashers.GSDHP(12, n_landmarks=40, n_anchors=60, max_iter=3, random_state=0).fit(X, y)
+    same = hashers.GSDHP(12, n_landmarks=40, n_anchors=60, solver=Greedy(max_iter=3), random_state=0).fit(X, y)
     np.testing.assert_array_equal(back.codes, same.codes_)
     assert (back.info.bits, back.info.padding, back.info.source, back.info.model) == (12, 4, "learned", "model.hl")
 
