@@ -40,7 +40,7 @@ def total_against_floor(rows: int, bits: int, data: Path | None, limit: float) -
 def losses_against_ksh(rows: int, bits: int, data: Path | None, limit: float = 3.0) -> bool:
     """The cost of learning codes: the time of a fit minus that of a hasher with one bit."""
     X, y = rows_and_classes(rows, 512, data)
-    bare, _ = best_of(3, lambda: hl.GSDHP(1, random_state=0, max_iter=1).fit(X, y))
+    bare, _ = best_of(3, lambda: hl.GSDHP(1, random_state=0, solver=hl.Greedy(max_iter=1)).fit(X, y))
     spent = {}
     for loss in ("ksh", "bre", "bre-released", "hinge"):
         total, _ = best_of(3, lambda loss=loss: hl.GSDHP(bits, loss=loss, random_state=0).fit(X, y))
@@ -58,7 +58,7 @@ def against_reference(rows: int, bits: int, data: Path | None) -> bool:
     queries, database = slice(0, rows // 10), slice(rows // 10, rows)
     X_train, y_train = X[database], y[database]
     # A first fit outside the clock, so that imports and thread pools are not counted.
-    hl.GSDHP(bits, random_state=0, max_iter=1).fit(X_train[:500], y_train[:500])
+    hl.GSDHP(bits, random_state=0, solver=hl.Greedy(max_iter=1)).fit(X_train[:500], y_train[:500])
     ours = hl.GSDHP(bits, random_state=0).fit(X_train, y_train)
     H = hl.codes.unpack_signs(ours.codes_, bits).astype(np.float64)
     anchors = ours.anchor_indices_
@@ -105,7 +105,7 @@ def plain_gsdhp(S: Any, anchors: Any, H: Any, batches: Any, bits: int, beta: flo
 
 def rows_share(hasher: Any, X: Any, y: Any) -> float:
     """Seconds that coding the rows adds to the pass: its time minus that of a hasher with one bit."""
-    bare = hl.GSDHP(1, random_state=0, max_iter=1).fit(X, y)
+    bare = hl.GSDHP(1, random_state=0, solver=hl.Greedy(max_iter=1)).fit(X, y)
     return max(0.0, hasher.seconds_["rows"] - bare.seconds_["rows"])
 
 

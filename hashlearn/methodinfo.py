@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -82,6 +83,8 @@ class OldFact:
     def __get__(self, hasher: Any, cls: Any) -> Any:
         if not hasattr(cls, "info"):
             raise AttributeError(self.name)
-        place = f"{cls.__name__}.{self.name}"
-        warn_deprecated(place, f"{cls.__name__}.info.{self.name}", since="0.3", stacklevel=2)
+        # help() reads every attribute of a class; nobody asked for this one then.
+        if sys._getframe(1).f_globals.get("__name__") not in ("inspect", "pydoc"):
+            place, new = f"{cls.__name__}.{self.name}", f"{cls.__name__}.info.{self.name}"
+            warn_deprecated(place, new, since="0.3", stacklevel=2)
         return cls.info.supervision_text if self.name == "supervision" else getattr(cls.info, self.name)

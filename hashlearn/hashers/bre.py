@@ -119,7 +119,7 @@ def random_pairs(count: int, partners: int, rng: np.random.RandomState) -> tuple
 def best_move(
     projected: FloatArray, column: FloatArray, left: IntArray, right: IntArray, residual: FloatArray, unit: float
 ) -> float:
-    """The t that minimises sum (residual_p + unit [bits of pair p differ])^2 / 2 for bits [projected + t column > 0].
+    """The t that minimizes sum (residual_p + unit [bits of pair p differ])^2 / 2 for bits [projected + t column > 0].
 
     Going up from t = -infinity, row i flips once, at -projected_i / column_i (never where column_i = 0). A pair gains
     or loses its unit between the flips of its two rows, so one cumulative sum gives the cost of all intervals.

@@ -57,7 +57,7 @@ class CGH(KernelParameters, LinearHasher):
         cost="O(m (T m + n d^2))",
         verified=False,
         slow=True,
-        remark="random triplets instead of nearest-neighbour ones",
+        remark="random triplets instead of nearest-neighbor ones",
     )
 
     C: float = parameter(

@@ -33,7 +33,7 @@ GROUP_BLOCK = 64
 
 @renamed_parameters(since="0.3", box_iter="max_iter")
 class TSH(KernelParameters, TwoStepHasher):
-    """Two-step hashing: bits that minimise a pairwise loss of Hamming distances, then one classifier per bit.
+    """Two-step hashing: bits that minimize a pairwise loss of Hamming distances, then one classifier per bit.
 
     With the earlier bits fixed, a bit z costs sum a_ij z_i z_j over the pairs (see FastH for the losses). It starts
     from the signs of the smallest eigenvector, is improved in the box [-1, 1] by L-BFGS-B, rounded, and kept if the

@@ -1,6 +1,7 @@
 """Every method in the table keeps the same promises."""
 
 import pickle
+import pydoc
 
 import numpy as np
 import pytest
@@ -111,6 +112,13 @@ def test_the_protocol_of_the_database_is_true(name, digits):
     hasher = small(name, n_bits=16).fit(X, y)
     agreement = np.mean(hl.codes.unpack(hasher.codes_, 16) == hasher.transform(X))
     assert (agreement > 0.999) == (hasher.info.database == "hashed")
+
+
+def test_help_shows_parameters_and_does_not_warn(recwarn):
+    text = pydoc.plain(pydoc.render_doc(hl.GSDHP))
+    assert "n_anchors : int in the range [1, inf), default=1000" in text
+    assert "random_state : " in text
+    assert not recwarn
 
 
 def test_old_places_of_facts_warn():

@@ -130,17 +130,17 @@ class DeepHasher(BaseHasher):
 
     @abstractmethod
     def _make_loss(self, labels: sparse.csr_matrix, rng: np.random.RandomState, rows: Matrix | None) -> Loss:
-        """The loss for training rows with these label sets; ``rows`` are their features where they have any."""
+        """Return the loss for training rows with these label sets; ``rows`` are their features, None for images."""
 
     def _n_outputs(self, n_labels: int) -> int:
-        """Outputs of the network: the bits, and what a method learns beside them."""
+        """Return the number of outputs of the network: the bits, and what a method learns beside them."""
         return self.n_bits_
 
     def _keep_codes(self, loss: Loss, training: NDArray[np.intp]) -> None:
-        """Put codes that were learned for training rows into ``codes_``, in place of those the network gives them."""
+        """Put codes that were learned for training rows into ``codes_``, in place of those of the network."""
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Learn from classes (n,) or label sets (n, c). X: features, or whatever images the backbone takes."""
+        """Learn from classes (n,) or label sets (n, c). X are features, or images as the backbone takes them."""
         require_torch()
         check_parameters(self)
         self.n_bits_ = int(self.n_bits)
@@ -202,7 +202,7 @@ class DeepHasher(BaseHasher):
                 f"encode_chunks reads rows of features, but this {type(self).__name__} was fitted on images, with the "
                 f"backbone {backbone['name']!r}: use encode, which reads images a batch at a time."
             )
-        # A module of the user's own is in single precision.
+        # A user's own module is in single precision.
         dtype = None if backbone is None else np.float32
         return partial(project_rows, self.function_, own_module(self.backbone), self.device, dtype)
 
@@ -243,7 +243,7 @@ class DeepHasher(BaseHasher):
         return setting_up.Opened(setting_up.open_inputs(self.function_.spec["backbone"], X, self.n_jobs))
 
     def _labels(self, inputs: Inputs, y: Any) -> tuple[sparse.csr_matrix, NDArray[np.intp]]:
-        """Label sets, and the rows that have any."""
+        """Return the label sets, and the rows that have any label."""
         labels = self._label_sets(np.empty(len(inputs)), y)
         known = np.flatnonzero(np.diff(labels.indptr))
         if inputs.usable is not None:
@@ -258,7 +258,7 @@ class DeepHasher(BaseHasher):
     def _scorer(
         self, inputs: Inputs, held_out: NDArray[np.intp], labels: sparse.csr_matrix, device: Any
     ) -> Callable[[Any], float]:
-        """MAP of the held-out rows among themselves, as ``score`` defines it."""
+        """Return a function that measures the MAP of the held-out rows among themselves, as ``score`` defines it."""
         from hashlearn.deep.encode import outputs
 
         halves = (slice(0, None, 2), slice(1, None, 2))
