@@ -60,6 +60,7 @@ def bare(tmp_path):
     return tmp_path
 
 
+@pytest.mark.slow
 def test_all_are_missing_one_warning_the_same_results(bare):
     results, missing, warned = outcome(bare)
     assert missing == "[True, True, True]"
@@ -72,6 +73,7 @@ def test_all_are_missing_one_warning_the_same_results(bare):
     assert results == outcome(PACKAGE.parent)[0]
 
 
+@pytest.mark.slow
 def test_a_part_that_cannot_be_loaded_is_named_with_the_reason(bare):
     (bare / "hashlearn" / "solvers" / f"_flips{EXTENSION_SUFFIXES[-1]}").write_bytes(b"no library")
     _, missing, warned = outcome(bare)
@@ -81,6 +83,7 @@ def test_a_part_that_cannot_be_loaded_is_named_with_the_reason(bare):
     assert "No module named" not in warning  # the file is there
 
 
+@pytest.mark.slow
 def test_nothing_is_said_where_all_are_built():
     for name, place in BUILT.items():
         if not any(place.with_name(place.name + suffix).exists() for suffix in EXTENSION_SUFFIXES):

@@ -271,6 +271,7 @@ def test_missing_extras_name_how_to_get_them(tmp_path, monkeypatch):
             files.read_features(tmp_path / name)
 
 
+@pytest.mark.slow
 def test_import_needs_no_heavy_module():
     # scikit-learn itself imports some of these where they are installed, so they are made missing instead.
     heavy = ["typer", "rich", "pandas", "pyarrow", "h5py"]

@@ -146,6 +146,7 @@ def test_the_papers_numbers_stand_beside_ours(tmp_path):
     assert "0.3456" not in text
 
 
+@pytest.mark.slow
 def test_every_kind_of_figure_is_drawn(tmp_path):
     settings = [
         SMALL | {"solver__batch_size": batch, "solver__beta": beta, "solver__max_iter": rounds}

@@ -357,6 +357,7 @@ def test_a_fork_is_told_to_open_for_itself(folder):
     shop.close()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="another user is needed, who may not write")
 def test_a_folder_of_somebody_else(folder):
     """A user without the right to write is told what to do, and reads."""

@@ -157,6 +157,7 @@ def test_what_cannot_be_indexed(tmp_path, wrong):
 PATHS = [("a",), ("b",), ("a", "b")]
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(st.lists(payloads, min_size=1, max_size=12), conditions, st.data())
 def test_columns_mean_what_filters_mean(some, condition, data):

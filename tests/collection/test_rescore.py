@@ -17,6 +17,7 @@ def digits():
     return X[chosen].astype(np.float32), y[chosen]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hasher", [GSDHP(n_bits=32), ITQ(n_bits=32), LSH(n_bits=1)], ids=lambda hasher: str(hasher))
 def test_every_stored_digit_finds_itself_first(tmp_path, digits, hasher):
     X, y = digits

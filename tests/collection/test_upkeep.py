@@ -71,6 +71,7 @@ def test_a_backup_is_one_moment_and_comes_back(shop, tmp_path):
         assert contents(third) == contents(shop)
 
 
+@pytest.mark.slow
 def test_restoring_over_a_collection_in_use(shop, tmp_path, hasher):
     before = contents(shop)
     shop.backup(tmp_path / "monday")
@@ -164,6 +165,7 @@ def test_backups_while_others_write(shop, tmp_path):
     assert not errors
 
 
+@pytest.mark.slow
 def test_a_killed_restore_leaves_the_old_or_the_new(shop, tmp_path):
     shop.add(X, ids=np.arange(1000, 1300))
     shop.backup(tmp_path / "large")

@@ -160,6 +160,7 @@ def test_every_protocol_says_what_it_does():
     assert all(made.about.endswith(".") and len(made.about) < 130 for made in PROTOCOLS.values())
 
 
+@pytest.mark.slow
 def test_the_same_in_another_process(digits):
     """Nothing of the process, such as the seed of its string hashes, is in a split."""
     code = (

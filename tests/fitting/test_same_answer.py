@@ -50,6 +50,7 @@ def test_processes_get_paths_and_give_the_same(data, in_memory, tmp_path, pool):
     assert_same(in_memory, hasher().fit_chunks(X, y, executor=pool))
 
 
+@pytest.mark.slow
 def test_processes_call_functions(data, in_memory, pool):
     assert_same(in_memory, hasher().fit_chunks([partial(half, *data, k) for k in range(2)], executor=pool))
 

@@ -29,6 +29,7 @@ def test_the_table_uses_the_name_that_the_method_gives_itself(name):
     assert "info" in vars(method)
 
 
+@pytest.mark.slow
 def test_the_table_imports_no_deep_method():
     code = "import sys, hashlearn.hashers; print([m for m in sys.modules if m.startswith(('torch', 'hashlearn.deep'))])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

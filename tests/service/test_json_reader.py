@@ -26,6 +26,7 @@ def longest_part(value: dict, indent: int | None) -> int:
     return longest if indent is None else 4 * longest
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(value=OBJECTS, indent=st.sampled_from([None, 0, 3]))
 def test_what_python_reads(value, indent):
@@ -33,6 +34,7 @@ def test_what_python_reads(value, indent):
     assert _Reader(text, 100, longest_part(value, indent)).object() == value
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(value=OBJECTS, place=st.floats(0, 1), letter=st.sampled_from('{}[]",:0aet\\ \n'))
 def test_what_python_refuses(value, place, letter):
