@@ -38,7 +38,7 @@ class Moment:
 
 
 class Database:
-    """Connections to the file, one a thread at a time. ``writing`` gives one at a time to change things."""
+    """Connections to the file, each for one thread at a time. ``writing`` gives one at a time to change things."""
 
     def __init__(self, folder: Path, read_only: bool) -> None:
         self.path = folder / FILE

@@ -71,5 +71,9 @@ class KeptFilters:
         named = [part for block in self._following.blocks(view.moment, seq) for part in (block.ids, block.gone)]
         changed = np.unique(np.concatenate([np.empty(0, dtype=np.int64), *named]))
         good = self._matching(view, where, view.index.rows(changed)[0])
-        unchanged = ids[~np.isin(ids, changed, assume_unique=True)]
-        return np.sort(np.concatenate([unchanged, good]))
+        # Few ids into many that are sorted: found and moved, not sorted again.
+        places = np.searchsorted(ids, changed)
+        known = places < len(ids)
+        known[known] = ids[places[known]] == changed[known]
+        unchanged = np.delete(ids, places[known])
+        return np.insert(unchanged, np.searchsorted(unchanged, good), good)
