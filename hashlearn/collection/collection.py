@@ -60,9 +60,9 @@ class Collection:
     >>> hasher = ITQ(n_bits=8, random_state=0).fit(X)
     >>> folder = tempfile.TemporaryDirectory()
     >>> shop = Collection.create(folder.name, hasher)
-    >>> ids = shop.add(X, payload={"colour": ["red", "blue"] * 50, "year": list(range(1950, 2050))})
-    >>> hits = shop.search(X[:1], k=3, where={"colour": "red", "year": {">=": 1960}})
-    >>> [shop.get(number).payload["colour"] for number in hits.ids[0].tolist()]
+    >>> ids = shop.add(X, payload={"color": ["red", "blue"] * 50, "year": list(range(1950, 2050))})
+    >>> hits = shop.search(X[:1], k=3, where={"color": "red", "year": {">=": 1960}})
+    >>> [shop.get(number).payload["color"] for number in hits.ids[0].tolist()]
     ['red', 'red', 'red']
     >>> shop.delete(where={"year": {"<": 1960}}), len(shop)
     (10, 90)
@@ -291,7 +291,7 @@ class Collection:
         """The k nearest rows of every query, ordered by (distance, id); ids -1 in empty places.
 
         X : query rows that the hasher encodes; or codes= with packed codes.
-        where : only rows whose payload matches, such as ``{"colour": "red", "year": {">=": 2020}}``.
+        where : only rows whose payload matches, such as ``{"color": "red", "year": {">=": 2020}}``.
         asymmetric : rank by -q.h with the real-valued projections q of X; distances are float32.
         rescore : look at this many times k rows (True: 10) by Hamming distance, or asymmetric, and rank those by the
             kept float vectors: ``metric`` "cosine" (1 - cosine), "euclidean" or "dot" (minus the product). All rows

@@ -1,7 +1,7 @@
 """Filters over payloads: one small language, read once and checked, then run by every store in its own way.
 
-    {"colour": "red", "year": {">=": 2020}}          both must hold
-    {"$or": [{"colour": "red"}, {"tags": {"contains": "new"}}], "$not": {"sold": True}}
+    {"color": "red", "year": {">=": 2020}}          both must hold
+    {"$or": [{"color": "red"}, {"tags": {"contains": "new"}}], "$not": {"sold": True}}
 
 A key names a field of the payload; dots go into nested objects ("size.width"; write "\\\\." for a dot inside a name).
 ``matches`` is the meaning: a comparison holds only between a present value and an operand of the same type (number,

@@ -14,5 +14,5 @@ def test_the_page_runs(tmp_path, monkeypatch):
     space = {}
     exec(block, space)
     assert space["hits"].ids.shape == (5, 10)
-    assert space["item"].payload == {"colour": "blue", "year": 1507}
+    assert space["item"].payload == {"color": "blue", "year": 1507}
     assert (tmp_path / "codes.npy").exists()
