@@ -7,7 +7,7 @@ BIN := .venv/bin
 PIP_FLAGS ?= --quiet --disable-pip-version-check
 TESTS ?= tests hashlearn
 
-.PHONY: demo test quick coverage lint types unit bench clean
+.PHONY: demo test quick coverage lint types unit bench site clean
 
 .venv/installed: pyproject.toml setup.py $(wildcard hashlearn/*/*.[ch])
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -45,5 +45,9 @@ coverage: .venv/test-installed
 bench: .venv/test-installed
 	for script in fit evaluate encode imports; do $(BIN)/python benchmarks/$$script.py || exit 1; done
 
+# The documentation as a site, in site/. A broken link or reference is an error.
+site: .venv/test-installed
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
+
 clean:
-	rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv site build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

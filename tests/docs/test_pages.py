@@ -10,7 +10,7 @@ from hashlearn.cli.methods import markdown_table
 from hashlearn.hashers import METHODS
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def python_blocks(page):
@@ -59,6 +59,17 @@ def test_the_table_of_methods_is_up_to_date():
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_lead_somewhere(page):
-    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text()):
+    prose = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", prose):
         if not target.startswith("http"):
             assert (page.parent / target).exists(), target
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", sorted((ROOT / "docs" / "examples").glob("*.md")), ids=lambda page: page.stem)
+def test_examples_run(page, tmp_path, monkeypatch):
+    """All blocks of a page, in order, in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    space: dict = {"__name__": page.stem}
+    for block in python_blocks(page):
+        exec(block, space)
