@@ -26,6 +26,7 @@ _EXAMPLES = (
     f"hashlearn evaluate --queries q.npy --database codes.npy {_COMMON}",
     f"hashlearn evaluate --queries Xq.npy --database X.npy {_COMMON} --model model.hl --at all",
     f"hashlearn evaluate --queries Xq.npy --database X.npy {_COMMON} --floats cosine --json",
+    "hashlearn evaluate --queries q.npy --database codes/ --query-labels yq.npy --database-labels 'y*.npy'",
 )
 _File = "FILE"
 _TIES = "Order of rows at the same distance: expected, stable, optimistic or pessimistic."

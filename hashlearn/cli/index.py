@@ -98,12 +98,18 @@ def _setting(text: str) -> tuple[str, int]:
         "hashlearn index add shop/ X.npy --ids ids.txt --payload meta.parquet",
         "hashlearn index add shop/ --codes codes.npy --bit-order little --payload meta.jsonl",
         "hashlearn index add milvus://localhost:19530/shop X.npy --payload meta.csv",
+        "hashlearn index add shop/ 'x*.npy' --payload 'meta*.parquet'",
+        "hashlearn index add shop/ --codes codes/",
     )
 )
 def add(
     uri: Uri,
-    features: Annotated[str | None, typer.Argument(metavar="[X]", help="Features: .npy .csv .parquet .h5 …")] = None,
-    code_file: Annotated[str | None, typer.Option("--codes", metavar=File, help="Codes instead of features.")] = None,
+    features: Annotated[
+        str | None, typer.Argument(metavar="[X]", help="Features: .npy .csv .parquet .h5 …, or 'x*.npy'.")
+    ] = None,
+    code_file: Annotated[
+        str | None, typer.Option("--codes", metavar=File, help="Codes instead of features: a file, pattern or folder.")
+    ] = None,
     ids: Annotated[
         str | None, typer.Option(metavar=File, help="Ids, which are whole numbers: .txt .npy, or a column t.csv:id.")
     ] = None,

@@ -15,7 +15,8 @@ from typing import Any
 
 from hashlearn.collection.uri import is_folder
 from hashlearn.files import written_whole
-from hashlearn.files.arrays import split_part
+from hashlearn.files.arrays import SUFFIXES, split_part
+from hashlearn.files.shards import shard_names
 
 
 class ChangedSourceError(ValueError):
@@ -28,12 +29,13 @@ class Journal:
     def __init__(self, uri: str, sources: Iterable[str]) -> None:
         names = list(sources)
         place = str(Path(uri).resolve()) if is_folder(uri) else uri
-        key = hashlib.sha256("\n".join([place, *(str(split_part(n)[0].resolve()) + n for n in names)]).encode())
+        files = {name: [split_part(one)[0] for one in shard_names(name, SUFFIXES)] for name in names}
+        key = hashlib.sha256("\n".join([place, *(str(files[name][0].resolve()) + name for name in names)]).encode())
         folder = Path(uri) if is_folder(uri) else _state_folder()
         self.path = folder / f"adding-{key.hexdigest()[:16]}.json"
         self.done = 0
         self.first_id: int | None = None
-        self._stamps = {name: _stamp(split_part(name)[0]) for name in names}
+        self._stamps = {name: [fact for path in paths for fact in _stamp(path)] for name, paths in files.items()}
 
     def read(self) -> bool:
         """Read the journal of an earlier run; return whether there is one. ChangedSourceError if a file has changed."""

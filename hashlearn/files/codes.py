@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from hashlearn import codes
 from hashlearn.files.arrays import FileError, open_part, split_part
 from hashlearn.files.output import check_output, written_whole
+from hashlearn.files.shards import shard_names
 
 Format = Literal["packed", "bits", "projections"]
 CODE_SUFFIXES = (".npy", ".npz")
@@ -115,7 +116,13 @@ class CodeWriter:
 
 
 def read_codes(name: str | Path, bits: int | None = None, bit_order: codes.BitOrder = "big") -> CodeFile:
-    """Codes of a file by its own facts; ``bits`` and ``bit_order`` are for files that come without any."""
+    """Read codes of a file by its own facts; ``bits`` and ``bit_order`` are for files that come without any.
+
+    A folder, as ``hashlearn encode`` writes it, or a pattern stands for several files.
+    """
+    names = shard_names(name, CODE_SUFFIXES)
+    if names != [str(name)]:
+        return _joined_codes(str(name), [read_codes(one, bits, bit_order) for one in names])
     path, _ = split_part(name)
     array = open_part(name, "codes")
     if not isinstance(array, np.ndarray) or array.ndim != 2:
@@ -133,6 +140,19 @@ def read_codes(name: str | Path, bits: int | None = None, bit_order: codes.BitOr
     elif info.bit_order == "little":
         array = codes.swap_bit_order(array)
     return CodeFile(str(name), array, replace(info, bit_order=None if info.format == "projections" else "big"))
+
+
+def _joined_codes(name: str, parts: list[CodeFile]) -> CodeFile:
+    """Stack the codes of several files, which must agree in bits and format."""
+    first = parts[0]
+    for part in parts:
+        if (part.info.bits, part.info.format) != (first.info.bits, first.info.format):
+            raise FileError(
+                f"{part.name} holds {part.info.format} codes of {part.info.bits} bits, but {first.name} "
+                f"{first.info.format} codes of {first.info.bits}."
+            )
+    rows = np.concatenate([part.codes for part in parts])
+    return CodeFile(name, rows, replace(first.info, rows=len(rows)))
 
 
 def _info(path: Path, array: NDArray[Any], bits: int | None, bit_order: codes.BitOrder) -> CodeInfo:

@@ -1,9 +1,10 @@
-"""Payload files (.parquet, .jsonl, .csv, .tsv) and id files, a row at a time and checked."""
+"""Payload files (.parquet, .jsonl, .csv, .tsv) and id files, read one row at a time and checked."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 
 from hashlearn.files.arrays import FileError, check_there, one_line, open_part, split_part
 from hashlearn.files.parquet import open_parquet
+from hashlearn.files.shards import shard_names
 from hashlearn.files.tables import TABLES, table_labels
 from hashlearn.files.text_form import TextForm, text_rows
 
@@ -20,7 +22,10 @@ _BATCH_ROWS = 10_000
 
 
 def payload_rows(name: str | Path) -> Iterator[dict[str, Any] | None]:
-    """One JSON object a row. An empty line of .jsonl is a row without payload."""
+    """Yield one JSON object per row of a file, or of all files of a pattern. An empty line of .jsonl has no payload."""
+    names = shard_names(name)
+    if names != [str(name)]:
+        return chain.from_iterable(map(payload_rows, names))
     path = Path(name)
     check_there(path)
     if path.suffix.lower() not in SUFFIXES:
@@ -31,7 +36,10 @@ def payload_rows(name: str | Path) -> Iterator[dict[str, Any] | None]:
 
 
 def count_payload_rows(name: str | Path) -> int:
-    """How many rows a payload file has: from its header, or by reading it once."""
+    """Count the rows of a payload file, or of all files of a pattern: by the header, or by reading it once."""
+    names = shard_names(name)
+    if names != [str(name)]:
+        return sum(map(count_payload_rows, names))
     path = Path(name)
     check_there(path)
     if path.suffix.lower() == ".parquet":
@@ -43,7 +51,10 @@ def count_payload_rows(name: str | Path) -> int:
 
 
 def read_ids(name: str | Path) -> NDArray[np.int64]:
-    """Whole numbers of 64 bits: one a line of .txt, a column of a table, or an array."""
+    """Read whole numbers of 64 bits: one per line of .txt, a column of a table, or an array; also of a pattern."""
+    names = shard_names(name)
+    if names != [str(name)]:
+        return np.concatenate([read_ids(one) for one in names])
     path, part = split_part(name)
     if path.suffix.lower() not in TABLES:
         array = np.asarray(open_part(name, "ids")[...])

@@ -12,6 +12,7 @@ from scipy import sparse
 
 from hashlearn.files.arrays import FileError, check_there, open_part, split_part
 from hashlearn.files.columns import LABEL_NAMES
+from hashlearn.files.shards import ShardedRows, join_rows, shard_names
 from hashlearn.files.tables import TABLES, table_features, table_labels
 from hashlearn.files.text_form import is_number
 from hashlearn.parallel import BLOCK_ROWS
@@ -20,10 +21,14 @@ _CHUNK_BYTES = 64 * 2**20
 
 
 def open_features(name: str | Path, *, ids: bool = False) -> Any:
-    """Feature rows that can be sliced, 2-D and numeric: on disk where the format allows, else in memory.
+    """Open feature rows that can be sliced, 2-D and numeric: on disk where the format allows, else in memory.
 
+    A pattern such as ``x*.npy`` stands for the rows of all its files, in the order of their names.
     Columns of a table that look like ids are left out with a warning unless the name picks them or ``ids`` is true.
     """
+    names = shard_names(name)
+    if names != [str(name)]:
+        return ShardedRows(names, [open_features(one, ids=ids) for one in names])
     path, part = split_part(name)
     if path.suffix.lower() in TABLES:
         check_there(path)
@@ -77,17 +82,20 @@ def check_rows(block: Any, name: str | Path, first_row: int) -> None:
 
 
 def read_labels(name: str | Path, *, missing: bool = False, n_rows: int | None = None) -> Any:
-    """Classes (n,), label sets (n, c) of 0 and 1, or a column of lists of tags (n,).
+    """Read classes (n,), label sets (n, c) of 0 and 1, or a column of lists of tags (n,).
 
     Parameters
     ----------
-    name : file, or a part of one
+    name : file, part of one, or a pattern that stands for several files
     missing : bool, default=False
         Whether rows may have no class (None or NaN); otherwise that is an error.
     n_rows : int or None, default=None
         How many labels are expected. A text file with one line more begins with a header, whatever it says. Without
         this number only text over numbers and the usual names (``label``, ``class``, …) are known as a header.
     """
+    names = shard_names(name)
+    if names != [str(name)]:
+        return _joined_labels(names, [read_labels(one, missing=missing) for one in names])
     path, part = split_part(name)
     if path.suffix.lower() in TABLES:
         check_there(path)
@@ -106,6 +114,14 @@ def read_labels(name: str | Path, *, missing: bool = False, n_rows: int | None =
     elif not missing:
         _check_complete(name, labels)
     return labels
+
+
+def _joined_labels(names: list[str], parts: list[Any]) -> Any:
+    """Stack labels of several files, which must be all classes or all label sets of the same labels."""
+    for name, part in zip(names, parts, strict=True):
+        if part.shape[1:] != parts[0].shape[1:]:
+            raise FileError(f"{name} holds labels of shape {part.shape}, but {names[0]} of shape {parts[0].shape}.")
+    return join_rows(parts)
 
 
 def _check_complete(name: str | Path, labels: NDArray[Any]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -12,6 +11,7 @@ import numpy as np
 from scipy import sparse
 
 from hashlearn.files.arrays import SUFFIXES, FileError, split_part
+from hashlearn.files.shards import shard_names
 from hashlearn.fitting.dask_parts import DaskPart
 from hashlearn.fitting.executors import run
 from hashlearn.fitting.file_parts import FilePart, MappedPart, ObjectPart, ParquetPart, ZarrPart
@@ -179,14 +179,7 @@ def _frame_columns(frame: Any, y: Any) -> tuple[Any, Any]:
 
 def _files(name: str, labels: bool) -> list[SourcePart]:
     """Return the files of a name, pattern or folder, sorted by name."""
-    found = [name]
-    path, part = split_part(name)
-    if not Path(name).exists() and not path.exists() and glob.has_magic(name):
-        pattern, _, part = name.partition(":") if ":" in name else (name, "", None)
-        found = [f"{file}:{part}" if part else file for file in sorted(glob.glob(pattern, recursive=True))]
-        if not found:
-            raise FileError(f"No file matches {name}.")
-    return [one for file in found for one in _file(file, labels)]
+    return [one for file in shard_names(name) for one in _file(file, labels)]
 
 
 def _file(name: str, labels: bool) -> list[SourcePart]:
