@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hashlearn.data.embedded import Dataset
+from hashlearn.data.new_rows import new_rows, new_rows_and_classes
 from hashlearn.data.pool import TEST, TRAIN, Pool
 from hashlearn.typing import Int64Array
 
@@ -257,6 +258,24 @@ def _drawn(rows: NDArray[Any], most: int, rng: np.random.Generator) -> tuple[Int
     return order[:count], order[count : count + most]
 
 
+def _new(pool: Pool, seed: int) -> list[Split]:
+    """For any data: half of the rows are for training; the database and the queries are other rows."""
+    return [_split("new", "new", seed, pool, *new_rows(pool, _rng(seed)))]
+
+
+def _new_unseen(pool: Pool, seed: int) -> list[Split]:
+    """As ``new``, with a third of the classes left out of training, which are then searched alone.
+
+    ``seen`` has queries and database of the classes that are trained on, ``unseen`` those of the others. Both have the
+    same training rows, so one fit is enough for both.
+    """
+    seen, unseen = new_rows_and_classes(pool, _rng(seed))
+    return [
+        _split("new-unseen", "seen", seed, pool, *seen),
+        _split("new-unseen", "unseen", seed, pool, *unseen),
+    ]
+
+
 PROTOCOLS: dict[str, Protocol] = {
     name: Protocol(name, make)
     for name, make in {
@@ -271,6 +290,8 @@ PROTOCOLS: dict[str, Protocol] = {
         "coco-full": _random("coco-full", None, 1000),
         "unseen": _unseen,
         "holdout": _holdout,
+        "new": _new,
+        "new-unseen": _new_unseen,
     }.items()
 }
 
