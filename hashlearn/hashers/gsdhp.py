@@ -55,8 +55,9 @@ class GSDHP(PairwiseHasher):
     loss: Any = parameter(
         [Options(*LOSSES), IsCallable()],
         "What a pair costs. 'bre' is the printed loss (with classes it gives the KSH codes), 'bre-released' the one in "
-        "the authors' code, which pulls dissimilar pairs to distance n_bits / 2. A callable ``loss(s, u)`` takes "
-        "arrays of similarities and inner products.",
+        "the authors' code, which pulls dissimilar pairs to distance n_bits / 2, 'ee' is elastic embedding "
+        "(``hashlearn.solvers.losses.ElasticEmbedding``). A callable ``loss(s, u)`` takes arrays of similarities and "
+        "inner products.",
         default="ksh",
     )
     solver: Greedy | None = parameter(

@@ -146,7 +146,7 @@ def test_structure_lets_unlabeled_rows_teach(digits):
     assert (fitted.anchor_indices_ >= 100).any()
 
 
-@pytest.mark.parametrize("loss", ["bre", "bre-released", "hinge", lambda s, u: np.maximum(0, 8 - s * u) ** 2])
+@pytest.mark.parametrize("loss", ["bre", "bre-released", "hinge", "ee", lambda s, u: np.maximum(0, 8 - s * u) ** 2])
 def test_losses_learn(loss, digits):
     learned, hashed = scores(make(GSDHP, loss=loss, n_bits=16).fit(*digits[:2]), digits)
     assert learned > 0.85

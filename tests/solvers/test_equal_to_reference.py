@@ -145,7 +145,7 @@ def test_symmetric_interleaved(case):
 
 
 @settings(max_examples=60, deadline=None)
-@given(problems(max_bits=24), st.sampled_from(["hinge", "bre", "bre-released", "own"]))
+@given(problems(max_bits=24), st.sampled_from(["hinge", "ee", "bre", "bre-released", "own"]))
 def test_losses_anchors_first(case, name):
     n_bits = case["start"].shape[1]
     loss = GeneralLoss("own", lambda s, u, m: (s - u / 4) ** 2 * (u > 0)) if name == "own" else LOSSES[name]

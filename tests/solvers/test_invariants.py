@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from hashlearn.similarity import from_labels
 from hashlearn.solvers import general, greedy, symmetric
-from hashlearn.solvers.losses import LOSSES, GeneralLoss, get_loss
+from hashlearn.solvers.losses import LOSSES, ElasticEmbedding, GeneralLoss, get_loss
 from hashlearn.solvers.problem import AnchorProblem, random_batches
 
 
@@ -141,3 +141,16 @@ def test_losses_by_hand():
     assert get_loss(lambda s, u: s * u).value(u, u, 0, 8).tolist() == [16.0, 4.0]
     with pytest.raises(ValueError, match="loss must be one of"):
         get_loss("logistic")
+
+
+def test_elastic_embedding_by_hand():
+    """Distances 2 and 5 of 8 bits; an unknown pair costs nothing, and only dissimilar pairs feel the repulsion."""
+    loss, u = get_loss(ElasticEmbedding(repulsion=0.5)), np.array([4.0, -2.0])
+    np.testing.assert_allclose(loss.value(np.ones(2), u, 0, 8), [2, 5])
+    np.testing.assert_allclose(loss.value(-np.ones(2), u, 0, 8), [4 * np.exp(-2 / 8), 4 * np.exp(-5 / 8)])
+    assert not loss.value(np.zeros(2), u, 0, 8).any()
+    rest = np.arange(-7.0, 8.0)
+    assert (LOSSES["ee"].slope(np.ones(15), rest, 8) == -0.25).all()
+    apart = LOSSES["ee"].slope(-np.ones(15), rest, 8)
+    assert (apart > 0).all()
+    assert (np.diff(apart) > 0).all()  # a dissimilar pair is pushed most where it is nearest
