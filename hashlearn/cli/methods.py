@@ -1,53 +1,102 @@
-"""``hashlearn methods``: list the methods that can be fitted."""
+"""``hashlearn methods``: list the methods that can be fitted, or tell about one of them."""
 
 from __future__ import annotations
 
+import textwrap
+from dataclasses import MISSING
 from typing import Annotated, Any
 
 import typer
 
-from hashlearn.cli.shell import epilog, new_table, output, print_json
+from hashlearn.cli.shell import BadUse, epilog, new_table, output, print_json
+from hashlearn.fitting.base import BaseHasher
 from hashlearn.hashers import find_method, method_names
 from hashlearn.methodinfo import MethodInfo
+from hashlearn.parameters import declared_parameters
 
 app = typer.Typer()
 
-_FIELDS = ("title", "year", "kind", "supervision", "verified")
-_NARROW = ("title", "year", "supervision", "passes", "verified")
-_WIDE = 240
+ADVICE = {
+    "labels, and new rows without labels": "gsdhp",
+    "no labels": "itq",
+    "label sets in codes of at most 16 bits": "cca-itq",
+    "a baseline that learns nothing": "lsh",
+}
+_SHORT = {"classes": "classes", "label sets": "sets", "pairs": "pairs", "similarity": "S"}
 
 
-@app.command(epilog=epilog("hashlearn methods", "hashlearn methods --json"))
+@app.command(epilog=epilog("hashlearn methods", "hashlearn methods gsdhp", "hashlearn methods --json"))
 def methods(
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")] = False,
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Tell about this method only.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")] = False,
     markdown: Annotated[
         bool, typer.Option("--markdown", help="Print a Markdown table, as in docs/methods.md.")
     ] = False,
 ) -> None:
-    """List the methods that [bold]fit[/bold] knows, with their papers.
+    """List the methods that [bold]fit[/bold] knows, or tell about one: its paper, its cost and its parameters.
 
     The column "passes" is how many times a fit reads the rows if they come in chunks; other methods need all rows in
     memory.
     """
-    facts = {name: _facts(find_method(name).info) for name in method_names()}
+    if name is not None:
+        _tell_about(name, as_json)
+        return
+    facts = {one: _facts(find_method(one).info) for one in method_names()}
     if as_json:
-        print_json({"methods": [{"name": name, **fields} for name, fields in facts.items()]})
+        print_json({"methods": [{"name": one, **fields} for one, fields in facts.items()]})
         return
     if markdown:
         typer.echo(markdown_table())
         return
     console = output()
-    # In a narrow terminal, kinds, costs and papers get separate lines, because their columns would be one word wide.
-    wide = console.width >= _WIDE
-    columns = (*_FIELDS, "cost", "passes", "paper") if wide else _NARROW
-    table = new_table("name", *columns, right=("year",))
-    for name, fields in facts.items():
-        table.add_row(name, *(_shown(fields[column]) for column in columns))
+    console.print("Which one to pick:")
+    for case, pick in ADVICE.items():
+        console.print(f"  {pick:<9} {case}", markup=False)
+    console.print()
+    table = new_table("name", "title", "year", "learns from", "passes", "verified", right=("year",))
+    for one in facts:
+        info = find_method(one).info
+        source = ", ".join(_SHORT[kind] for kind in info.supervision) or "features"
+        # Only the first number of passes: what it is under other settings is told about one method.
+        passes = _shown(info.passes).partition(";")[0]
+        table.add_row(one, info.title, str(info.year), source, passes, _shown(info.verified))
     console.print(table)
-    if not wide:
-        console.print()
-        for name, fields in facts.items():
-            console.print(f"{name}: {fields['kind']}. {fields['paper']}. Cost {fields['cost']}.", markup=False)
+    console.print("\nhashlearn methods NAME tells more about one of them.", markup=False)
+
+
+def _tell_about(name: str, as_json: bool) -> None:
+    if name not in method_names():
+        raise BadUse(f"There is no method '{name}'. hashlearn methods lists them: {', '.join(method_names())}.")
+    method = find_method(name)
+    facts = {"name": name, **_facts(method.info), "about": _first_paragraph(method), "remark": method.info.remark}
+    parameters = [
+        {"name": one.name, "default": None if one.default is MISSING else one.default, "meaning": one.metadata["doc"]}
+        for one in declared_parameters(method).values()
+    ]
+    if as_json:
+        print_json({**facts, "parameters": [{**one, "default": _json_value(one["default"])} for one in parameters]})
+        return
+    console = output()
+    shown = {**facts, "learns from": facts["supervision"] if method.info.supervised else "features alone"}
+    for field in ("about", "paper", "kind", "learns from", "cost", "passes", "verified", "remark"):
+        if shown[field] != "":
+            text = textwrap.fill(_shown(shown[field]), max(40, console.width - 13), subsequent_indent=" " * 13)
+            console.print(f"{field:<12} {text}", markup=False)
+    console.print()
+    table = new_table("parameter", "default", "meaning")
+    for one in parameters:
+        table.add_row(one["name"], repr(one["default"]), one["meaning"])
+    console.print(table)
+    labels = " --labels y.npy" if method.info.supervised else ""
+    console.print(f"\nhashlearn fit X.npy{labels} --method {name} --bits 64 -o model.hl", markup=False)
+
+
+def _first_paragraph(method: type[BaseHasher]) -> str:
+    return " ".join((method.__doc__ or "").partition("\n\n")[0].split())
+
+
+def _json_value(value: Any) -> Any:
+    return value if isinstance(value, (int, float, str, bool, type(None))) else repr(value)
 
 
 def markdown_table() -> str:

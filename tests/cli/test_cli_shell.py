@@ -12,6 +12,7 @@ from real_command import COMMAND, ENVIRONMENT
 
 import hashlearn
 from hashlearn.cli import GROUPS, load_command, main
+from hashlearn.cli.methods import ADVICE
 from hashlearn.hashers import find_method, method_names
 
 
@@ -67,16 +68,35 @@ def test_methods(call):
         assert (method["supervision"], method["verified"]) == (cls.info.supervision_text, cls.info.verified)
 
 
-@pytest.mark.parametrize("width", [80, 120, 200])
+@pytest.mark.parametrize("width", [80, 200])
 def test_methods_fit_the_terminal(width, call, monkeypatch):
     monkeypatch.setenv("COLUMNS", str(width))
     _, out, _ = call("methods")
-    assert max(map(len, out.splitlines())) <= width
-    assert "Similarity Estimation Techniques" in out
+    lines = out.splitlines()
+    assert max(map(len, lines)) <= width
+    # One line per method, after the advice; every method that the advice names exists.
+    heading = next(number for number, line in enumerate(lines) if line.startswith("name "))
+    assert " passes " in lines[heading]
+    names = [line.split()[0] for line in lines[heading + 2 :] if line and not line.startswith("hashlearn")]
+    assert names == method_names()
+    assert set(ADVICE.values()) <= set(names)
     # The column that a refusal of fit --stream points to.
-    heading, _, *rows = out.splitlines()
-    assert " passes " in heading
-    assert " in memory " in next(row for row in rows if row.startswith("ksh "))
+    assert " in memory " in next(line for line in lines if line.startswith("ksh "))
+
+
+def test_one_method_is_told_about(call, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    _, out, _ = call("methods", "lsh")
+    assert "Similarity Estimation Techniques" in out
+    assert "hashlearn fit X.npy --method lsh" in out
+    assert max(map(len, out.splitlines())) <= 80
+    _, out, _ = call("methods", "gsdhp", "--json")
+    told = json.loads(out)
+    assert told["title"] == "GSDH_P"
+    assert {"name": "n_bits", "default": 64, "meaning": "Length of a code."} in told["parameters"]
+    status, _, err = call("methods", "gdshp")
+    assert status == 2
+    assert "There is no method 'gdshp'" in err
 
 
 def test_a_pipe_that_closes_at_the_last_flush_is_quiet(monkeypatch, capfd):
