@@ -33,7 +33,7 @@ GROUPS = {
     "evaluate": "Score a ranking of the database for every query, and name every definition used.",
     "index": "Manage collections: codes with ids and payloads, in a folder, on Milvus or on PostgreSQL.",
     "search": "Find the nearest rows of every query, by Hamming distance and then by id.",
-    "methods": "List the methods that [bold]fit[/bold] knows, or tell about one: its paper, its cost and its parameters.",
+    "methods": "List the methods that [bold]fit[/bold] knows, or tell about one of them.",
     "demo": "Compare learned codes with random codes and with floats, on data that needs no download.",
     "data": "List data sets, show their files and licenses, and download them.",
     "bench": "Run benchmarks of many methods on a named split; keep, tabulate and compare the results.",

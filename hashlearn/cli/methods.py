@@ -22,7 +22,6 @@ ADVICE = {
     "label sets in codes of at most 16 bits": "cca-itq",
     "a baseline that learns nothing": "lsh",
 }
-_SHORT = {"classes": "classes", "label sets": "sets", "pairs": "pairs", "similarity": "S"}
 
 
 @app.command(epilog=epilog("hashlearn methods", "hashlearn methods gsdhp", "hashlearn methods --json"))
@@ -33,9 +32,9 @@ def methods(
         bool, typer.Option("--markdown", help="Print a Markdown table, as in docs/methods.md.")
     ] = False,
 ) -> None:
-    """List the methods that [bold]fit[/bold] knows, or tell about one: its paper, its cost and its parameters.
+    """List the methods that [bold]fit[/bold] knows, or tell about one of them.
 
-    The column "passes" is how many times a fit reads the rows if they come in chunks; other methods need all rows in
+    "sets" learn from classes too. The column "passes" is how many times a fit reads the rows if they come in chunks; other methods need all rows in
     memory.
     """
     if name is not None:
@@ -56,8 +55,8 @@ def methods(
     table = new_table("name", "title", "year", "learns from", "passes", "verified", right=("year",))
     for one in facts:
         info = find_method(one).info
-        source = ", ".join(_SHORT[kind] for kind in info.supervision) or "features"
-        # Only the first number of passes: what it is under other settings is told about one method.
+        # Short words, so that every method has one line; all else is told about one method.
+        source = "features" if not info.supervised else "sets" if info.multilabel else "classes"
         passes = _shown(info.passes).partition(";")[0]
         table.add_row(one, info.title, str(info.year), source, passes, _shown(info.verified))
     console.print(table)
