@@ -34,8 +34,8 @@ def methods(
 ) -> None:
     """List the methods that [bold]fit[/bold] knows, or tell about one of them.
 
-    "sets" learn from classes too. The column "passes" is how many times a fit reads the rows if they come in chunks; other methods need all rows in
-    memory.
+    Methods that learn from "sets" learn from classes too. The column "passes" is how many times a fit reads the rows
+    if they come in chunks; other methods need all rows in memory.
     """
     if name is not None:
         _tell_about(name, as_json)
