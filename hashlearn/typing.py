@@ -1,8 +1,8 @@
-"""The types of arrays that the package passes around, each defined once."""
+"""The types that several modules share, each defined once."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,3 +23,6 @@ Ids = NDArray[np.int64]
 
 Arrays = dict[str, NDArray[Any]]
 """Arrays by name, as model files and checkpoints hold them."""
+
+Metric = Literal["cosine", "euclidean", "dot"]
+"""How float vectors are compared."""

@@ -15,9 +15,9 @@ from hashlearn.labels import as_labels, match_labels
 from hashlearn.metrics import Scores, evaluate_floats
 from hashlearn.metrics import evaluate as evaluate_codes
 from hashlearn.metrics.engine import EmptyQueries, Ties
-from hashlearn.metrics.rankings import Metric
 from hashlearn.metrics.scores import Denominator, Gain
 from hashlearn.relevance import RelevanceName
+from hashlearn.typing import Metric
 
 app = typer.Typer()
 

@@ -16,8 +16,9 @@ from hashlearn.cli.places import Uri
 from hashlearn.cli.shell import BadUse, epilog, new_table, output, print_json, progress
 from hashlearn.cli.where import Where, read_where
 from hashlearn.collection import Collection
-from hashlearn.collection.rescore import MAX_CANDIDATES, Metric
+from hashlearn.collection.rescore import MAX_CANDIDATES
 from hashlearn.files.read import check_rows, row_chunks
+from hashlearn.typing import Metric
 
 app = typer.Typer()
 

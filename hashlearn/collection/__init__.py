@@ -1,4 +1,4 @@
-"""Collections: a hasher, codes, ids and payloads that last, in a folder or on a server, chosen by URI."""
+"""Collections: a hasher, codes, ids and payloads that are kept in a folder or on a server; a URI says where."""
 
 from hashlearn.collection.collection import Collection, Item
 from hashlearn.collection.store import CollectionError, UnsupportedByStoreError

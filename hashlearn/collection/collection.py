@@ -1,4 +1,4 @@
-"""Collection: a hasher, codes, ids and payloads behind one interface, whatever keeps them."""
+"""Collection: a hasher, codes, ids and payloads behind one interface, whichever storage keeps them."""
 
 from __future__ import annotations
 
@@ -13,11 +13,19 @@ from numpy.typing import ArrayLike
 
 from hashlearn import models
 from hashlearn.codes import MAX_BITS, BitOrder, n_bytes, renamed_bit_order
-from hashlearn.collection import validation as given
+from hashlearn.collection import validation
 from hashlearn.collection.collapse import warn_of_collapse
 from hashlearn.collection.payloads import checked_payloads
-from hashlearn.collection.rescore import MAX_CANDIDATES, Metric, make_plan, rescored
-from hashlearn.collection.store import CollectionError, Payload, Rows, Spec, Store, Vectors, Verified
+from hashlearn.collection.rescore import MAX_CANDIDATES, Metric, make_rescore_plan, rescored
+from hashlearn.collection.store import (
+    CollectionError,
+    CollectionSpec,
+    Payload,
+    Store,
+    StoredRows,
+    Vectors,
+    VerifyReport,
+)
 from hashlearn.collection.uri import as_uri, shown, store_class
 from hashlearn.collection.where import Condition, parse
 from hashlearn.index import Ball, Hits
@@ -43,13 +51,15 @@ class Item(NamedTuple):
 
 
 class Collection:
-    """A hasher, codes, ids and payloads that last; make one with ``create`` or ``open``.
+    """A hasher with the codes, ids and payloads of rows, kept on disk or on a server.
 
-    The URI chooses where it is kept: a folder (embedded, nothing to install), ``milvus://host:port/name`` or
-    ``postgresql://user:password@host/database?collection=name``. Everything else is the same.
+    ``Collection.create`` makes a new collection, ``Collection.open`` opens one.
 
-    When ``add`` or ``delete`` returns, the change is durable and every other process sees it in its next call.
-    Any number of threads may use one collection.
+    The URI says where the collection is kept: in a folder (nothing else to install), ``milvus://host:port/name`` or
+    ``postgresql://user:password@host/database?collection=name``. The methods are the same for all of them.
+
+    When ``add`` or ``delete`` returns, the change is durable, and every other process sees it in its next call.
+    Several threads may use one collection at the same time.
 
     Examples
     --------
@@ -76,7 +86,7 @@ class Collection:
         self._process = os.getpid()
         self._hasher = hasher
         self._lock = threading.Lock()
-        self._told_of_collapse = False
+        self._warned_of_collapse = False
 
     @classmethod
     def create(
@@ -117,8 +127,8 @@ class Collection:
             if hasher is None:
                 raise ValueError("Without a hasher, give vector_size= to keep vectors.")
             vector_size = int(hasher.n_features_in_)
-        fields = given.indexed_fields(indexed)
-        spec = Spec(int(n_bits), model, fingerprint, vector_size, kind, dict(settings), fields)  # type: ignore[arg-type]
+        fields = validation.checked_indexed(indexed)
+        spec = CollectionSpec(int(n_bits), model, fingerprint, vector_size, kind, dict(settings), fields)  # type: ignore[arg-type]
         return cls(text, store_class(text).create(text, spec), hasher)
 
     @classmethod
@@ -148,7 +158,7 @@ class Collection:
         return self.count()
 
     def __bool__(self) -> bool:
-        return True  # an empty collection is one too
+        return True  # otherwise an empty collection would count as false, because its length is 0
 
     def __enter__(self) -> Self:
         return self
@@ -159,16 +169,16 @@ class Collection:
         self.close()
 
     def close(self) -> None:
-        """Let go of files and connections; twice is fine."""
+        """Close files and connections. Closing twice does no harm."""
         if os.getpid() == self._process:
             self._opened.close()
 
     @property
     def _store(self) -> Store:
-        """The storage, for the process that opened it.
+        """The storage, if this is the process that opened it.
 
-        After a fork, files and connections are those of the parent, and locks that another of its threads held are
-        never released: using them here could hang, or damage what the parent writes.
+        A forked child shares files and connections with its parent, and locks that other threads of the parent held at
+        the fork are never released in the child. Using the storage there could hang, or damage what the parent writes.
         """
         if os.getpid() != self._process:
             raise CollectionError(
@@ -183,7 +193,7 @@ class Collection:
 
     @property
     def vector_size(self) -> int | None:
-        """Floats a row kept for rescoring, or None."""
+        """How many floats per row are kept for rescoring; None if no vectors are kept."""
         return self._store.spec.vector_size
 
     @property
@@ -199,7 +209,7 @@ class Collection:
             return self._hasher
 
     def info(self) -> dict[str, Any]:
-        """Facts: uri, rows, n_bits, the hasher, vectors, kind of index, and what the storage tells about itself."""
+        """Return facts as a dict: uri, rows, n_bits, hasher, vector size, kind of index, and facts of the storage."""
         spec = self._store.spec
         return {
             "uri": self.uri,
@@ -224,30 +234,30 @@ class Collection:
         bit_order: BitOrder = "big",
         progress: Callable[[int, int], None] | None = None,
     ) -> Ids:
-        """Add rows, or replace those whose id exists (code, payload and vector together); their ids.
+        """Add rows, or replace rows whose id exists (code, payload and vector together), and return their ids.
 
         X : rows that the hasher encodes; or codes= with packed codes made elsewhere, in ``bit_order``.
-        ids : whole numbers from 0, each once. Without them they count on from the largest one so far.
-        payload : one JSON object a row: a list of dicts (None for nothing), a dict of columns, a pyarrow Table, or a
+        ids : whole numbers from 0, each once. Without them, rows get the numbers after the largest id so far.
+        payload : one JSON object per row: a list of dicts (None for nothing), a dict of columns, a pyarrow Table, or a
             DataFrame of pandas or polars.
-        vectors : floats to keep instead of X, in a collection that keeps vectors.
+        vectors : floats to keep in place of X, in a collection that keeps vectors.
         progress : called with (rows done, all rows).
 
-        Large batches are added in transactions; an error says how many rows are in.
+        Large batches are added in several transactions; an error says how many rows were added.
         """
-        rows = given.rows(X, codes)
-        n_rows = given.n_rows(rows)
+        rows = validation.one_of_rows_and_codes(X, codes)
+        n_rows = validation.row_count(rows)
         numbers = None if ids is None else new_ids(ids, n_rows, 0)
         if numbers is not None:
             check_distinct(np.sort(numbers))
         payloads = checked_payloads(payload, n_rows)
-        kept = self._kept(X, vectors, n_rows)
-        packed = self._queries(rows, codes, bit_order)
+        kept = self._vectors_to_keep(X, vectors, n_rows)
+        packed = self._packed_codes(rows, codes, bit_order)
         if not n_rows:
             return np.empty(0, dtype=np.int64)
-        if not self._told_of_collapse:
-            # One frame more than it seems: that of ``renamed_bit_order``.
-            self._told_of_collapse = warn_of_collapse(packed, self.n_bits, stacklevel=3)
+        if not self._warned_of_collapse:
+            # The decorator ``renamed_bit_order`` adds one frame to the stack.
+            self._warned_of_collapse = warn_of_collapse(packed, self.n_bits, stacklevel=3)
         if numbers is None:
             numbers = new_ids(None, n_rows, self._store.take_ids(n_rows))
         step, done = self._store.batch_rows, 0
@@ -270,7 +280,7 @@ class Collection:
         return numbers
 
     def take_ids(self, count: int) -> int:
-        """The first of ``count`` ids in a row that ``add`` will not give to other rows that come without."""
+        """Reserve ``count`` consecutive ids and return the first; ``add`` gives none of them to other rows."""
         return self._store.take_ids(checked_count(count, "count", 0))
 
     @renamed_bit_order
@@ -288,7 +298,7 @@ class Collection:
         bit_order: BitOrder = "big",
         n_jobs: int | None = None,
     ) -> Hits:
-        """The k nearest rows of every query, ordered by (distance, id); ids -1 in empty places.
+        """Return the k nearest rows of every query, ordered by (distance, id); the id is -1 where there is no row.
 
         X : query rows that the hasher encodes; or codes= with packed codes.
         where : only rows whose payload matches, such as ``{"color": "red", "year": {">=": 2020}}``.
@@ -302,19 +312,19 @@ class Collection:
         rescoring = rescore is not None and rescore is not False
         condition = _condition(where)
         if codes is not None and (asymmetric or rescoring):
-            raise ValueError(f"{'asymmetric' if asymmetric else 'rescore'} needs X: codes do not say it.")
-        plan = make_plan(k, rescore, metric, max_candidates) if rescoring else None
+            raise ValueError(f"{'asymmetric' if asymmetric else 'rescore'} needs X: codes alone are not enough.")
+        plan = make_rescore_plan(k, rescore, metric, max_candidates) if rescoring else None
         if plan is not None and self.vector_size is None:
             raise CollectionError(f"{self.uri} keeps no vectors to rescore by: {_KEEP_VECTORS}.")
-        rows = given.rows(X, codes)
+        rows = validation.one_of_rows_and_codes(X, codes)
         if asymmetric:
             queries = self._encoded(rows, "decision_function", np.float32, self.n_bits)
             search: Callable[[Any, int, Condition | None, int | None], Hits] = self._store.search_projections
         else:
-            queries, search = self._queries(rows, codes, bit_order), self._store.search
+            queries, search = self._packed_codes(rows, codes, bit_order), self._store.search
         if plan is None:
             return search(queries, k, condition, n_jobs)
-        floats = given.vectors(rows, self.vector_size or 0, "X, to rescore by,")
+        floats = validation.checked_vectors(rows, self.vector_size or 0, "X, to rescore by,")
         return rescored(
             floats, lambda numbers, limit: search(queries[numbers], limit, condition, n_jobs), self._store.vectors, plan
         )
@@ -330,13 +340,15 @@ class Collection:
         bit_order: BitOrder = "big",
         n_jobs: int | None = None,
     ) -> Ball:
-        """All rows at most ``radius`` bits away from each query, ordered by (distance, id)."""
+        """Return all rows at most ``radius`` bits away from each query, ordered by (distance, id)."""
         radius = min(checked_count(radius, "radius", 0), self.n_bits)
         condition = _condition(where)
-        return self._store.within(self._queries(given.rows(X, codes), codes, bit_order), radius, condition, n_jobs)
+        return self._store.within(
+            self._packed_codes(validation.one_of_rows_and_codes(X, codes), codes, bit_order), radius, condition, n_jobs
+        )
 
     def get(self, ids: Any, vectors: bool = True) -> Any:
-        """The row with this id, or None; for a list of ids a list of rows and None in their order."""
+        """Return the row with this id, or None. For a list of ids, return a list with one row or None per id."""
         single = isinstance(ids, (int, np.integer)) and not isinstance(ids, bool)
         numbers = checked_ids([ids] if single else ids)
         rows = self._store.get(np.unique(numbers), vectors and self.vector_size is not None)
@@ -345,7 +357,7 @@ class Collection:
         return items[0] if single else items
 
     def delete(self, ids: ArrayLike | None = None, *, where: Where | None = None) -> int:
-        """Remove rows by their ids, or those whose payload matches; how many there were."""
+        """Remove rows by their ids, or the rows whose payload matches, and return how many were removed."""
         if (ids is None) == (where is None):
             raise ValueError("Give ids or where= to delete, not both and not neither.")
         if where is not None:
@@ -359,17 +371,17 @@ class Collection:
         return sum(self._store.delete(numbers[start : start + step]) for start in range(0, len(numbers), step))
 
     def count(self, where: Where | None = None) -> int:
-        """How many rows there are, or how many match."""
+        """Return how many rows there are, or how many match."""
         return self._store.count(_condition(where))
 
-    def scan(self, batch_rows: int = 10_000, where: Where | None = None, vectors: bool = False) -> Iterator[Rows]:
-        """All rows by id, a batch (ids, codes, payloads, vectors) at a time."""
+    def scan(self, batch_rows: int = 10_000, where: Where | None = None, vectors: bool = False) -> Iterator[StoredRows]:
+        """Iterate over all rows in the order of their ids, in batches (ids, codes, payloads, vectors)."""
         wanted = vectors and self.vector_size is not None
         return self._store.scan(checked_count(batch_rows, "batch_rows", 1), _condition(where), wanted)
 
     @renamed_bit_order
     def export(self, path: str | os.PathLike[str], *, bit_order: BitOrder | None = None) -> int:
-        """Write all rows to a file, whole or not at all; how many there were.
+        """Write all rows to a file, whole or not at all, and return how many there were.
 
         .npy : codes, with their facts in .npy.json and the ids in .ids.npy. .parquet : id, code, payload (JSON text)
         and vector. .faiss : a flat binary index of faiss with the ids, with its facts in .faiss.json.
@@ -381,7 +393,7 @@ class Collection:
 
         return export(self, path, bit_order)
 
-    def verify(self) -> Verified:
+    def verify(self) -> VerifyReport:
         """Read everything and check all that can be checked; ``problems`` says what is wrong, one sentence each.
 
         A folder is checked row by row against its checksums. Servers check their own pages as they are read; ``notes``
@@ -391,7 +403,7 @@ class Collection:
         spec, problems = self._store.spec, list(found.problems)
         try:
             hasher = models.loads(spec.model, f"The model in {self.uri}") if spec.model else None
-            # Its fingerprint proves nothing: another version of hashlearn may have taken it in another way.
+            # The fingerprint is not compared: another version of hashlearn may have computed it in another way.
             if hasher is not None and hasher.n_bits_ != spec.n_bits:
                 problems.append(f"The model in {self.uri} is not the one that the collection was made with.")
         except ModelFileError as error:
@@ -399,11 +411,11 @@ class Collection:
         return found._replace(problems=tuple(problems))
 
     def compact(self) -> None:
-        """Give back the space of replaced and removed rows. Others may go on reading and, in turn, writing."""
+        """Free the space of replaced and removed rows. Other processes may read meanwhile, and write in turn."""
         self._store.compact()
 
     def backup(self, path: str | os.PathLike[str]) -> None:
-        """Write a copy of one moment to one file, while the collection is used; whole and checked, or not at all.
+        """Write a consistent copy to one file while the collection is in use. The file is whole and checked, or absent.
 
         On PostgreSQL and Milvus an UnsupportedByStoreError names the server's own tool, after checking the collection.
         """
@@ -426,7 +438,7 @@ class Collection:
         if not spec.model:
             raise CollectionError(f"{self.uri} holds codes made elsewhere and no hasher: open it without one.")
         found = models.fingerprint(hasher)
-        # Another version of hashlearn may have taken the fingerprint in another way.
+        # Another version of hashlearn may have computed the fingerprint in another way.
         if found != spec.fingerprint and found != models.fingerprint(self.hasher):
             own = self.hasher
             raise CollectionError(
@@ -440,26 +452,29 @@ class Collection:
     def _encoded(self, rows: Any, method: str, dtype: Any, width: int) -> Any:
         if (hasher := self.hasher) is None:
             raise CollectionError(f"{self.uri} has no hasher to encode X: give codes= instead.")
-        # Blocks that do not depend on the number of rows, so neither do the codes; projections are not all held.
-        parts = [getattr(hasher, method)(rows[block]) for block in row_blocks(given.n_rows(rows), _ENCODED_ROWS)]
+        # The size of the blocks is fixed, so that codes do not depend on the number of rows. Blocks also bound the
+        # memory for projections.
+        parts = [
+            getattr(hasher, method)(rows[block]) for block in row_blocks(validation.row_count(rows), _ENCODED_ROWS)
+        ]
         return np.concatenate(parts) if parts else np.empty((0, width), dtype=dtype)
 
-    def _queries(self, rows: Any, codes: ArrayLike | None, bit_order: BitOrder) -> PackedCodes:
+    def _packed_codes(self, rows: Any, codes: ArrayLike | None, bit_order: BitOrder) -> PackedCodes:
         if codes is not None:
-            return given.packed(codes, self.n_bits, bit_order)
+            return validation.checked_codes(codes, self.n_bits, bit_order)
         return self._encoded(rows, "encode", np.uint8, n_bytes(self.n_bits))
 
-    def _kept(self, X: Any, vectors: ArrayLike | None, n_rows: int) -> Vectors | None:
-        """The vectors to keep."""
+    def _vectors_to_keep(self, X: Any, vectors: ArrayLike | None, n_rows: int) -> Vectors | None:
+        """The vectors to keep beside the codes; None in a collection that keeps none."""
         if self.vector_size is None:
             if vectors is not None:
                 raise CollectionError(f"{self.uri} keeps no vectors: {_KEEP_VECTORS}.")
             return None
         if vectors is None and X is None:
             raise ValueError(f"{self.uri} keeps vectors of {self.vector_size} floats: give vectors= beside codes=.")
-        kept = given.vectors(X if vectors is None else vectors, self.vector_size, "vectors")
+        kept = validation.checked_vectors(X if vectors is None else vectors, self.vector_size, "vectors")
         if len(kept) != n_rows:
-            raise ValueError(f"There must be one vector a row. Got {len(kept)} vectors and {n_rows} rows.")
+            raise ValueError(f"There must be one vector per row. Got {len(kept)} vectors and {n_rows} rows.")
         return kept
 
 
@@ -471,6 +486,6 @@ def _condition(where: Where | None) -> Condition | None:
     return condition if where else None
 
 
-def _item(rows: Rows, place: int) -> Item:
+def _item(rows: StoredRows, place: int) -> Item:
     vector = None if rows.vectors is None else rows.vectors[place]
     return Item(int(rows.ids[place]), rows.codes[place], rows.payloads[place], vector)

@@ -1,4 +1,4 @@
-"""All rows of a collection to a file: .npy (codes and ids), .parquet (everything) or .faiss."""
+"""Write all rows of a collection to a file: .npy (codes and ids), .parquet (everything) or .faiss."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def ids_beside(path: Path) -> Path:
 
 
 def export(collection: Collection, name: str | os.PathLike[str], bit_order: BitOrder | None) -> int:
-    """Write the file; how many rows there were. Without a bit order, the codes have that of the kind of file."""
+    """Write the file and return how many rows there were. ``bit_order`` None means the usual one of such files."""
     if bit_order not in (None, "big", "little"):
         raise ValueError(f"bit_order must be 'big', 'little' or None. Got {bit_order!r} instead.")
     path = check_output(os.fspath(name), SUFFIXES)
@@ -50,7 +50,7 @@ def export(collection: Collection, name: str | os.PathLike[str], bit_order: BitO
 
 
 def _codes(collection: Collection) -> tuple[np.ndarray, np.ndarray]:
-    """All ids and codes; both together are far smaller than what they were made from."""
+    """All ids and codes. They are held in memory at once: they are far smaller than the features of the rows."""
     ids, codes, total, done = [], [], len(collection), 0
     for rows in collection.scan(_BATCH_ROWS):
         ids.append(rows.ids)
@@ -64,13 +64,13 @@ def _codes(collection: Collection) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _faiss(ids: np.ndarray, codes: np.ndarray, path: Path, info: CodeInfo) -> None:
-    """Write the index, and beside it the facts that a file of faiss has no place for."""
+    """Write the index, and beside it a file with the facts that a file of faiss cannot hold."""
     import faiss
 
     flat = faiss.IndexBinaryFlat(8 * codes.shape[1])
     index = faiss.IndexBinaryIDMap2(flat)
     index.add_with_ids(np.ascontiguousarray(codes), ids)
-    # Closed last, so renamed last: the index never lies beside the facts of an older one.
+    # The index is closed last, so it is renamed last: it never lies beside the facts of an older index.
     with written_whole(path) as stream, written_whole(sidecar(path)) as facts:
         stream.write(faiss.serialize_index_binary(index).data)
         facts.write(info.as_json())

@@ -1,4 +1,4 @@
-"""Payloads as people give them (dicts, columns, tables) to a list of JSON objects, checked row by row."""
+"""Turn payloads as people give them (dicts, columns, tables) into a list of JSON objects, checked row by row."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import numpy as np
 from hashlearn.collection.store import Payload
 from hashlearn.collection.where import is_text
 
-MOST_DEPTH = 64
+MAX_DEPTH = 64
 _INT_LIMIT = 2**63
 
 
 class _NotJson(Exception):
-    """Why a value is no JSON; ``place`` is filled from the inside out."""
+    """Why a value is not JSON. ``place`` says where it is; each level of nesting adds its name in front."""
 
     def __init__(self, why: str) -> None:
         super().__init__(why)
@@ -25,12 +25,15 @@ class _NotJson(Exception):
 
 
 def checked_payloads(payload: Any, n_rows: int, first_row: int = 0) -> list[Payload] | None:
-    """One JSON object a row; None when there is no payload at all. ``first_row`` counts in messages."""
+    """Return one JSON object per row; None when there is no payload at all.
+
+    ``first_row`` is the number that messages give to the first row.
+    """
     if payload is None:
         return None
     rows = _rows(payload)
     if len(rows) != n_rows:
-        raise ValueError(f"There must be one payload a row. Got {len(rows)} payloads and {n_rows} rows.")
+        raise ValueError(f"There must be one payload per row. Got {len(rows)} payloads and {n_rows} rows.")
     checked: list[Payload] = []
     for number, row in enumerate(rows, first_row):
         if row is None:
@@ -91,7 +94,7 @@ def _object(value: Mapping[Any, Any], depth: int) -> Payload:
             raise _NotJson(f"its keys must be text, got {key!r}")
         if not key.isascii() or "\0" in key:
             _check_text(key)
-        # The common kinds at once: this runs for every field of every row.
+        # The common kinds are handled here without a call, because this runs for every field of every row.
         kind = type(item)
         if (
             (kind is str and item.isascii() and "\0" not in item)
@@ -128,8 +131,8 @@ def _value(value: Any, depth: int) -> Any:
         return int(value)
     if isinstance(value, (datetime.date, datetime.time)):
         return value.isoformat()  # sorts as the dates do
-    if depth >= MOST_DEPTH:
-        raise _NotJson(f"it is nested more than {MOST_DEPTH} deep")
+    if depth >= MAX_DEPTH:
+        raise _NotJson(f"it is nested more than {MAX_DEPTH} deep")
     if isinstance(value, Mapping):
         return _object(value, depth + 1)
     if isinstance(value, (list, tuple)):

@@ -1,4 +1,4 @@
-"""What the stores on servers share: small answers and messages."""
+"""What the stores on servers share: hits as arrays, blocks of queries, and messages."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ from typing import NoReturn
 
 import numpy as np
 
-from hashlearn.collection.store import CollectionError, Rows, UnsupportedByStoreError, Verified
+from hashlearn.collection.store import CollectionError, StoredRows, UnsupportedByStoreError, VerifyReport
 from hashlearn.index import Ball, Hits
 from hashlearn.progress import report
 from hashlearn.typing import Ids, PackedCodes
 
-Found = tuple[Ids, Ids]
+QueryHits = tuple[Ids, Ids]
 """Ids and distances of one query's rows, ordered by (distance, id)."""
 
 
-def no_projections(server: str) -> NoReturn:
+def refuse_projections(server: str) -> NoReturn:
     raise UnsupportedByStoreError(
         f"{server} compares codes with codes only: for real-valued queries keep the collection in a folder, "
         "or search by the codes of the queries."
     )
 
 
-def writable(read_only: bool, place: str) -> None:
+def require_writable(read_only: bool, place: str) -> None:
     if read_only:
         raise CollectionError(f"The collection {place} was opened for reading only.")
 
 
-def kind_known(server: str, kind: str, offered: Sequence[str]) -> None:
+def require_kind(server: str, kind: str, offered: Sequence[str]) -> None:
     if kind not in offered:
         raise UnsupportedByStoreError(
             f"A collection on {server} has the kinds {' and '.join(map(repr, offered))}. Got {kind!r} instead: "
@@ -36,20 +36,20 @@ def kind_known(server: str, kind: str, offered: Sequence[str]) -> None:
         )
 
 
-def best(found: Sequence[Found], k: int | None) -> Found:
+def best(found: Sequence[QueryHits], k: int | None) -> QueryHits:
     """The k nearest of several lists, by (distance, id); None for all."""
     ids, distances = joined(found)
     order = np.lexsort((ids, distances))[:k]
     return ids[order], distances[order]
 
 
-def joined(found: Sequence[Found]) -> Found:
+def joined(found: Sequence[QueryHits]) -> QueryHits:
     if not found:
         return np.empty(0, np.int64), np.empty(0, np.int64)
     return np.concatenate([ids for ids, _ in found]), np.concatenate([distances for _, distances in found])
 
 
-def as_hits(found: Sequence[Found], k: int) -> Hits:
+def as_hits(found: Sequence[QueryHits], k: int) -> Hits:
     ids = np.full((len(found), k), -1, dtype=np.int64)
     distances = np.full((len(found), k), -1, dtype=np.int32)
     for place, (row_ids, row_distances) in enumerate(found):
@@ -58,33 +58,36 @@ def as_hits(found: Sequence[Found], k: int) -> Hits:
     return Hits(ids, distances)
 
 
-def as_ball(found: Sequence[Found]) -> Ball:
+def as_ball(found: Sequence[QueryHits]) -> Ball:
     lims = np.cumsum([0, *(len(ids) for ids, _ in found)], dtype=np.int64)
     ids, distances = joined(found)
     return Ball(lims, ids, distances.astype(np.int32))
 
 
-def query_blocks(queries: PackedCodes, k: int, most_hits: int = 500_000) -> Iterator[PackedCodes]:
-    """Blocks of queries whose answer stays small."""
-    rows = max(1, min(100, most_hits // max(k, 1)))
+def query_blocks(queries: PackedCodes, k: int, max_hits: int = 500_000) -> Iterator[PackedCodes]:
+    """Blocks of queries, small enough that the answer of each fits in memory."""
+    rows = max(1, min(100, max_hits // max(k, 1)))
     for start in range(0, len(queries), rows):
         yield queries[start : start + rows]
 
 
-def read_all(batches: Iterable[Rows], total: int, look: Callable[[Rows], None]) -> Verified:
-    """Read every row, have ``look`` check each batch, and count what there is; the caller adds what is wrong."""
+def verify_rows(batches: Iterable[StoredRows], total: int, check: Callable[[StoredRows], None]) -> VerifyReport:
+    """Read every row, give each batch to ``check``, and count rows, payloads and vectors.
+
+    The report has no problems yet: the caller adds those that ``check`` found.
+    """
     rows = payloads = vectors = 0
     for batch in batches:
-        look(batch)
+        check(batch)
         rows += len(batch.ids)
         payloads += sum(map(bool, batch.payloads))
         vectors += 0 if batch.vectors is None else len(batch.vectors)
         report("verifying rows", rows, max(rows, total))
-    return Verified(rows, payloads, vectors, ())
+    return VerifyReport(rows, payloads, vectors, ())
 
 
-def state_told(found: Verified, place: str) -> str:
-    """What ``verify`` found, as a sentence beside another."""
+def report_sentence(found: VerifyReport, place: str) -> str:
+    """What ``verify`` found, as a sentence that follows another one."""
     state = f"{len(found.problems)} problems, first: {found.problems[0]}" if found.problems else "all is well."
     return f"The {found.rows:,} rows of {place} were read: {state}"
 

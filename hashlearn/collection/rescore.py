@@ -1,14 +1,14 @@
-"""Second look at the nearest codes: rank them again by the float vectors that the collection keeps.
+"""Rescoring: rank the rows with the nearest codes again by the float vectors that the collection keeps.
 
-Codes take few distinct distances, so many rows may tie where the list of candidates ends. All rows of that tie are
-candidates: otherwise their ids would decide which rows get the second look.
+Hamming distances take few distinct values, so many rows may tie at the end of the list of candidates. All rows of that
+tie are candidates: otherwise their ids would decide which of them are rescored.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,36 +17,39 @@ from hashlearn.collection.store import Vectors
 from hashlearn.index import Hits
 from hashlearn.index.inputs import checked_count
 from hashlearn.parallel import row_blocks
-from hashlearn.typing import FloatArray, Ids
+from hashlearn.typing import FloatArray, Ids, Metric
 
-Metric = Literal["cosine", "euclidean", "dot"]
 DEFAULT_FACTOR = 10
-MAX_CANDIDATES = 16_384  # what Milvus can answer at once, and a bound that keeps a query below some tenths of a second
+MAX_CANDIDATES = 16_384  # the most that Milvus returns at once; also keeps a query below some tenths of a second
 _WIDEN = 8
-_IDS_AT_ONCE = 4_000_000  # candidates of all queries that are looked at together
+_IDS_AT_ONCE = 4_000_000  # candidates of all queries of one block
 _FLOATS_AT_ONCE = 16_000_000
-_SAME_COSINE = 12  # decimals: rounding errors of a cosine are far smaller, and must not order rows
+_COSINE_DECIMALS = 12  # rounding errors of a cosine are far smaller, and must not decide the order of rows
 
-Ask = Callable[[Ids, int], Hits]
-"""(numbers of queries, how many rows) to their nearest rows."""
-Read = Callable[[Ids], tuple[Ids, Vectors]]
-"""Ids to those of the rows that exist, by id, and their vectors."""
+SearchQueries = Callable[[Ids, int], Hits]
+"""Returns the nearest rows for (numbers of queries, how many rows per query)."""
+ReadVectors = Callable[[Ids], tuple[Ids, Vectors]]
+"""Returns for some ids those of the rows that exist, in increasing order, and their vectors."""
 
 
-class Plan(NamedTuple):
-    """How to rescore: ``k`` out of the ``nearest`` rows by code and what ties with the last, at most ``most``.
+class RescorePlan(NamedTuple):
+    """How to rescore.
 
-    ``most`` is larger than ``nearest``, or nobody could tell whether the tie goes on.
+    k : how many rows the caller gets per query.
+    nearest : how many rows to take by code; rows that tie with the last of them are taken too.
+    max_rows : the limit of both together. It is larger than ``nearest``, because one more row shows whether there is a
+        tie.
+    metric : how vectors are compared.
     """
 
     k: int
     nearest: int
-    most: int
+    max_rows: int
     metric: Metric
 
 
 def checked_factor(rescore: Any) -> float:
-    """By how much to oversample: True is the usual factor."""
+    """How many times k rows to rescore; True means the default factor."""
     if rescore is True:
         return DEFAULT_FACTOR
     number = isinstance(rescore, (int, float, np.number)) and not isinstance(rescore, bool)
@@ -61,19 +64,19 @@ def checked_metric(metric: Any) -> Metric:
     return metric
 
 
-def make_plan(k: int, rescore: Any, metric: Any, max_candidates: int) -> Plan:
-    """The plan for what a caller asked, checked."""
+def make_rescore_plan(k: int, rescore: Any, metric: Any, max_candidates: int) -> RescorePlan:
+    """Check what a caller asked for and return the plan for it."""
     nearest = max(k, int(np.ceil(k * checked_factor(rescore))))
-    most = max(checked_count(max_candidates, "max_candidates", 1), nearest + 1)
-    return Plan(k, nearest, most, checked_metric(metric))
+    max_rows = max(checked_count(max_candidates, "max_candidates", 1), nearest + 1)
+    return RescorePlan(k, nearest, max_rows, checked_metric(metric))
 
 
-def rescored(queries: Vectors, ask: Ask, read: Read, plan: Plan) -> Hits:
-    """The k best of each query's candidates by (distance of vectors, id)."""
+def rescored(queries: Vectors, ask: SearchQueries, read: ReadVectors, plan: RescorePlan) -> Hits:
+    """Return the k best of each query's candidates, ordered by (distance of vectors, id)."""
     shape = (len(queries), plan.k)
     found = Hits(np.full(shape, -1, dtype=np.int64), np.full(shape, np.inf, dtype=np.float32))
     cut = 0
-    for block in row_blocks(len(queries), max(1, _IDS_AT_ONCE // plan.most)):
+    for block in row_blocks(len(queries), max(1, _IDS_AT_ONCE // plan.max_rows)):
         candidates, cut_here = _candidates(ask, block, plan)
         cut += cut_here
         for place, (ids, distances) in enumerate(_ranked(queries[block], candidates, read, plan), block.start):
@@ -81,38 +84,40 @@ def rescored(queries: Vectors, ask: Ask, read: Read, plan: Plan) -> Hits:
             found.distances[place, : len(ids)] = distances
     if cut:
         warnings.warn(
-            f"For {cut:,} of {len(queries):,} queries {plan.most:,} rows or more are as near as the last of the "
-            f"{plan.nearest:,} rows to rescore; only {plan.most:,} were looked at, those of smallest id. Raise "
+            f"For {cut:,} of {len(queries):,} queries {plan.max_rows:,} rows or more are as near as the last of the "
+            f"{plan.nearest:,} rows to rescore; only {plan.max_rows:,} were looked at, those of smallest id. Raise "
             "max_candidates, or use a hasher that gives more distinct codes.",
-            stacklevel=4,  # rescored, search, and the frame of renamed_bit_order around it
+            stacklevel=4,  # skips this function, Collection.search and its decorator renamed_bit_order
         )
     return found
 
 
-def _candidates(ask: Ask, block: slice, plan: Plan) -> tuple[list[Ids], int]:
+def _candidates(ask: SearchQueries, block: slice, plan: RescorePlan) -> tuple[list[Ids], int]:
     """For each query of the block the ids of the ``nearest`` rows and of all that tie with the last.
 
-    Also returns for how many queries the tie was cut at ``most`` rows.
+    Also returns for how many queries the tie was cut at ``max_rows`` rows.
     """
     found: list[Ids] = [np.empty(0, dtype=np.int64)] * (block.stop - block.start)
-    limit, places, cut = min(plan.most, 2 * plan.nearest + 50), np.arange(block.start, block.stop), 0
+    limit, places, cut = min(plan.max_rows, 2 * plan.nearest + 50), np.arange(block.start, block.stop), 0
     while len(places):
         hits = ask(places, limit)
         last = hits.distances[:, plan.nearest - 1]
-        # Distances never fall along a list, so a tie that goes on at the end of the list may go on beyond it.
+        # Distances increase along a list, so a tie that reaches the end of the list may continue beyond it.
         open_ended = (hits.ids[:, -1] >= 0) & (hits.distances[:, -1] == last)
-        if limit == plan.most:
+        if limit == plan.max_rows:
             cut = int(open_ended.sum())
             open_ended[:] = False
         near = (hits.ids >= 0) & ((hits.distances <= last[:, None]) | (hits.ids[:, plan.nearest - 1] < 0)[:, None])
         for row in np.flatnonzero(~open_ended):
             found[places[row] - block.start] = np.sort(hits.ids[row][near[row]])
-        places, limit = places[open_ended], min(plan.most, _WIDEN * limit)
+        places, limit = places[open_ended], min(plan.max_rows, _WIDEN * limit)
     return found, cut
 
 
-def _ranked(queries: Vectors, candidates: Sequence[Ids], read: Read, plan: Plan) -> list[tuple[Ids, FloatArray]]:
-    """Ids and distances of each query's best candidates; the vectors of all are read in parts that fit into memory."""
+def _ranked(
+    queries: Vectors, candidates: Sequence[Ids], read: ReadVectors, plan: RescorePlan
+) -> list[tuple[Ids, FloatArray]]:
+    """Ids and distances of each query's best candidates. Vectors are read in parts that fit in memory."""
     wanted = np.unique(np.concatenate(candidates))
     best = [(np.empty(0, dtype=np.int64), np.empty((2, 0)))] * len(queries)
     step = max(1, _FLOATS_AT_ONCE // max(1, queries.shape[1]))
@@ -136,7 +141,7 @@ def _places(ids: Ids, candidates: Ids) -> Ids:
 
 
 def _keys(query: NDArray[np.float32], vectors: Vectors, metric: Metric) -> FloatArray:
-    """(2, rows): distances, and what orders rows of equal distance before their ids do."""
+    """Two sort keys per row, as an array (2, rows): the distance, and a second key for rows of equal distance."""
     one, many = query.astype(np.float64), vectors.astype(np.float64)
     squares = np.square(many - one).sum(axis=1)
     if metric == "euclidean":
@@ -147,4 +152,4 @@ def _keys(query: NDArray[np.float32], vectors: Vectors, metric: Metric) -> Float
     sizes = np.sqrt(np.square(many).sum(axis=1)) * np.sqrt(np.square(one).sum())
     # A vector of zeros has no direction: it is as far as one at a right angle.
     cosines = np.divide(products, sizes, out=np.zeros_like(products), where=sizes > 0)
-    return np.stack([np.round(1 - cosines, _SAME_COSINE), squares])
+    return np.stack([np.round(1 - cosines, _COSINE_DECIMALS), squares])

@@ -1,12 +1,12 @@
-"""What a store does: keep codes, ids, payloads (and vectors) and search them. One class a kind of storage.
+"""The contract of a store, which keeps codes, ids, payloads and vectors and searches them: one class per storage.
 
-``Collection`` checks and encodes what users give; a store gets clean arrays and promises:
+``Collection`` checks and encodes what users give. A store gets checked arrays, for which the following holds:
 
-- ids are int64 from 0, unique within a call; codes uint8 (n, n_bytes), bit 0 most significant, padding bits zero.
+- ids are int64 from 0, unique within a call; codes are uint8 (n, n_bytes), bit 0 most significant, padding bits zero.
 - ``add`` replaces rows whose id exists, whole (code, payload and vector). When it returns, the rows are durable and
-  visible to the next search of any process. It gets at most ``batch_rows`` rows; when it fails, either all or none of
-  them are there, unless the storage is not ``atomic``.
-- ``search`` and ``within`` order by (distance, id), also where the k-th place cuts through tied rows.
+  visible to the next search of any process. It gets at most ``batch_rows`` rows. When it fails, either all of them or
+  none are stored, unless the storage is not ``atomic``.
+- ``search`` and ``within`` order by (distance, id), also if rows tie at the k-th place.
 - every method may raise ``CollectionError`` with one clear sentence.
 """
 
@@ -25,7 +25,7 @@ from hashlearn.index import Ball, Hits
 from hashlearn.typing import Ids, PackedCodes
 
 OPEN_OR_DROP = "open it, or drop it first (Collection.drop; on the command line: index drop)"
-"""What to do where a collection is already."""
+"""The end of a message about a place that already holds a collection."""
 
 Vectors = NDArray[np.float32]
 Payload = dict[str, Any]
@@ -36,18 +36,18 @@ class CollectionError(RuntimeError):
 
 
 class UnsupportedByStoreError(CollectionError, NotImplementedError):
-    """This kind of storage cannot do what was asked; another one can, and the message says which."""
+    """This kind of storage cannot do what was asked; the message names one that can."""
 
 
 @dataclass(frozen=True)
-class Spec:
+class CollectionSpec:
     """What a collection is made for; fixed when it is created and kept in its storage.
 
     model : the bytes of the hasher's model file, empty when the collection takes codes made elsewhere.
     fingerprint : SHA-256 (hex) of what the hasher computes, "" without a hasher.
-    vector_size : floats a row to keep for rescoring, or None.
-    kind, settings : what kind of index searches, for stores that offer several.
-    indexed : fields of payloads that filters ask for often, as filters name them.
+    vector_size : how many floats per row are kept for rescoring; None for no vectors.
+    kind, settings : the kind of index that searches, for stores that offer several.
+    indexed : fields of payloads that filters often compare, written as in filters.
     """
 
     n_bits: int
@@ -59,7 +59,7 @@ class Spec:
     indexed: tuple[str, ...] = ()
 
 
-class Rows(NamedTuple):
+class StoredRows(NamedTuple):
     """Rows of a collection, ordered by id. ``vectors`` is None when the collection keeps none."""
 
     ids: Ids
@@ -68,7 +68,7 @@ class Rows(NamedTuple):
     vectors: Vectors | None
 
 
-class Verified(NamedTuple):
+class VerifyReport(NamedTuple):
     """What ``verify`` found: how many rows, payloads and vectors it read, and what is wrong, one sentence each.
 
     ``notes`` say what was left to the server, or could not be checked.
@@ -89,17 +89,17 @@ class Store(ABC):
     atomic: ClassVar[bool] = True
     """Whether a crash in the middle of ``add`` or ``delete`` leaves all of its rows or none."""
 
-    spec: Spec
+    spec: CollectionSpec
 
     @classmethod
     @abstractmethod
-    def create(cls, uri: str, spec: Spec) -> Store:
-        """Make a new, empty collection; CollectionError when one is there already."""
+    def create(cls, uri: str, spec: CollectionSpec) -> Store:
+        """Make a new, empty collection; CollectionError if there is already one."""
 
     @classmethod
     @abstractmethod
     def open(cls, uri: str, read_only: bool = False) -> Store:
-        """Open what ``create`` made; CollectionError when there is none or it cannot be read."""
+        """Open a collection; CollectionError if there is none or it cannot be read."""
 
     @classmethod
     @abstractmethod
@@ -112,68 +112,70 @@ class Store(ABC):
 
     @abstractmethod
     def delete(self, ids: Ids) -> int:
-        """Remove rows; how many there were."""
+        """Remove rows and return how many there were."""
 
     @abstractmethod
     def delete_where(self, where: Condition) -> int:
-        """Remove the rows whose payload matches; how many there were."""
+        """Remove the rows whose payload matches and return how many there were."""
 
     @abstractmethod
-    def get(self, ids: Ids, vectors: bool = False) -> Rows:
-        """Those of these rows that exist, ordered by id. Vectors only when asked for and kept."""
+    def get(self, ids: Ids, vectors: bool = False) -> StoredRows:
+        """Return those of these rows that exist, ordered by id; with vectors if asked for and kept."""
 
     @abstractmethod
     def vectors(self, ids: Ids) -> tuple[Ids, Vectors]:
-        """Those of these rows that exist, ordered by id, and the vectors kept with them."""
+        """Return the ids of those of these rows that exist, in increasing order, and their vectors."""
 
     @abstractmethod
     def count(self, where: Condition | None = None) -> int: ...
 
     @abstractmethod
     def take_ids(self, count: int) -> int:
-        """The first of ``count`` ids in a row that no other row has, or gets from this or another process."""
+        """Reserve ``count`` consecutive ids, which no other row has or gets from any process; return the first."""
 
     @abstractmethod
     def search(self, queries: PackedCodes, k: int, where: Condition | None = None, n_jobs: int | None = None) -> Hits:
-        """The k nearest rows of each query; ids and distances -1 in empty places."""
+        """Return the k nearest rows of each query; ids and distances are -1 where there is no row."""
 
     @abstractmethod
     def search_projections(
         self, queries: NDArray[np.floating], k: int, where: Condition | None = None, n_jobs: int | None = None
     ) -> Hits:
-        """The k rows with the smallest -q.h for real-valued projections; infinity in empty places."""
+        """Return the k rows with the smallest -q.h for real-valued projections q; infinity where there is no row."""
 
     @abstractmethod
     def within(
         self, queries: PackedCodes, radius: int, where: Condition | None = None, n_jobs: int | None = None
     ) -> Ball:
-        """All rows at most ``radius`` bits away from each query."""
+        """Return all rows at most ``radius`` bits away from each query."""
 
     @abstractmethod
-    def scan(self, batch_rows: int = 10_000, where: Condition | None = None, vectors: bool = False) -> Iterator[Rows]:
-        """All rows by id, a batch at a time, as of one moment where the storage can promise that."""
+    def scan(
+        self, batch_rows: int = 10_000, where: Condition | None = None, vectors: bool = False
+    ) -> Iterator[StoredRows]:
+        """Iterate over all rows by id in batches, as of one moment if the storage can promise that."""
 
     @abstractmethod
     def info(self) -> dict[str, Any]:
-        """Facts for people: where it is, rows, bytes, kind of index, version of the server…; JSON-able."""
+        """Return facts for people that JSON can hold: place, rows, bytes, kind of index, version of the server."""
 
     @abstractmethod
-    def verify(self) -> Verified:
-        """Read everything, and check all that can be checked."""
+    def verify(self) -> VerifyReport:
+        """Read everything and check all that can be checked."""
 
     @abstractmethod
     def compact(self) -> None:
-        """Give the space of replaced and removed rows back."""
+        """Free the space of replaced and removed rows."""
 
     @abstractmethod
     def backup(self, path: str) -> None:
-        """Write one file that ``restore`` takes; UnsupportedByStoreError where the server has its own tool for it."""
+        """Write a file for ``restore``; UnsupportedByStoreError if the server has its own tool for backups."""
 
     @classmethod
     @abstractmethod
     def restore(cls, path: str, uri: str, replace: bool) -> None:
-        """Make a collection out of such a file, in the place of another if ``replace``."""
+        """Make a collection from such a file, in place of another one if ``replace``."""
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of files and connections; twice is fine."""
+        """Close files and connections. Closing twice does no harm."""

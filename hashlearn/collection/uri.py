@@ -1,4 +1,4 @@
-"""Which storage a URI means, and URIs that can be shown to people."""
+"""Which storage a URI means, and URIs without their secrets for messages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _HIDDEN = "***"
 
 
 def as_uri(uri: str | os.PathLike[str]) -> str:
-    """The URI as text; ValueError for what cannot be one."""
+    """Return the URI as text; ValueError for anything that cannot be a URI."""
     text = os.fspath(uri)
     if not isinstance(text, str) or not text.strip() or "\0" in text:
         raise ValueError(f"A collection is a folder, milvus://host:port/name or postgresql://…. Got {uri!r} instead.")
@@ -27,7 +27,7 @@ def is_folder(uri: str) -> bool:
 
 
 def store_class(uri: str) -> type[Store]:
-    """The storage that a URI means. The packages of a server are imported only for its URIs."""
+    """Return the store class for a URI. The client package of a server is imported only for its URIs."""
     found = _SCHEME.match(uri)
     scheme = found.group(1).lower() if found else ""
     if not scheme:

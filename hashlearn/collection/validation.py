@@ -15,16 +15,16 @@ from hashlearn.collection.where import split_path
 from hashlearn.typing import PackedCodes
 
 
-def rows(X: Any, codes: ArrayLike | None) -> Any:
-    """X or codes, whichever was given, as something with a shape that can be sliced by rows."""
+def one_of_rows_and_codes(X: Any, codes: ArrayLike | None) -> Any:
+    """Return X or codes, whichever was given, as something with a shape that can be sliced by rows."""
     if (X is None) == (codes is None):
         raise ValueError("Give X or codes=, not both and not neither.")
     chosen = codes if X is None else X
     return chosen if hasattr(chosen, "shape") else np.asarray(chosen)
 
 
-def indexed_fields(fields: Any) -> tuple[str, ...]:
-    """Names of payload fields, each once, as filters write them."""
+def checked_indexed(fields: Any) -> tuple[str, ...]:
+    """Return the names of payload fields, each once, as filters write them."""
     if isinstance(fields, str) or not isinstance(fields, Sequence):
         raise ValueError(f"indexed must be a list of fields of the payload. Got {fields!r} instead.")
     for name in fields:
@@ -36,20 +36,20 @@ def indexed_fields(fields: Any) -> tuple[str, ...]:
     return tuple(fields)
 
 
-def n_rows(array: Any) -> int:
+def row_count(array: Any) -> int:
     if not array.shape:
         raise ValueError("Rows must be a 2-D array (rows, features). Got a single number instead.")
     return int(array.shape[0])
 
 
-def packed(codes: ArrayLike, n_bits: int, bit_order: BitOrder) -> PackedCodes:
-    """Packed codes with bit 0 in the most significant place; the padding bits must be zero."""
+def checked_codes(codes: ArrayLike, n_bits: int, bit_order: BitOrder) -> PackedCodes:
+    """Return packed codes with bit 0 in the most significant place; the padding bits must be zero."""
     array = np.ascontiguousarray(check_codes(codes, n_bits, bit_order))
     return swap_bit_order(array) if bit_order == "little" else array
 
 
-def vectors(values: Any, size: int, name: str) -> Vectors:
-    """Finite float32 rows of ``size`` values."""
+def checked_vectors(values: Any, size: int, name: str) -> Vectors:
+    """Return the values as finite float32 rows of ``size`` numbers."""
     if sparse.issparse(values):
         values = values.toarray()
     with np.errstate(over="ignore"):

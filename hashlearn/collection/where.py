@@ -1,12 +1,12 @@
-"""Filters over payloads: one small language, read once and checked, then run by every store in its own way.
+"""Filters over payloads: one small language, parsed and checked once, then evaluated by every store in its own way.
 
     {"color": "red", "year": {">=": 2020}}          both must hold
     {"$or": [{"color": "red"}, {"tags": {"contains": "new"}}], "$not": {"sold": True}}
 
 A key names a field of the payload; dots go into nested objects ("size.width"; write "\\\\." for a dot inside a name).
-``matches`` is the meaning: a comparison holds only between a present value and an operand of the same type (number,
-text, true or false, null); ``!=`` and ``not in`` are the negations of ``=`` and ``in``, so they also hold where the
-field is missing.
+``matches`` defines the meaning: a comparison holds only between a present value and an operand of the same type
+(number, text, true or false, null); ``!=`` and ``not in`` are the negations of ``=`` and ``in``, so they also hold
+where the field is missing.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ Path = tuple[str, ...]
 ORDERED = ("<", "<=", ">", ">=")
 NEGATED = {"!=": "=", "not in": "in"}
 OPERATORS = ("=", *ORDERED, "in", "contains", "exists", *NEGATED)
-MOST_COMPARISONS = 1000
-MOST_LISTED = 100_000
-MOST_DEPTH = 32
+MAX_COMPARISONS = 1000
+MAX_LISTED = 100_000
+MAX_DEPTH = 32
 INT_LIMIT = 2**63
 
 
@@ -35,7 +35,7 @@ class WhereError(ValueError):
 
 
 class Listed(tuple[Scalar, ...]):
-    """The values of an "in" list. Looking one up takes the same time however long the list is."""
+    """The values of an "in" list. A lookup takes the same time however long the list is."""
 
     @cached_property
     def _keys(self) -> frozenset[tuple[str | None, Scalar]]:
@@ -66,14 +66,14 @@ class Not:
 
 @dataclass(frozen=True)
 class All:
-    """Every part holds; no parts hold for every payload."""
+    """Every part must hold. Without parts, the condition holds for every payload."""
 
     parts: tuple[Condition, ...]
 
 
 @dataclass(frozen=True)
 class AnyOf:
-    """At least one part holds; no parts hold for no payload."""
+    """At least one part must hold. Without parts, the condition holds for no payload."""
 
     parts: tuple[Condition, ...]
 
@@ -96,8 +96,8 @@ class _Parser:
         if not isinstance(where, Mapping):
             raise WhereError(f"A filter is an object such as {{'year': {{'>=': 2020}}}}. Got {where!r} instead.")
         self.depth += 1
-        if self.depth > MOST_DEPTH:
-            raise WhereError(f"$and, $or and $not in a filter may lie at most {MOST_DEPTH} deep in each other.")
+        if self.depth > MAX_DEPTH:
+            raise WhereError(f"$and, $or and $not in a filter may be nested at most {MAX_DEPTH} deep.")
         parts = tuple(self.entry(key, value) for key, value in where.items())
         self.depth -= 1
         return All(parts)
@@ -133,9 +133,9 @@ class _Parser:
     def count(self, comparisons: int, listed: int) -> None:
         self.comparisons += comparisons
         self.listed += listed
-        if self.comparisons > MOST_COMPARISONS or self.listed > MOST_LISTED:
+        if self.comparisons > MAX_COMPARISONS or self.listed > MAX_LISTED:
             raise WhereError(
-                f"A filter may hold at most {MOST_COMPARISONS:,} comparisons and {MOST_LISTED:,} values in lists. "
+                f"A filter may hold at most {MAX_COMPARISONS:,} comparisons and {MAX_LISTED:,} values in lists. "
                 "Got more: ask in several parts, or keep what they have in common in a field of its own."
             )
 
@@ -147,7 +147,7 @@ class _Parser:
         if operator == "in":
             if isinstance(operand, str) or not isinstance(operand, Sequence):
                 raise WhereError(f"'in' in a filter ({field}) takes a list. Got {operand!r} instead.")
-            self.count(0, len(operand))  # before anything is done for each of them
+            self.count(0, len(operand))  # first, so that a list that is too long costs nothing
             return Listed(_scalar(field, item) for item in operand)
         value = _scalar(field, operand)
         if operator in ORDERED and (value is None or isinstance(value, bool)):

@@ -10,9 +10,10 @@ from numpy.typing import ArrayLike
 
 from hashlearn.metrics.engine import EmptyQueries, Rules, Ties, check_choice, cutoff
 from hashlearn.metrics.ranking_scores import RankingScores, RelevanceLabels, score_code_ranking, score_float_ranking
-from hashlearn.metrics.rankings import Metric, Progress, check_floats
+from hashlearn.metrics.rankings import Progress, check_floats
 from hashlearn.metrics.scores import Denominator, Gain
 from hashlearn.relevance import RelevanceRule
+from hashlearn.typing import Metric
 
 DatabaseProtocol = Literal["codes", "learned", "hashed"]
 

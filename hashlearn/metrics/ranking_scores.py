@@ -11,11 +11,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from hashlearn.codes import as_words, check_packed
 from hashlearn.metrics.engine import QueryScores, Rules, score_queries
-from hashlearn.metrics.rankings import FloatKeys, HammingKeys, Keys, Metric, Progress, asymmetric_keys, check_floats
+from hashlearn.metrics.rankings import FloatKeys, HammingKeys, Keys, Progress, asymmetric_keys, check_floats
 from hashlearn.metrics.relevance import Relevance
 from hashlearn.metrics.scores import mean
 from hashlearn.relevance import RelevanceRule
-from hashlearn.typing import FloatArray
+from hashlearn.typing import FloatArray, Metric
 
 # Merging equal database rows saves time only if few remain, because all merged rows are used, not just the near ones.
 _MERGE_SHARE = 0.25

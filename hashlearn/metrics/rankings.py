@@ -7,16 +7,15 @@ exist for one block of queries at a time, and only rows that can reach the cut-o
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hashlearn.codes import as_words, unpack_signs, word_distances
 from hashlearn.parallel import ordered_map, thread_count
-from hashlearn.typing import IntArray
+from hashlearn.typing import IntArray, Metric
 
-Metric = Literal["cosine", "euclidean", "dot"]
 Progress = Callable[[int, int], None]
 Result = TypeVar("Result")
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from hashlearn.codes import check_codes, n_bytes
-from hashlearn.collection.validation import vectors as check_vectors
+from hashlearn.collection.validation import checked_vectors
 from hashlearn.messages import one_line
 from hashlearn.service.errors import ApiError, bad, validation_error
 from hashlearn.service.json_reader import read_json_object
@@ -74,7 +74,7 @@ def parse_npy(body: bytes, max_rows: int) -> NDArray[Any]:
 def float_rows(rows: NDArray[Any], n_features: int) -> Float32Array:
     """Finite float32 rows with ``n_features`` columns."""
     try:
-        return check_vectors(rows, n_features, "vectors")
+        return checked_vectors(rows, n_features, "vectors")
     except ValueError as error:
         raise bad("bad_vector", one_line(error)) from None
 

@@ -26,6 +26,7 @@ from hashlearn.service.search import (
 from hashlearn.service.served_collection import ServedCollection
 from hashlearn.service.service import CollectionDep, Service, ServiceDep
 from hashlearn.service.settings import Limits
+from hashlearn.typing import Metric
 
 NPZ_TYPE = "application/x-npz"
 IMAGE_TYPES = ("image/png", "image/jpeg", "image/webp")
@@ -39,7 +40,7 @@ def options_in_address(
     radius: Annotated[int | None, Query(ge=0, description="All hits at most this many bits away.")] = None,
     mode: schemas.Mode = "hamming",
     oversample: Annotated[float, Query(ge=1, allow_inf_nan=False)] = DEFAULT_FACTOR,
-    metric: schemas.Metric = "cosine",
+    metric: Metric = "cosine",
     where: Annotated[str | None, Query(description="A filter as JSON text.")] = None,
 ) -> SearchOptions:
     """How to search, from the query part of the address: for bodies that are not JSON."""

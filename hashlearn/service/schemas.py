@@ -9,10 +9,9 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, PlainValidator, WithJsonSchema, model_validator
 
 from hashlearn.collection.rescore import DEFAULT_FACTOR
-from hashlearn.typing import Float32Array
+from hashlearn.typing import Float32Array, Metric
 
 Mode = Literal["hamming", "asymmetric", "rescore"]
-Metric = Literal["cosine", "euclidean", "dot"]
 Included = Literal["payload", "code", "vector"]
 Id = Annotated[int, Field(ge=0, le=2**63 - 1)]
 

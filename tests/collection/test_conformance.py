@@ -138,7 +138,7 @@ def test_mistakes_are_refused_and_change_nothing(empty):
         ("5 twice", [5, 6, 5, 7], None),
         ("2\\*\\*63", [-1, 6, 5, 7], None),
         ("one id per code", [5, 6], None),
-        ("one payload a row", None, [{}]),
+        ("one payload per row", None, [{}]),
         ("payload of row 2", None, [{}, {}, {"x": float("nan")}, {}]),
         ("row 1 .*keys must be text", None, [{}, {1: 2}, {}, {}]),
         ("row 3 .*set is not", None, [{}, {}, {}, {"x": {"y": {1, 2}}}]),

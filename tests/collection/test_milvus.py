@@ -22,7 +22,7 @@ from hashlearn.collection.milvus import near as milvus_near
 from hashlearn.collection.milvus.schema import row_schema
 from hashlearn.collection.milvus.store import MilvusStore, _requests
 from hashlearn.collection.milvus.where import split, to_expression
-from hashlearn.collection.store import Spec
+from hashlearn.collection.store import CollectionSpec
 from hashlearn.collection.where import All, Compare, matches, parse
 
 
@@ -32,7 +32,7 @@ def random_codes(count, seed=0, n_bytes=2):
 
 @pytest.fixture
 def store(milvus_uri):
-    made = MilvusStore.create(milvus_uri, Spec(16))
+    made = MilvusStore.create(milvus_uri, CollectionSpec(16))
     yield made
     made.close()
 
@@ -102,7 +102,7 @@ def naive(queries, codes, ids, k):
 
 def test_ties_and_balls_beyond_the_limit_by_windows(store, monkeypatch):
     """A small limit makes many windows; the server is the same."""
-    monkeypatch.setattr(milvus_near, "MOST_HITS", 40)
+    monkeypatch.setattr(milvus_near, "MAX_HITS", 40)
     ids = np.random.default_rng(1).permutation(5000)[:600]
     ids[0] = 2**63 - 1
     codes, queries = random_codes(600) & np.uint8(0x11), random_codes(3, seed=5) & np.uint8(0x11)
@@ -133,7 +133,7 @@ def test_more_equal_codes_than_milvus_returns(store, capsys):
     np.testing.assert_array_equal(store.search(query, 10).ids, [np.arange(10)])
     np.testing.assert_array_equal(store.search(query, 16_384).ids, [np.arange(16_384)])
     np.testing.assert_array_equal(store.within(query, 0).ids, np.arange(count))
-    assert "at most 16384 rows a query. Got k=16385" in refused(store.search, query, 16_385)
+    assert "at most 16384 rows per query. Got k=16385" in refused(store.search, query, 16_385)
     assert store.count() == count
     np.testing.assert_array_equal(np.concatenate([rows.ids for rows in store.scan(3000)]), np.arange(count))
     assert store.delete(np.arange(0, 2 * count, 2)) == count // 2
@@ -143,7 +143,7 @@ def test_more_equal_codes_than_milvus_returns(store, capsys):
 
 def test_lists_of_codes(milvus_server):
     uri = milvus_server.uri(fresh_name())
-    store = MilvusStore.create(uri, Spec(16, kind="ivf", settings={"n_lists": 8, "n_probes": 2}))
+    store = MilvusStore.create(uri, CollectionSpec(16, kind="ivf", settings={"n_lists": 8, "n_probes": 2}))
     codes, ids = random_codes(500), np.arange(500)
     store.add(ids, codes, [{"n": int(i)} for i in ids], None)
     nearest = naive(codes[:5], codes[:100], ids[:100], 7)[1]
@@ -157,7 +157,7 @@ def test_lists_of_codes(milvus_server):
 
 def test_the_model_is_kept_in_parts_and_checked(milvus_server):
     uri = milvus_server.uri(fresh_name())
-    spec = Spec(13, model=os.urandom(200_000), fingerprint="ab" * 32, vector_size=3, settings={})
+    spec = CollectionSpec(13, model=os.urandom(200_000), fingerprint="ab" * 32, vector_size=3, settings={})
     MilvusStore.create(uri, spec).close()
     again = MilvusStore.open(uri, read_only=True)
     assert again.spec == spec
@@ -197,20 +197,20 @@ def test_other_peoples_collections_are_left_alone(milvus_server):
     foreign(raw, name)
     assert "not made by hashlearn" in refused(MilvusStore.open, uri)
     assert "not made by hashlearn" in refused(MilvusStore.drop, uri)
-    assert "not made by hashlearn" in refused(MilvusStore.create, uri, Spec(8))
+    assert "not made by hashlearn" in refused(MilvusStore.create, uri, CollectionSpec(8))
     assert raw.has_collection(name)
     raw.drop_collection(name)
     # What a creation that broke off leaves behind is no collection, and does not stand in the way.
     foreign(raw, name + "__hashlearn")
     assert "no collection at" in refused(MilvusStore.open, uri)
-    MilvusStore.create(uri, Spec(8)).close()
-    assert "already: open it" in refused(MilvusStore.create, uri, Spec(8))
+    MilvusStore.create(uri, CollectionSpec(8)).close()
+    assert "already: open it" in refused(MilvusStore.create, uri, CollectionSpec(8))
     raw.drop_collection(name)
     foreign(raw, name)
     assert "not made by hashlearn" in refused(MilvusStore.open, uri)
     raw.drop_collection(name)
     # Of 16 bits where 8 were agreed.
-    raw.create_collection(name, schema=row_schema(Spec(16)))
+    raw.create_collection(name, schema=row_schema(CollectionSpec(16)))
     raw.create_index(name, raw.prepare_index_params("code", index_type="BIN_FLAT", metric_type="HAMMING"))
     assert "made by something else" in refused(MilvusStore.open, uri)
     MilvusStore.drop(uri)
@@ -245,7 +245,7 @@ def test_limits_are_said_before_anything_is_written(milvus_uri, store):
     assert store.get(np.arange(1)).payloads == [fitting]
     with pytest.raises(UnsupportedByStoreError, match="folder"):
         store.search_projections(np.zeros((1, 16)), 1)
-    for spec in (Spec(8, kind="hnsw"), Spec(8, vector_size=5000)):
+    for spec in (CollectionSpec(8, kind="hnsw"), CollectionSpec(8, vector_size=5000)):
         with pytest.raises(UnsupportedByStoreError, match="folder"):
             MilvusStore.create(milvus_uri, spec)
 
@@ -299,7 +299,7 @@ class Wire:
 def test_a_lost_connection_is_waited_for_and_an_end_is_said(milvus_server):
     wire = Wire(milvus_server.port)
     uri = milvus_server.uri(fresh_name(), wire.port) + "?timeout=20"
-    store = MilvusStore.create(uri, Spec(16))
+    store = MilvusStore.create(uri, CollectionSpec(16))
     try:
         codes = random_codes(10)
         store.add(np.arange(10), codes, None, None)

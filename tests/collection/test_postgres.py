@@ -18,7 +18,7 @@ from collection.servers import fresh_name
 from hashlearn.collection import CollectionError, UnsupportedByStoreError
 from hashlearn.collection.postgres import link as postgres_link
 from hashlearn.collection.postgres.store import PostgresStore
-from hashlearn.collection.store import Spec
+from hashlearn.collection.store import CollectionSpec
 from hashlearn.collection.where import matches, parse
 
 
@@ -28,7 +28,7 @@ def random_codes(count, seed=0, n_bytes=2):
 
 @pytest.fixture
 def store(postgres_uri):
-    made = PostgresStore.create(postgres_uri, Spec(16))
+    made = PostgresStore.create(postgres_uri, CollectionSpec(16))
     yield made
     made.close()
 
@@ -83,7 +83,7 @@ def test_every_digit_of_a_float_counts(store):
 @pytest.mark.parametrize("name", ['"; DROP TABLE x; --', "a'b", "日本", "With Space", "x" * 52, "{rows}"])
 def test_any_name_is_a_name(postgres_server, name):
     uri = postgres_server.uri(name)
-    store = PostgresStore.create(uri, Spec(13, vector_size=2))
+    store = PostgresStore.create(uri, CollectionSpec(13, vector_size=2))
     code = np.array([[0xFF, 0xF8]], np.uint8)
     store.add(np.array([7]), code, [{name: name}], np.array([[1.5, -2]], np.float32))
     store.close()
@@ -130,11 +130,11 @@ def test_other_peoples_tables_are_left_alone(postgres_server):
         connection.execute(f"CREATE TABLE {name} (a text)")
         assert "no collection of hashlearn" in refused(uri)
         assert "no collection of hashlearn" in refused(uri, PostgresStore.drop)
-        assert "choose another name" in refused(uri, lambda uri: PostgresStore.create(uri, Spec(8)))
+        assert "choose another name" in refused(uri, lambda uri: PostgresStore.create(uri, CollectionSpec(8)))
         assert connection.execute(f"SELECT count(*) FROM {name}").fetchone() == (0,)
         connection.execute(f"DROP TABLE {name}")
-        PostgresStore.create(uri, Spec(8)).close()
-        assert "already: open it" in refused(uri, lambda uri: PostgresStore.create(uri, Spec(8)))
+        PostgresStore.create(uri, CollectionSpec(8)).close()
+        assert "already: open it" in refused(uri, lambda uri: PostgresStore.create(uri, CollectionSpec(8)))
         connection.execute(f"ALTER TABLE {name} ALTER code TYPE bit(9) USING code::bit(9)")
         assert "somebody changed it" in refused(uri)
         connection.execute(f"DROP TABLE {name}, {name}__hashlearn")
@@ -150,9 +150,11 @@ def test_without_pgvector_it_says_how_to_get_it(postgres_server):
         connection.execute(f"CREATE ROLE {role} LOGIN PASSWORD 'x'")
         guest = uri.replace(f"postgres:{postgres_server.password}", f"{role}:x")
         try:
-            assert "ask the owner" in refused(guest, lambda uri: PostgresStore.create(uri, Spec(8)))
+            assert "ask the owner" in refused(guest, lambda uri: PostgresStore.create(uri, CollectionSpec(8)))
             control.rename(hidden)
-            assert "has no pgvector: install it" in refused(uri, lambda uri: PostgresStore.create(uri, Spec(8)))
+            assert "has no pgvector: install it" in refused(
+                uri, lambda uri: PostgresStore.create(uri, CollectionSpec(8))
+            )
         finally:
             hidden.rename(control)
             connection.execute(f"DROP DATABASE {database} WITH (FORCE)")
@@ -166,12 +168,14 @@ def test_pgvector_in_a_schema_of_its_own_and_other_encodings(postgres_server):
         connection.execute(f"CREATE DATABASE {plain} ENCODING 'SQL_ASCII' LOCALE 'C' TEMPLATE template0")
         try:
             uri = postgres_server.uri("shop", database=plain)
-            assert "SQL_ASCII: collections need UTF8" in refused(uri, lambda uri: PostgresStore.create(uri, Spec(8)))
+            assert "SQL_ASCII: collections need UTF8" in refused(
+                uri, lambda uri: PostgresStore.create(uri, CollectionSpec(8))
+            )
             with postgres_server.connect(odd) as other:
                 other.execute('CREATE SCHEMA "Exten sions"')
                 other.execute('CREATE EXTENSION vector SCHEMA "Exten sions"')
             uri = postgres_server.uri("shop", database=odd)
-            store = PostgresStore.create(uri, Spec(16, vector_size=3, kind="hnsw"))
+            store = PostgresStore.create(uri, CollectionSpec(16, vector_size=3, kind="hnsw"))
             codes = random_codes(50)
             store.add(np.arange(50), codes, None, np.ones((50, 3), np.float32))
             store.close()
@@ -193,7 +197,7 @@ def clustered(count, seed):
 
 def test_the_graph_finds_nearly_everything_and_filters_stay_exact(postgres_server):
     uri = postgres_server.uri(fresh_name())
-    store = PostgresStore.create(uri, Spec(128, kind="hnsw", settings={"n_links": 8, "ef_construction": 32}))
+    store = PostgresStore.create(uri, CollectionSpec(128, kind="hnsw", settings={"n_links": 8, "ef_construction": 32}))
     codes, queries = clustered(1500, 0), clustered(20, 1)
     store.add(np.arange(1500), codes, [{"even": i % 2 == 0} for i in range(1500)], None)
     with postgres_server.connect() as connection:
@@ -353,7 +357,7 @@ def test_reading_only_and_closed(postgres_uri, store):
 def test_what_it_cannot_do_names_what_can(postgres_uri, store):
     with pytest.raises(UnsupportedByStoreError, match="folder"):
         store.search_projections(np.zeros((1, 16)), 1)
-    for spec in (Spec(8, kind="ivf"), Spec(8, vector_size=20_000)):
+    for spec in (CollectionSpec(8, kind="ivf"), CollectionSpec(8, vector_size=20_000)):
         with pytest.raises(CollectionError, match="folder"):
             PostgresStore.create(postgres_uri, spec)
 

@@ -189,7 +189,7 @@ def test_a_killed_restore_leaves_the_old_or_the_new(shop, tmp_path):
         ("UPDATE block SET codes = zeroblob(length(codes)) WHERE seq = 1", "block 1 does not match"),
         ("DELETE FROM block", "blocks of codes are missing"),
         ("UPDATE payload SET json = '{\"n\":7}' WHERE id = 4", "payload of row 4 does not match"),
-        ("UPDATE payload SET json = '{\"n\":7}', checksum = 1 WHERE id < 20", "the same of 8 more rows"),
+        ("UPDATE payload SET json = '{\"n\":7}', checksum = 1 WHERE id < 20", "the same holds for 8 more rows"),
         ("DELETE FROM payload WHERE id = 4", "its payloads are not those that were written (199 of 200)"),
         ("UPDATE vector SET checksum = checksum + 1 WHERE id = 9", "vector of row 9 does not match"),
         ("DELETE FROM vector WHERE id = 9", "vector of row 9 is missing"),

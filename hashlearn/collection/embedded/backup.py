@@ -1,7 +1,7 @@
-"""A copy of an embedded collection in one file, made while it is used, and the way back.
+"""Backup of an embedded collection to one file while it is in use, and restoring it.
 
-Both are SQLite's own backup: the copy is of one moment, and a collection that is restored over another one changes in
-one transaction, which the processes that have it open follow.
+Both use SQLite's own backup. The copy shows one moment. A collection that is restored over another one changes in one
+transaction, and the processes that have it open follow.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from hashlearn.collection.embedded import commits, folder, schema
-from hashlearn.collection.embedded.connection import FILE, connect, error_code, sentences
-from hashlearn.collection.embedded.database import Moment
+from hashlearn.collection.embedded.connection import FILE, connect, error_code, errors_as_sentences
+from hashlearn.collection.embedded.database import Transaction
 from hashlearn.collection.embedded.state import new_identity, read_state, update_state
 from hashlearn.collection.embedded.verify import verify
 from hashlearn.collection.store import OPEN_OR_DROP, CollectionError
@@ -24,16 +24,16 @@ from hashlearn.wholefile import sync_folder
 _PAGES = 1000  # copied between two reports of progress
 
 
-def backup(moment: Moment, target: Path) -> None:
-    """Write the collection of a moment to one file, which takes its name when all of it is there and checked."""
+def backup(transaction: Transaction, target: Path) -> None:
+    """Write the collection, as a transaction sees it, to one file. It gets its name once it is whole and checked."""
     if target.exists() and not _is_backup(target):
         raise CollectionError(f"{target} is there already and is no backup of a collection: give another name.")
     if not target.parent.is_dir():
         raise CollectionError(f"There is no folder {target.parent} for the backup: make it first.")
-    with sentences(target), folder.temporary_file(target.parent) as temporary:
+    with errors_as_sentences(target), folder.temporary_file(target.parent) as temporary:
         with contextlib.closing(sqlite3.connect(temporary, isolation_level=None)) as copy:
-            moment.db.backup(copy, pages=_PAGES, progress=_progress("copying"))
-            copy.execute("PRAGMA journal_mode = DELETE")  # one file, also after it was looked at
+            transaction.db.backup(copy, pages=_PAGES, progress=_progress("copying"))
+            copy.execute("PRAGMA journal_mode = DELETE")  # so that reading the backup leaves no other files beside it
         _check(temporary, "The collection is damaged, so there is no backup of it")
         with open(temporary, "rb") as file:
             os.fsync(file.fileno())
@@ -42,7 +42,7 @@ def backup(moment: Moment, target: Path) -> None:
 
 
 def restore(source: Path, target: Path, replace: bool) -> None:
-    """Make a collection of a backup, after checking all of it."""
+    """Make a collection from a backup, after checking all of it."""
     path = target / FILE
     if not source.is_file() or not _is_backup(source):
         raise CollectionError(
@@ -55,9 +55,9 @@ def restore(source: Path, target: Path, replace: bool) -> None:
         raise CollectionError(
             f"{target} holds a collection already: {OPEN_OR_DROP}, or restore with replace=True (--replace)."
         )
-    with sentences(source):
+    with errors_as_sentences(source):
         _check(source, f"The backup {source} is damaged, so nothing was restored")
-    with sentences(path):
+    with errors_as_sentences(path):
         target.mkdir(parents=True, exist_ok=True)
         with folder.temporary_file(target) as temporary:
             with contextlib.closing(connect(source, "ro")) as db, contextlib.closing(connect(temporary, "rwc")) as copy:
@@ -66,14 +66,14 @@ def restore(source: Path, target: Path, replace: bool) -> None:
                 if path.exists() and _restored_into(copy, path):
                     return
             if path.exists():
-                # Too damaged for SQLite to write to it: its files make room.
+                # SQLite cannot write to the damaged file, so its files are removed.
                 with folder.locked(path):
                     folder.remove_database(target)
             folder.put_into_place(temporary, path)
 
 
 def _renew(copy: sqlite3.Connection, path: Path) -> None:
-    """Let the restored file be known as another one than that which the backup was made of."""
+    """Give the restored file an identity of its own, so that it is not mistaken for the file that was backed up."""
     copy.execute("PRAGMA journal_mode = WAL")
     copy.execute("BEGIN IMMEDIATE")
     state = read_state(copy, path)
@@ -87,7 +87,7 @@ def _restored_into(copy: sqlite3.Connection, path: Path) -> bool:
     """Write a restored collection over one that may be in use; False when that one is too damaged to be written to."""
     try:
         with contextlib.closing(connect(path, "rw")) as live:
-            live.execute("BEGIN IMMEDIATE")  # says so when somebody else writes for too long
+            live.execute("BEGIN IMMEDIATE")  # raises an error if somebody else writes for too long
             live.execute("ROLLBACK")
             copy.backup(live)
             state = read_state(live, path)
@@ -104,7 +104,7 @@ def _check(path: Path, sentence: str) -> None:
     with contextlib.closing(connect(path, "ro&immutable=1")) as db:
         db.execute("BEGIN")
         spec, state = schema.read_spec(db, path), read_state(db, path)
-        problems = verify(Moment(db, state, 0), spec, path).problems
+        problems = verify(Transaction(db, state, 0), spec, path).problems
     if problems:
         raise CollectionError(f"{sentence} ({len(problems)} problems; {problems[0].rstrip('.')}).")
 

@@ -1,9 +1,9 @@
 """Blocks: what one or several transactions did to the codes, as the bytes that the embedded store keeps.
 
-A block says for some ids what is true after it: their codes and indexed fields, or that they are gone. Blocks are
-applied in the order of their sequence numbers. Several neighbors merge into one with the last number: a reader that has
-seen some of them already applies the merged one and comes out the same, because it says the final word on every id it
-names.
+A block gives the state of some ids after it: their codes and indexed fields, or that they are gone. Blocks are applied
+in the order of their sequence numbers. Several neighboring blocks are merged into one, which gets the last of their
+numbers. A reader that has already applied some of them may apply the merged one too: it contains the final state of
+every id that it names, so the result is the same.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Block(NamedTuple):
         return len(self.ids) + len(self.gone)
 
 
-class Stored(NamedTuple):
+class BlockRow(NamedTuple):
     """A row of the table ``block``."""
 
     seq: int
@@ -50,16 +50,16 @@ class Stored(NamedTuple):
     columns: bytes
 
 
-def to_stored(seq: int, block: Block) -> Stored:
+def to_row(seq: int, block: Block) -> BlockRow:
     parts = zip((block.ids, block.codes, block.gone), _TYPES, strict=True)
     ids, codes, gone = (np.ascontiguousarray(array, dtype=dtype).tobytes() for array, dtype in parts)
     columns = b"" if block.columns is None else to_bytes(block.columns)
-    stored = Stored(seq, len(block), 0, ids, codes, gone, columns)
+    stored = BlockRow(seq, len(block), 0, ids, codes, gone, columns)
     return stored._replace(checksum=checksum(stored))
 
 
-def from_stored(stored: Stored, width: int, n_fields: int, version: int) -> Block:
-    """The block of a row, once the row is found to be as it was written."""
+def from_row(stored: BlockRow, width: int, n_fields: int, version: int) -> Block:
+    """Return the block of a row, after checking that the row is as it was written."""
     whole = all(isinstance(part, bytes) for part in stored[3:]) and isinstance(stored.size, int)
     expected = checksum if version > 1 else first_checksum
     if not whole or expected(stored) != stored.checksum or len(stored.ids) * width != len(stored.codes) * 8:
@@ -74,18 +74,18 @@ def from_stored(stored: Stored, width: int, n_fields: int, version: int) -> Bloc
     return Block(ids.astype(np.int64, copy=False), codes, gone.astype(np.int64, copy=False), columns)
 
 
-def checksum(stored: Stored) -> int:
+def checksum(stored: BlockRow) -> int:
     """The checksum of a row of the table: of its numbers and of all its bytes."""
     return _crc32(stored[3:], zlib.crc32(struct.pack("<qq", stored.seq, stored.size)))
 
 
-def first_checksum(stored: Stored) -> int:
+def first_checksum(stored: BlockRow) -> int:
     """The checksum of format 1, of the bytes alone."""
     return _crc32(stored[3:6], 0)
 
 
 def merged(blocks: Sequence[Block], width: int, keep_gone: bool = True) -> Block:
-    """One block that says what all of these say, the later ones winning."""
+    """Return one block with the same effect as all of these; later blocks overrule earlier ones."""
     if len(blocks) == 1 and keep_gone:
         return blocks[0]
     named = [part for block in blocks for part in (block.ids, block.gone)]

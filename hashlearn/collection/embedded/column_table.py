@@ -30,16 +30,16 @@ _NAMED = {None: columns.NULL, False: columns.FALSE, True: columns.TRUE}
 
 
 class ColumnTable:
-    """Columns by id. Any number of threads may ask; a change must not run beside a question or another change.
+    """Columns by id. Several threads may read at once; a change must not run beside a reader or another change.
 
-    Each field has two tables of its own, of kinds and of values: a filter then reads nothing else, and reads it in a
-    row, which is three times as quick as records of both.
+    Each field has two tables of its own, one of kinds and one of values. A filter then reads only these, and reads them
+    sequentially, which is three times as fast as reading records of both.
     """
 
     def __init__(self, paths: Sequence[Path]) -> None:
         self._tables = {path: (SortedRows(1), SortedRows(8)) for path in paths}
         self._texts: dict[str, int] = {}
-        self._lock = threading.Lock()  # a table may put its parts together when it is asked for all rows
+        self._lock = threading.Lock()  # reading all rows may merge the parts of a table
 
     def put(self, ids: Ids, part: Columns) -> None:
         """Add or replace the rows with these increasing ids."""
@@ -61,17 +61,17 @@ class ColumnTable:
         return Columns(kinds, values, list(self._texts)).take(np.arange(len(kinds)))
 
     def split(self, condition: Condition) -> tuple[Condition | None, Condition | None]:
-        """(what the columns can tell, what else must hold); None for nothing."""
-        if self._tells(condition):
+        """Split a condition into (what the columns can decide, what else must hold); None for an empty part."""
+        if self._decides(condition):
             return condition, None
         if not isinstance(condition, All):
             return None, condition
         parts = [self.split(part) for part in condition.parts]
-        told, left = ([part for part in some if part is not None] for some in zip(*parts, strict=True))
-        return All(tuple(told)) if told else None, All(tuple(left)) if left else None
+        decided, left = ([part for part in some if part is not None] for some in zip(*parts, strict=True))
+        return All(tuple(decided)) if decided else None, All(tuple(left)) if left else None
 
     def ids(self, condition: Condition) -> Ids:
-        """Ids of the rows for which a condition holds that the columns can tell."""
+        """Ids of the rows for which a condition holds that the columns can decide."""
         ids = self._field(next(iter(self._tables)))[0]
         return ids[self._mask(condition, len(ids))]
 
@@ -81,11 +81,11 @@ class ColumnTable:
             (ids, kinds), (_, values) = (table.all_rows() for table in self._tables[path])
         return ids, kinds[:, 0], np.ascontiguousarray(values).view(np.int64)[:, 0]
 
-    def _tells(self, condition: Condition) -> bool:
+    def _decides(self, condition: Condition) -> bool:
         if isinstance(condition, Not):
-            return self._tells(condition.part)
+            return self._decides(condition.part)
         if isinstance(condition, (All, AnyOf)):
-            return all(self._tells(part) for part in condition.parts)
+            return all(self._decides(part) for part in condition.parts)
         return condition.path in self._tables and condition.operator != "contains"
 
     def _mask(self, condition: Condition, n_rows: int) -> Mask:

@@ -1,8 +1,8 @@
 """Indexed fields of payloads as columns: one kind and one number per row and field, so that NumPy can filter them.
 
 They are kept in the blocks beside the codes (and so under their checksums), and in memory beside the index. SQLite's
-own indexes on JSON expressions were measured first: to fetch 100,000 of a million ids took 28 ms (106 ms the first
-time), to compare columns takes 3 ms; and pages of such an index have no checksums.
+own indexes on JSON expressions were measured first: fetching 100,000 of a million ids took 28 ms (106 ms the first
+time), comparing columns takes 3 ms. Also, the pages of such an index have no checksums.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def joined(parts: Sequence[Columns]) -> Columns | None:
 
 
 def with_places(columns: Columns, texts: dict[str, int]) -> Int64Array:
-    """The values with the places that texts have in ``texts``, which new ones are added to."""
+    """Return the values with the places of texts in ``texts``; texts that are not in it are added to it."""
     if not columns.texts:
         return columns.values
     places = np.array([texts.setdefault(text, len(texts)) for text in columns.texts], dtype=np.int64)

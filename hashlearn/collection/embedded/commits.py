@@ -1,8 +1,8 @@
 """A small file beside the database that counts its commits, so that a lost end of SQLite's log is noticed.
 
-SQLite drops what follows the first damaged page of its log, without a word: that is how it treats a commit that a
-crash cut off. A commit that was acknowledged is another matter, and this file knows how many there were. It is written
-after each commit and not waited for: after a power cut it may count too few, never too many.
+SQLite silently ignores everything after the first damaged page of its log, because that is how a commit looks that a
+crash interrupted. Commits that were acknowledged must not be lost in this way, so this file says how many there were.
+It is written after each commit without waiting for the disk: after a power cut it may count too few, never too many.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ _CHECKSUM = struct.Struct("<I")
 
 
 def write_commits(folder: Path, identity: int, commits: int) -> None:
-    """Say how many commits there are. The commit itself is done, so failing to count it is no failure of it."""
+    """Write how many commits there are. The commit itself is done, so an error here must not make it fail."""
     data = _FORM.pack(identity, commits)
     with contextlib.suppress(OSError):
-        # Not truncated: a reader then finds the old numbers or the new ones.
+        # The file is not truncated first, so that a reader finds either the old numbers or the new ones.
         handle = os.open(folder / FILE, os.O_WRONLY | os.O_CREAT, 0o644)
         try:
             os.write(handle, data + _CHECKSUM.pack(zlib.crc32(data)))

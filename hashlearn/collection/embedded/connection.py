@@ -17,11 +17,11 @@ WAIT_SECONDS = 60.0
 
 
 def connect(path: Path, mode: str) -> sqlite3.Connection:
-    """A connection in a mode of SQLite's URIs."""
-    # A path may hold characters that mean something in a URI.
+    """Open a connection; ``mode`` is that of SQLite's URIs, such as "ro" or "rw"."""
+    # A path may hold characters that have a meaning in a URI.
     uri = f"{path.absolute().as_uri()}?mode={mode}"
     db = sqlite3.connect(uri, WAIT_SECONDS, isolation_level=None, check_same_thread=False, uri=True)
-    # Damaged text is found by its checksum, and must not end in an error of Python before that.
+    # Checksums find damaged text; decoding it must not raise an error of Python before that.
     db.text_factory = _as_text
     schema.add_functions(db)
     if mode.startswith("rw"):
@@ -41,8 +41,8 @@ def close_all(connections: list[sqlite3.Connection]) -> None:
 
 
 @contextmanager
-def sentences(path: Path) -> Iterator[None]:
-    """Errors of SQLite and of the file system as one sentence that names the file."""
+def errors_as_sentences(path: Path) -> Iterator[None]:
+    """Raise errors of SQLite and of the file system as a CollectionError with one sentence that names the file."""
     try:
         yield
     except sqlite3.Error as error:

@@ -1,8 +1,8 @@
 """Transactions on the SQLite file of an embedded collection, for many threads and beside other processes.
 
-A process may hold a collection open while its file is dropped, restored or replaced by another. Every transaction
-therefore looks whether the file in the folder is still the one it was opened with, and begins with the checked state
-row, which tells a restored file (another identity) and lost commits (a lower count).
+A process may have a collection open while its file is dropped, restored or replaced by another. Every transaction
+therefore checks that the file in the folder is still the one it was opened with, and begins by reading the state row,
+which shows a restored file (another identity) and lost commits (a lower count).
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ from dataclasses import replace
 from pathlib import Path
 
 from hashlearn.collection.embedded import commits, schema
-from hashlearn.collection.embedded.connection import FILE, close_all, connect, sentences
-from hashlearn.collection.embedded.state import State, read_state, update_state
-from hashlearn.collection.store import CollectionError, Spec
+from hashlearn.collection.embedded.connection import FILE, close_all, connect, errors_as_sentences
+from hashlearn.collection.embedded.state import CollectionState, read_state, update_state
+from hashlearn.collection.store import CollectionError, CollectionSpec
 
 _ATTEMPTS = 5
 
 
-class Moment:
-    """A transaction: its connection, and where the collection stands in it.
+class Transaction:
+    """A transaction: its connection, and the state of the collection that it sees.
 
-    ``generation`` counts the files that this process has seen under the collection's name. Who changes something sets
-    ``state``, and the end of the transaction writes it.
+    ``generation`` counts the files that this process has seen under the collection's name. Code that changes something
+    sets ``state``, and the end of the transaction writes it.
     """
 
-    def __init__(self, db: sqlite3.Connection, state: State, generation: int) -> None:
+    def __init__(self, db: sqlite3.Connection, state: CollectionState, generation: int) -> None:
         self.db = db
         self.state = state
         self.generation = generation
 
 
 class Database:
-    """Connections to the file, each for one thread at a time. ``writing`` gives one at a time to change things."""
+    """A pool of connections to the file, each used by one thread at a time; only one transaction writes at a time."""
 
     def __init__(self, folder: Path, read_only: bool) -> None:
         self.path = folder / FILE
@@ -57,37 +57,37 @@ class Database:
             raise CollectionError(
                 f"{folder} may not be written: open it with read_only=True, or change its permissions."
             )
-        with sentences(self.path):
-            self._file = self._found()
-            self.spec = self._look()
+        with errors_as_sentences(self.path):
+            self._file = self._file_now()
+            self.spec = self._read_file()
 
     @contextmanager
-    def reading(self) -> Iterator[Moment]:
-        """A transaction that sees one moment."""
-        with self._transaction("BEGIN") as moment:
-            yield moment
+    def reading(self) -> Iterator[Transaction]:
+        """A transaction that reads and sees one moment of the collection."""
+        with self._transaction("BEGIN") as transaction:
+            yield transaction
 
     @contextmanager
-    def writing(self) -> Iterator[Moment]:
-        """The only changing transaction of all processes; committed at the end, or rolled back."""
+    def writing(self) -> Iterator[Transaction]:
+        """The only writing transaction of all processes; committed at the end, or rolled back on an error."""
         if self.read_only:
             raise CollectionError(f"{self.path.parent} was opened to be read only.")
-        with self._writer, self._transaction("BEGIN IMMEDIATE") as moment:
-            if moment.state.version < schema.VERSION:
-                moment.state = schema.upgrade(moment.db, self.path, self.spec, moment.state)
-            before = moment.state
-            yield moment
-            if moment.state != before:
-                moment.state = moment.state._replace(commits=before.commits + 1)
-                update_state(moment.db, moment.state)
-            moment.db.execute("COMMIT")
-            self._acknowledge(moment.state)
+        with self._writer, self._transaction("BEGIN IMMEDIATE") as transaction:
+            if transaction.state.version < schema.VERSION:
+                transaction.state = schema.upgrade(transaction.db, self.path, self.spec, transaction.state)
+            before = transaction.state
+            yield transaction
+            if transaction.state != before:
+                transaction.state = transaction.state._replace(commits=before.commits + 1)
+                update_state(transaction.db, transaction.state)
+            transaction.db.execute("COMMIT")
+            self._acknowledge(transaction.state)
 
     def vacuum(self) -> None:
-        """Have SQLite write the file anew, without pages of no use, and empty its log."""
+        """Have SQLite rewrite the file without unused pages, and empty its log."""
         if self.read_only:
             raise CollectionError(f"{self.path.parent} was opened to be read only.")
-        with self._writer, sentences(self.path), contextlib.closing(self._take()[0]) as db:
+        with self._writer, errors_as_sentences(self.path), contextlib.closing(self._take_connection()[0]) as db:
             db.execute("VACUUM")
             db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
@@ -98,36 +98,36 @@ class Database:
         close_all(free)
 
     @contextmanager
-    def _transaction(self, begin: str) -> Iterator[Moment]:
-        with sentences(self.path):
-            moment = self._begin(begin)
+    def _transaction(self, begin: str) -> Iterator[Transaction]:
+        with errors_as_sentences(self.path):
+            transaction = self._begin(begin)
             try:
-                yield moment
+                yield transaction
             finally:
-                self._end(moment)
+                self._end(transaction)
 
-    def _begin(self, begin: str) -> Moment:
+    def _begin(self, begin: str) -> Transaction:
         for _ in range(_ATTEMPTS):
-            db, generation = self._take()
-            known = self._known_commits  # what was committed before this transaction must be in it
-            moment = None
+            db, generation = self._take_connection()
+            known = self._known_commits  # commits that were known before the transaction must be in it
+            transaction = None
             try:
                 db.execute(begin)
-                # A writer may have waited for one who dropped or replaced the file.
-                if self._found() == self._file:
-                    moment = self._settled(db, generation, known)
+                # While a writer waited for its turn, another process may have dropped or replaced the file.
+                if self._file_now() == self._file:
+                    transaction = self._checked(db, generation, known)
             except sqlite3.OperationalError:
-                self._found()  # of a file that has gone, this says so
+                self._file_now()  # raises a clearer error if the file is gone
                 raise
             finally:
-                if moment is None:
+                if transaction is None:
                     db.close()
-            if moment is not None:
-                return moment
+            if transaction is not None:
+                return transaction
         raise CollectionError(f"{self.path} is being replaced again and again: try again when that has ended.")
 
-    def _settled(self, db: sqlite3.Connection, generation: int, known: int) -> Moment | None:
-        """The transaction with its state; None when another thread has found another file meanwhile."""
+    def _checked(self, db: sqlite3.Connection, generation: int, known: int) -> Transaction | None:
+        """Return the transaction with its state; None if another thread has found another file meanwhile."""
         state = read_state(db, self.path)
         with self._mutex:
             if generation != self._generation:
@@ -141,11 +141,11 @@ class Database:
                     "lost, or an older copy was put in its place. Open it again to use what is there now."
                 )
             self._known_commits = max(self._known_commits, state.commits)
-            return Moment(db, state, self._generation)
+            return Transaction(db, state, self._generation)
 
-    def _accept(self, spec: Spec) -> None:
-        """Go on with another file of this name, if it is a collection for the same things."""
-        # Two fits may differ in their model files, and compute the same: then their fingerprints are equal.
+    def _accept(self, spec: CollectionSpec) -> None:
+        """Continue with another file of this name, if it is a collection with the same spec."""
+        # Two model files may differ although their hashers compute the same; then their fingerprints are equal.
         if replace(spec, model=b"") != replace(self.spec, model=b""):
             raise CollectionError(
                 f"{self.path.parent} was replaced by another collection ({spec.n_bits} bits, kind {spec.kind!r}) while "
@@ -153,35 +153,35 @@ class Database:
             )
         self._generation += 1
 
-    def _take(self) -> tuple[sqlite3.Connection, int]:
+    def _take_connection(self) -> tuple[sqlite3.Connection, int]:
         with self._mutex:
             if self._closed:
                 raise CollectionError(f"The collection {self.path.parent} is closed.")
-            file = self._found()
+            file = self._file_now()
             if file != self._file:
                 close_all(self._free)
                 self._free = []
-                self._accept(self._look())
+                self._accept(self._read_file())
                 self._file = file
-            if self._unshared and self._logged():
+            if self._unshared and self._has_log():
                 raise CollectionError(f"{self.path.parent} is being changed since it was opened: open it again.")
             db = self._free.pop() if self._free else None
             generation = self._generation
         return db or self._connect(), generation
 
-    def _end(self, moment: Moment) -> None:
-        """Take back what was not committed, and keep the connection for the next transaction."""
+    def _end(self, transaction: Transaction) -> None:
+        """Roll back what was not committed, and keep the connection for the next transaction."""
         with contextlib.suppress(sqlite3.Error):
-            if moment.db.in_transaction:
-                moment.db.execute("ROLLBACK")
+            if transaction.db.in_transaction:
+                transaction.db.execute("ROLLBACK")
         with self._mutex:
-            if not moment.db.in_transaction and not self._closed and moment.generation == self._generation:
-                self._free.append(moment.db)
+            if not transaction.db.in_transaction and not self._closed and transaction.generation == self._generation:
+                self._free.append(transaction.db)
                 return
-        moment.db.close()
+        transaction.db.close()
 
-    def _acknowledge(self, state: State) -> None:
-        if self._found() != self._file:
+    def _acknowledge(self, state: CollectionState) -> None:
+        if self._file_now() != self._file:
             raise CollectionError(
                 f"{self.path} was replaced while rows were written to it, and these are lost: repeat the change."
             )
@@ -189,8 +189,8 @@ class Database:
             self._identity, self._known_commits = state.identity, max(self._known_commits, state.commits)
         commits.write_commits(self.path.parent, state.identity, state.commits)
 
-    def _look(self) -> Spec:
-        """What the file in the folder is for, once it is clear that it has all commits that were counted."""
+    def _read_file(self) -> CollectionSpec:
+        """Read the spec of the file in the folder, after checking that no counted commit is missing."""
         counted = commits.read_commits(self.path.parent)
         with contextlib.closing(self._connect()) as db:
             db.execute("BEGIN")
@@ -204,8 +204,8 @@ class Database:
         self._identity, self._known_commits = state.identity, state.commits
         return spec
 
-    def _found(self) -> tuple[int, int]:
-        """Which file has the collection's name now."""
+    def _file_now(self) -> tuple[int, int]:
+        """Identify the file that has the collection's name now, by device and inode."""
         try:
             facts = os.stat(self.path)
         except FileNotFoundError:
@@ -214,16 +214,16 @@ class Database:
             ) from None
         return facts.st_dev, facts.st_ino
 
-    def _logged(self) -> bool:
-        """Whether some changes are in the log of SQLite only."""
+    def _has_log(self) -> bool:
+        """Whether SQLite's log may hold changes that are not yet in the file."""
         log = Path(f"{self.path}-wal")
         return log.exists() and log.stat().st_size > 0
 
     def _connect(self) -> sqlite3.Connection:
         mode = "rw"
         if self.read_only:
-            # SQLite shares the state of its log through a file beside it, which cannot be made in a folder that may
-            # not be written. Without a log there is nothing to share.
-            self._unshared = not os.access(self.path.parent, os.W_OK) and not self._logged()
+            # SQLite shares the state of its log through a file beside it, which it cannot create in a folder without
+            # write permission. Without a log it does not need that file.
+            self._unshared = not os.access(self.path.parent, os.W_OK) and not self._has_log()
             mode = "ro&immutable=1" if self._unshared else "ro"
         return connect(self.path, mode)

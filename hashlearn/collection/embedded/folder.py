@@ -1,4 +1,4 @@
-"""The files of an embedded collection: made all at once, and removed while nobody writes to them."""
+"""The files of an embedded collection: created as a whole, and removed while nobody writes to them."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from hashlearn.collection.embedded import commits, connection, schema
-from hashlearn.collection.embedded.connection import FILE, error_code, sentences
+from hashlearn.collection.embedded.connection import FILE, error_code, errors_as_sentences
 from hashlearn.collection.embedded.state import new_state
-from hashlearn.collection.store import OPEN_OR_DROP, CollectionError, Spec
+from hashlearn.collection.store import OPEN_OR_DROP, CollectionError, CollectionSpec
 from hashlearn.wholefile import sync_folder
 
 
-def create(folder: Path, spec: Spec) -> None:
-    """Make the folder and its file, all at once: nobody finds a half-made collection."""
+def create(folder: Path, spec: CollectionSpec) -> None:
+    """Make the folder and its file. The file gets its name when it is complete, so nobody opens a half-made one."""
     path = folder / FILE
     if path.exists():
         raise CollectionError(f"{folder} holds a collection already: {OPEN_OR_DROP}.")
     if Path(f"{path}-wal").exists() and not path.exists():
         raise CollectionError(f"{path}-wal is the log of a collection whose file is gone: remove it first.")
-    with sentences(path):
+    with errors_as_sentences(path):
         folder.mkdir(parents=True, exist_ok=True)
         with temporary_file(folder) as temporary:
             with contextlib.closing(sqlite3.connect(temporary, isolation_level=None)) as db:
@@ -37,7 +37,7 @@ def create(folder: Path, spec: Spec) -> None:
 
 @contextmanager
 def temporary_file(folder: Path) -> Iterator[Path]:
-    """A name for a database under construction; it and what SQLite leaves beside it are gone at the end."""
+    """A name for a database under construction. The file, and what SQLite leaves beside it, is removed at the end."""
     temporary = folder / f".{FILE}.{secrets.token_hex(6)}.tmp"
     try:
         yield temporary
@@ -47,11 +47,11 @@ def temporary_file(folder: Path) -> Iterator[Path]:
 
 
 def put_into_place(temporary: Path, path: Path) -> None:
-    """Give a finished database its name, which must be free."""
+    """Give a finished database its name, which must not be taken."""
     with open(temporary, "rb") as file:
         os.fsync(file.fileno())
     try:
-        os.link(temporary, path)  # unlike a rename, fails when somebody else was faster
+        os.link(temporary, path)  # unlike a rename, this fails if the name was taken meanwhile
     except FileExistsError:
         raise CollectionError(f"{path.parent} holds a collection already: {OPEN_OR_DROP}.") from None
     except OSError:  # a file system without links
@@ -65,7 +65,7 @@ def drop(folder: Path) -> None:
     path = folder / FILE
     if not path.exists():
         raise CollectionError(f"There is no collection in {folder}.")
-    with sentences(path), locked(path):
+    with errors_as_sentences(path), locked(path):
         remove_database(folder)
         for name in (*folder.glob("adding-*.json"), *folder.glob(f".{FILE}.*.tmp*")):
             name.unlink(missing_ok=True)
@@ -74,18 +74,18 @@ def drop(folder: Path) -> None:
 
 
 def remove_database(folder: Path) -> None:
-    """Remove a collection's file and what belongs to it. The caller keeps writers out."""
+    """Remove a collection's file and the files that belong to it. The caller must hold the write lock."""
     path = folder / FILE
-    # The log goes first: beside a later file of this name it would be taken for that one's.
+    # The log is removed first: SQLite would take it for the log of a later file of this name.
     for name in (Path(f"{path}-wal"), Path(f"{path}-shm"), path, folder / commits.FILE):
         name.unlink(missing_ok=True)
 
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Keep writers out while a file is removed; who waits for it then finds that it has gone.
+    """Hold the write lock while a file is removed. Writers that wait for it then find that the file is gone.
 
-    What is too damaged to be locked can be removed all the same: nobody can write to it.
+    A file that is too damaged to be locked can be removed without a lock, because nobody can write to it.
     """
     with contextlib.closing(sqlite3.connect(path, connection.WAIT_SECONDS, isolation_level=None)) as db:
         try:

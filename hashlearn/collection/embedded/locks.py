@@ -1,4 +1,4 @@
-"""A lock that many searches hold together and a change holds alone."""
+"""A lock that many readers share and a writer holds alone."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 
 class SharedLock:
-    """Shared or alone. Whoever waits to hold it alone keeps new sharers out, so changes are not starved."""
+    """A readers-writer lock. New readers wait behind a waiting writer, so that writers are not starved."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()

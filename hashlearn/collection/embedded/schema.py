@@ -1,7 +1,7 @@
-"""The tables of a collection's file, in the present format and in the first one, and the way from one to the other.
+"""The tables of a collection's file in formats 1 and 2, and the upgrade from 1 to 2.
 
-    state    one row: where the collection stands (state.py)
-    spec     one row: what the collection is for, and the model
+    state    one row: counts, checksums and numbers of the last change (state.py)
+    spec     one row: CollectionSpec, with the model
     block    seq -> ids, codes, gone, columns of indexed fields (blocks.py)
     payload  id -> JSON text, only for rows with a payload
     vector   id -> float32 little-endian bytes
@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from hashlearn.codes import MAX_BITS
-from hashlearn.collection.embedded.blocks import Stored, checksum, first_checksum
-from hashlearn.collection.embedded.state import State, damaged, insert_state, new_identity
-from hashlearn.collection.store import CollectionError, Spec
+from hashlearn.collection.embedded.blocks import BlockRow, checksum, first_checksum
+from hashlearn.collection.embedded.state import CollectionState, damaged, insert_state, new_identity
+from hashlearn.collection.store import CollectionError, CollectionSpec
 from hashlearn.progress import report
 
 APPLICATION = 0x686C636F  # "hlco", in the header of the file
@@ -34,7 +34,7 @@ _TABLES = {
         "payload": "id INTEGER PRIMARY KEY, json TEXT NOT NULL",
         "vector": "id INTEGER PRIMARY KEY, floats BLOB NOT NULL",
     },
-    # Small columns come before large ones: SQLite reaches those without walking through a row's pages.
+    # Small columns come before large ones: SQLite can then read them without following a row's overflow pages.
     2: {
         "spec": "n_bits INTEGER, fingerprint TEXT, vector_size INTEGER, kind TEXT, settings TEXT, indexed TEXT, "
         "checksum INTEGER, model BLOB",
@@ -48,8 +48,8 @@ _TABLES = {
 }
 
 
-def make_tables(db: sqlite3.Connection, spec: Spec, state: State) -> None:
-    """The tables of a new, empty collection, in a transaction of the caller."""
+def make_tables(db: sqlite3.Connection, spec: CollectionSpec, state: CollectionState) -> None:
+    """Create the tables of a new, empty collection inside the caller's transaction."""
     db.execute(f"PRAGMA application_id = {APPLICATION}")
     db.execute(f"PRAGMA user_version = {VERSION}")
     for name in _TABLES[VERSION]:
@@ -58,8 +58,8 @@ def make_tables(db: sqlite3.Connection, spec: Spec, state: State) -> None:
     _insert_spec(db, spec)
 
 
-def read_spec(db: sqlite3.Connection, path: Path) -> Spec:
-    """What the collection is for, once file and tables are found to be those of a collection."""
+def read_spec(db: sqlite3.Connection, path: Path) -> CollectionSpec:
+    """Read the spec, after checking that the file and its tables are those of a collection."""
     version = _version(db, path)
     columns = "n_bits, fingerprint, vector_size, kind, settings, "
     columns += "'[]', NULL, model" if version == 1 else "indexed, checksum, model"
@@ -69,7 +69,9 @@ def read_spec(db: sqlite3.Connection, path: Path) -> Spec:
         facts = (n_bits, fingerprint, vector_size, kind, settings, indexed)
         if version > 1 and found != _spec_checksum(facts, model):
             raise ValueError
-        spec = Spec(n_bits, model, fingerprint, vector_size, kind, json.loads(settings), tuple(json.loads(indexed)))
+        spec = CollectionSpec(
+            n_bits, model, fingerprint, vector_size, kind, json.loads(settings), tuple(json.loads(indexed))
+        )
         if not 1 <= spec.n_bits <= MAX_BITS or not isinstance(spec.model, bytes):
             raise ValueError
     except (TypeError, ValueError):
@@ -82,7 +84,7 @@ def block_sum(db: sqlite3.Connection) -> int:
 
 
 def add_functions(db: sqlite3.Connection) -> None:
-    """Checksums inside SQL. The functions are zlib's own, so there is no Python code to run for each row."""
+    """Make checksums available in SQL. The function is zlib's own, so that no Python code runs for each row."""
     db.create_function("hl_crc32", 2, zlib.crc32, deterministic=True)
 
 
@@ -91,17 +93,17 @@ VECTOR_CHECKSUM = "hl_crc32(floats, ~id & 4294967295)"
 
 
 def payload_checksum(number: int, text: bytes) -> int:
-    """The checksum of a payload under its id, so that a payload under another id does not match either."""
+    """The checksum of a payload and its id, so that a payload under another id does not match either."""
     return zlib.crc32(text, number & 0xFFFFFFFF)
 
 
 def vector_checksum(number: int, floats: bytes) -> int:
-    """The checksum of a vector under its id; other than that of equal bytes that are a payload."""
+    """The checksum of a vector and its id; it differs from that of a payload with equal bytes."""
     return zlib.crc32(floats, ~number & 0xFFFFFFFF)
 
 
-def upgrade(db: sqlite3.Connection, path: Path, spec: Spec, state: State) -> State:
-    """Bring a file of format 1 to the present one, in a transaction of the caller."""
+def upgrade(db: sqlite3.Connection, path: Path, spec: CollectionSpec, state: CollectionState) -> CollectionState:
+    """Upgrade a file of format 1 to format 2 inside the caller's transaction."""
     steps = iter(range(1, 5))
     for name in ("spec", "state", "block"):
         db.execute(f"ALTER TABLE {name} RENAME TO old_{name}")
@@ -109,7 +111,7 @@ def upgrade(db: sqlite3.Connection, path: Path, spec: Spec, state: State) -> Sta
     _insert_spec(db, spec)
     report("upgrading", next(steps), 4)
     query = "SELECT seq, size, checksum, ids, codes, gone, x'' FROM old_block ORDER BY seq"
-    for stored in map(Stored._make, db.execute(query)):
+    for stored in map(BlockRow._make, db.execute(query)):
         if stored.checksum != first_checksum(stored):
             raise damaged(path, f"block {stored.seq} does not match its checksum")
         db.execute("INSERT INTO block VALUES (?, ?, ?, ?, ?, ?, ?)", stored._replace(checksum=checksum(stored)))
@@ -135,7 +137,7 @@ def upgrade(db: sqlite3.Connection, path: Path, spec: Spec, state: State) -> Sta
 
 
 def _version(db: sqlite3.Connection, path: Path) -> int:
-    """The format of the file, whose tables must be exactly those of this format."""
+    """Return the format of the file, after checking that its tables are exactly those of this format."""
     if db.execute("PRAGMA application_id").fetchone()[0] != APPLICATION:
         what = "another SQLite database" if path.stat().st_size else "empty"
         raise CollectionError(f"{path} is not a collection of hashlearn: it is {what}.")
@@ -160,7 +162,7 @@ def _create(name: str, version: int) -> str:
     return f"CREATE TABLE {name} ({_TABLES[version][name]})"
 
 
-def _insert_spec(db: sqlite3.Connection, spec: Spec) -> None:
+def _insert_spec(db: sqlite3.Connection, spec: CollectionSpec) -> None:
     texts = (json.dumps(spec.settings), json.dumps(spec.indexed))
     facts = (spec.n_bits, spec.fingerprint, spec.vector_size, spec.kind, *texts)
     db.execute(

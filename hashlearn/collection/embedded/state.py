@@ -1,4 +1,4 @@
-"""The one row that says where a collection stands: read at the start of every transaction, and never unchecked."""
+"""The one row with the state of a collection: every transaction begins by reading and checking it."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ _STORED = "seq, base, last_id, rows, entries, commits, identity, block_sum, payl
 _FORM = struct.Struct("<10q")
 
 
-class State(NamedTuple):
-    """Where a collection stands.
+class CollectionState(NamedTuple):
+    """The state of a collection.
 
-    seq : the number of the last block; who has applied the blocks up to it is up to date.
-    base : blocks up to this number no longer say which ids are gone, so who has seen less begins anew.
+    seq : the number of the last block; an index that has applied the blocks up to it is up to date.
+    base : blocks up to this number no longer say which ids are gone, so an index that has applied only earlier blocks
+        must be rebuilt.
     last_id : the largest id ever given out, -1 before the first.
-    rows, entries : how many rows there are, and how many ids all blocks name.
+    rows, entries : how many rows there are, and how many ids all blocks name together.
     commits : how many transactions have changed the file.
-    identity : a number that every new and every restored file draws for itself.
+    identity : a random number that every new and every restored file gets.
     block_sum : the sum of the checksums of all blocks, so that a missing block is noticed.
     payloads, payload_sum : how many rows have a payload, and the sum of the payloads' checksums.
     version : the format of the file; not stored in the row.
@@ -42,9 +43,9 @@ class State(NamedTuple):
     version: int = 2
 
 
-def new_state() -> State:
+def new_state() -> CollectionState:
     """The state of an empty collection."""
-    return State(seq=0, base=0, last_id=-1, rows=0, entries=0, commits=0, identity=new_identity())
+    return CollectionState(seq=0, base=0, last_id=-1, rows=0, entries=0, commits=0, identity=new_identity())
 
 
 def new_identity() -> int:
@@ -52,24 +53,24 @@ def new_identity() -> int:
 
 
 def damaged(path: Path, what: str) -> CollectionError:
-    """The error for bytes that are not those that were written."""
+    """Return the error for bytes that are not those that were written."""
     return CollectionError(
         f"{path} is damaged: {what}. 'hashlearn index verify' tells how much; restore it from a backup "
         "('hashlearn index restore')."
     )
 
 
-def insert_state(db: sqlite3.Connection, state: State) -> None:
+def insert_state(db: sqlite3.Connection, state: CollectionState) -> None:
     db.execute(f"INSERT INTO state ({_STORED}, checksum) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", _row(state))
 
 
-def update_state(db: sqlite3.Connection, state: State) -> None:
+def update_state(db: sqlite3.Connection, state: CollectionState) -> None:
     names = [*_STORED.split(", "), "checksum"]
     db.execute(f"UPDATE state SET {', '.join(f'{name} = ?' for name in names)}", _row(state))
 
 
-def read_state(db: sqlite3.Connection, path: Path) -> State:
-    """The state at the moment of the transaction; CollectionError when its row is not as it was written."""
+def read_state(db: sqlite3.Connection, path: Path) -> CollectionState:
+    """Read the state as the transaction sees it; CollectionError if the row is not as it was written."""
     rows = db.execute("SELECT * FROM state").fetchall()
     if len(rows) == 1 and len(rows[0]) == 5:
         return _first_format(rows[0], path)
@@ -80,18 +81,18 @@ def read_state(db: sqlite3.Connection, path: Path) -> State:
         whole = False
     if not whole:
         raise damaged(path, "what it says about itself does not match its checksum")
-    return State(*values)
+    return CollectionState(*values)
 
 
-def _first_format(row: tuple[Any, ...], path: Path) -> State:
+def _first_format(row: tuple[Any, ...], path: Path) -> CollectionState:
     """The row of format 1, which had no checksum."""
     if not all(isinstance(value, int) for value in row):
         raise damaged(path, "what it says about itself cannot be read")
-    # Every change added a block then, so blocks count the changes.
+    # In format 1 every change added a block, so the number of the last block counts the changes.
     seq, base, last_id, rows, entries = row
-    return State(seq, base, last_id, rows, entries, commits=seq, version=1)
+    return CollectionState(seq, base, last_id, rows, entries, commits=seq, version=1)
 
 
-def _row(state: State) -> tuple[int, ...]:
+def _row(state: CollectionState) -> tuple[int, ...]:
     values = state[: _STORED.count(",") + 1]
     return *values, zlib.crc32(_FORM.pack(*values))

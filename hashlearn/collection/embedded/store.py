@@ -1,6 +1,6 @@
-"""Embedded storage: a folder with one SQLite file, and the codes in memory to search them.
+"""Embedded storage: one SQLite file in a folder, and the codes in memory for searching.
 
-docs/collections.md describes the file and what it promises.
+docs/collections.md describes the file and its guarantees.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from hashlearn.codes import n_bytes
 from hashlearn.collection.embedded import columns
 from hashlearn.collection.embedded import folder as files
 from hashlearn.collection.embedded.backup import backup, restore
-from hashlearn.collection.embedded.blocks import Block, merged, to_merge, to_stored
-from hashlearn.collection.embedded.database import Database, Moment
+from hashlearn.collection.embedded.blocks import Block, merged, to_merge, to_row
+from hashlearn.collection.embedded.database import Database, Transaction
 from hashlearn.collection.embedded.following_index import FollowingIndex
 from hashlearn.collection.embedded.kept_filters import KeptFilters
 from hashlearn.collection.embedded.payloads import PayloadTable
@@ -29,13 +29,13 @@ from hashlearn.collection.embedded.vectors import VectorTable
 from hashlearn.collection.embedded.verify import verify
 from hashlearn.collection.store import (
     CollectionError,
+    CollectionSpec,
     Payload,
-    Rows,
-    Spec,
     Store,
+    StoredRows,
     UnsupportedByStoreError,
     Vectors,
-    Verified,
+    VerifyReport,
 )
 from hashlearn.collection.where import Condition, split_path
 from hashlearn.index import Ball, Hits, Index
@@ -43,15 +43,15 @@ from hashlearn.index.inputs import sorted_ball
 from hashlearn.index.kinds import KINDS
 from hashlearn.typing import Ids, PackedCodes
 
-_FAN, _FULL_ROWS = 16, 65536  # blocks are merged by this many, up to this size
-_REWRITTEN_ROWS = 2**20  # in a block when all are written anew
-_WASTE_ROWS = 200_000  # entries of no use that are not worth writing anew for
+_FAN, _FULL_ROWS = 16, 65536  # this many similar blocks are merged; blocks of this many rows stay as they are
+_REWRITTEN_ROWS = 2**20  # rows per block when all blocks are rewritten
+_WASTE_ROWS = 200_000  # fewer outdated entries than this are not worth a rewrite
 _LARGEST_ID = 2**63 - 1
 _JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
 class EmbeddedStore(Store):
-    """A collection in a folder. Changes go to the file, and from there to the index in memory."""
+    """A collection in a folder. Changes are written to the file first and then applied to the index in memory."""
 
     batch_rows: ClassVar[int] = 64 * 2048
 
@@ -66,8 +66,8 @@ class EmbeddedStore(Store):
         self._filters = KeptFilters(self._following, self._payloads)
 
     @classmethod
-    def create(cls, uri: str, spec: Spec) -> EmbeddedStore:
-        Index(spec.n_bits, spec.kind, **spec.settings)  # type: ignore[arg-type]  # says what is wrong with them
+    def create(cls, uri: str, spec: CollectionSpec) -> EmbeddedStore:
+        Index(spec.n_bits, spec.kind, **spec.settings)  # type: ignore[arg-type]  # checks kind and settings
         files.create(Path(uri), spec)
         return cls(Path(uri), read_only=False)
 
@@ -89,18 +89,18 @@ class EmbeddedStore(Store):
         fields = columns.of_payloads(payloads, len(ids), self._paths).take(order) if self._paths else None
         block = Block(ids[order], codes[order], np.empty(0, dtype=np.int64), fields)
         texts = None if payloads is None else [_JSON.encode(payload) for payload in payloads]
-        with self._database.writing() as moment:
-            before, index = moment.state, self._following.writing(moment).index
+        with self._database.writing() as transaction:
+            before, index = transaction.state, self._following.writing(transaction).index
             known = index.known(block.ids)
             self._check_kind(index, block, known)
-            self._append(moment, block, rows=int(len(ids) - known.sum()))
-            self._payloads.remove(moment, block.ids[known])
+            self._append(transaction, block, rows=int(len(ids) - known.sum()))
+            self._payloads.remove(transaction, block.ids[known])
             if texts is not None:
-                self._payloads.put(moment, ids, texts)
+                self._payloads.put(transaction, ids, texts)
             if vectors is not None:
-                self._vectors.put(moment, ids, vectors)
-        self._following.applied(block, before, moment)
-        self._tidy(moment)
+                self._vectors.put(transaction, ids, vectors)
+        self._following.apply_committed(block, before, transaction)
+        self._tidy(transaction)
 
     def delete(self, ids: Ids) -> int:
         return self._delete(np.unique(ids))
@@ -109,46 +109,46 @@ class EmbeddedStore(Store):
         return self._delete(where)
 
     def _delete(self, wanted: Ids | Condition) -> int:
-        with self._database.writing() as moment:
-            view = self._following.writing(moment)
-            ids = wanted if isinstance(wanted, np.ndarray) else self._filters.asked(view, wanted)
-            ids = ids[view.index.known(ids)]
+        with self._database.writing() as transaction:
+            snapshot = self._following.writing(transaction)
+            ids = wanted if isinstance(wanted, np.ndarray) else self._filters.evaluate(snapshot, wanted)
+            ids = ids[snapshot.index.known(ids)]
             if not len(ids):
                 return 0
             fields = columns.of_payloads(None, 0, self._paths) if self._paths else None
             block = Block(ids[:0], np.empty((0, n_bytes(self.spec.n_bits)), dtype=np.uint8), ids, fields)
-            self._check_kind(view.index, block, np.zeros(0, dtype=bool))
-            before = moment.state
-            self._append(moment, block, rows=-len(ids))
-            self._payloads.remove(moment, ids)
+            self._check_kind(snapshot.index, block, np.zeros(0, dtype=bool))
+            before = transaction.state
+            self._append(transaction, block, rows=-len(ids))
+            self._payloads.remove(transaction, ids)
             if self.spec.vector_size is not None:
-                self._vectors.remove(moment, ids)
-        self._following.applied(block, before, moment)
-        self._tidy(moment)
+                self._vectors.remove(transaction, ids)
+        self._following.apply_committed(block, before, transaction)
+        self._tidy(transaction)
         return len(ids)
 
-    def get(self, ids: Ids, vectors: bool = False) -> Rows:
-        with self._following.reading() as view:
-            return self._rows(view.moment, *view.index.rows(ids), vectors)
+    def get(self, ids: Ids, vectors: bool = False) -> StoredRows:
+        with self._following.reading() as snapshot:
+            return self._rows(snapshot.transaction, *snapshot.index.rows(ids), vectors)
 
     def vectors(self, ids: Ids) -> tuple[Ids, Vectors]:
-        with self._following.reading() as view:
-            known = view.index.rows(ids)[0]
-            return known, self._vectors.read(view.moment, known)
+        with self._following.reading() as snapshot:
+            known = snapshot.index.rows(ids)[0]
+            return known, self._vectors.read(snapshot.transaction, known)
 
     def count(self, where: Condition | None = None) -> int:
         if where is None:
-            with self._database.reading() as moment:
-                return moment.state.rows
-        with self._following.reading() as view:
-            return len(self._filters.ids(view, where))
+            with self._database.reading() as transaction:
+                return transaction.state.rows
+        with self._following.reading() as snapshot:
+            return len(self._filters.ids(snapshot, where))
 
     def take_ids(self, count: int) -> int:
-        with self._database.writing() as moment:
-            last = moment.state.last_id
+        with self._database.writing() as transaction:
+            last = transaction.state.last_id
             if last + count > _LARGEST_ID:
                 raise CollectionError(f"There are no {count} ids after {last} in {self._folder}: give ids.")
-            moment.state = moment.state._replace(last_id=last + count)
+            transaction.state = transaction.state._replace(last_id=last + count)
         return last + 1
 
     def search(self, queries: PackedCodes, k: int, where: Condition | None = None, n_jobs: int | None = None) -> Hits:
@@ -160,72 +160,74 @@ class EmbeddedStore(Store):
         return self._search(queries, k, where, n_jobs)
 
     def _search(self, queries: NDArray[Any], k: int, where: Condition | None, n_jobs: int | None) -> Hits:
-        with self._following.reading() as view:
-            ids = None if where is None else self._filters.ids(view, where)
-            return view.index.search(queries, k, ids=ids, n_jobs=n_jobs)
+        with self._following.reading() as snapshot:
+            ids = None if where is None else self._filters.ids(snapshot, where)
+            return snapshot.index.search(queries, k, ids=ids, n_jobs=n_jobs)
 
     def within(
         self, queries: PackedCodes, radius: int, where: Condition | None = None, n_jobs: int | None = None
     ) -> Ball:
-        with self._following.reading() as view:
-            ball = view.index.within(queries, radius, n_jobs)
+        with self._following.reading() as snapshot:
+            ball = snapshot.index.within(queries, radius, n_jobs)
             if where is None or not len(ball.ids):
                 return ball
-            keep = np.isin(ball.ids, self._filters.ids(view, where))
+            keep = np.isin(ball.ids, self._filters.ids(snapshot, where))
         ends = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(keep)])
         return sorted_ball([(ends[ball.lims], ball.distances[keep], ball.ids[keep])])
 
-    def scan(self, batch_rows: int = 10_000, where: Condition | None = None, vectors: bool = False) -> Iterator[Rows]:
+    def scan(
+        self, batch_rows: int = 10_000, where: Condition | None = None, vectors: bool = False
+    ) -> Iterator[StoredRows]:
         while True:
-            with self._database.reading() as moment:
-                with self._following.at_moment_of(moment) as view:
-                    if view is None:
+            with self._database.reading() as transaction:
+                with self._following.snapshot_of(transaction) as snapshot:
+                    if snapshot is None:
                         continue
-                    wanted = None if where is None else self._filters.ids(view, where)
-                    ids, codes = view.index.rows(wanted)
-                    codes = codes.copy() if where is None else codes  # the index may change its own in place
-                # The transaction stays open, so the payloads are of this moment too; the index may move on.
+                    wanted = None if where is None else self._filters.ids(snapshot, where)
+                    ids, codes = snapshot.index.rows(wanted)
+                    codes = codes.copy() if where is None else codes  # the index may change its array in place
+                # The transaction stays open, so payloads are read as of the same moment, also if the index moves on.
                 for start in range(0, len(ids), batch_rows):
                     block = slice(start, start + batch_rows)
-                    yield self._rows(moment, ids[block], codes[block], vectors)
+                    yield self._rows(transaction, ids[block], codes[block], vectors)
                 return
 
-    def verify(self) -> Verified:
-        with self._database.reading() as moment:
-            return verify(moment, self.spec, self._database.path)
+    def verify(self) -> VerifyReport:
+        with self._database.reading() as transaction:
+            return verify(transaction, self.spec, self._database.path)
 
     def compact(self) -> None:
-        with self._database.reading() as moment:
-            outdated = moment.state.entries > moment.state.rows
+        with self._database.reading() as transaction:
+            outdated = transaction.state.entries > transaction.state.rows
         if outdated:
             self._rewrite()
         self._database.vacuum()
 
     def backup(self, path: str) -> None:
-        with self._database.reading() as moment:
-            backup(moment, Path(path))
+        with self._database.reading() as transaction:
+            backup(transaction, Path(path))
 
     @classmethod
     def restore(cls, path: str, uri: str, replace: bool) -> None:
         restore(Path(path), Path(uri), replace)
 
     def info(self) -> dict[str, Any]:
-        with self._database.reading() as moment:
-            blocks = moment.db.execute("SELECT count(*) FROM block").fetchone()[0]
+        with self._database.reading() as transaction:
+            blocks = transaction.db.execute("SELECT count(*) FROM block").fetchone()[0]
         files = [self._database.path, Path(f"{self._database.path}-wal")]
         return {
             "storage": "embedded",
-            "rows": moment.state.rows,
-            "next_id": moment.state.last_id + 1,
+            "rows": transaction.state.rows,
+            "next_id": transaction.state.last_id + 1,
             "bytes": sum(file.stat().st_size for file in files if file.exists()),
             "blocks": blocks,
-            "format": moment.state.version,
+            "format": transaction.state.version,
             "sqlite": sqlite3.sqlite_version,
         }
 
-    def _append(self, moment: Moment, block: Block, rows: int) -> None:
-        """Write a block after the last one, and merge small ones at the end."""
-        db, state = moment.db, moment.state
+    def _append(self, transaction: Transaction, block: Block, rows: int) -> None:
+        """Write a block after the last one, and merge small blocks at the end."""
+        db, state = transaction.db, transaction.state
         seq, grown = state.seq + 1, len(block)
         self._insert(db, seq, block)
         if len(block) < _FULL_ROWS:
@@ -233,12 +235,12 @@ class EmbeddedStore(Store):
             count = to_merge([size for _, size in tail], _FAN, _FULL_ROWS)
             if count:
                 first = tail[-count][0]
-                whole = merged(self._following.blocks(moment, first - 1), n_bytes(self.spec.n_bits))
+                whole = merged(self._following.blocks(transaction, first - 1), n_bytes(self.spec.n_bits))
                 db.execute("DELETE FROM block WHERE seq >= ?", (first,))
                 self._insert(db, seq, whole)
                 grown += len(whole) - sum(size for _, size in tail[-count:])
         last = int(block.ids[-1]) if len(block.ids) else -1
-        moment.state = state._replace(
+        transaction.state = state._replace(
             seq=seq,
             rows=state.rows + rows,
             entries=state.entries + grown,
@@ -247,29 +249,31 @@ class EmbeddedStore(Store):
         )
 
     def _insert(self, db: sqlite3.Connection, seq: int, block: Block) -> None:
-        db.execute("INSERT INTO block VALUES (?, ?, ?, ?, ?, ?, ?)", to_stored(seq, block))
+        db.execute("INSERT INTO block VALUES (?, ?, ?, ?, ?, ?, ?)", to_row(seq, block))
 
-    def _tidy(self, moment: Moment) -> None:
-        """Write the blocks anew when more than half of what they say is outdated."""
-        if moment.state.entries - 2 * moment.state.rows >= _WASTE_ROWS:
-            # The change itself is done and durable: not being able to tidy up (a full disk) is no failure of it.
+    def _tidy(self, transaction: Transaction) -> None:
+        """Rewrite the blocks if more than half of their entries are outdated."""
+        if transaction.state.entries - 2 * transaction.state.rows >= _WASTE_ROWS:
+            # The change itself is durable, so an error while tidying up (such as a full disk) must not make it fail.
             with contextlib.suppress(CollectionError):
                 self._rewrite()
 
     def _rewrite(self) -> None:
-        """Write blocks that say nothing outdated."""
-        with self._database.writing() as moment:
-            before, view = moment.state, self._following.writing(moment)
-            ids, codes = view.index.rows()
-            moment.db.execute("DELETE FROM block")
+        """Rewrite all blocks without outdated entries."""
+        with self._database.writing() as transaction:
+            before, snapshot = transaction.state, self._following.writing(transaction)
+            ids, codes = snapshot.index.rows()
+            transaction.db.execute("DELETE FROM block")
             seq = before.seq
             for start in range(0, len(ids), _REWRITTEN_ROWS):
                 part, seq = slice(start, start + _REWRITTEN_ROWS), seq + 1
-                fields = None if view.columns is None else view.columns.part(part)
-                self._insert(moment.db, seq, Block(ids[part], codes[part], ids[:0], fields))
+                fields = None if snapshot.columns is None else snapshot.columns.part(part)
+                self._insert(transaction.db, seq, Block(ids[part], codes[part], ids[:0], fields))
             seq = max(seq, before.seq + 1)
-            moment.state = before._replace(seq=seq, base=seq, entries=before.rows, block_sum=block_sum(moment.db))
-        self._following.renumbered(before, moment)
+            transaction.state = before._replace(
+                seq=seq, base=seq, entries=before.rows, block_sum=block_sum(transaction.db)
+            )
+        self._following.renumbered(before, transaction)
 
     def _check_kind(self, index: Index, block: Block, known: NDArray[np.bool_]) -> None:
         """Refuse what this kind of index cannot do before anything is written."""
@@ -284,7 +288,7 @@ class EmbeddedStore(Store):
                 "use the kind 'flat', 'ivf' or 'multihash', or a new collection."
             )
 
-    def _rows(self, moment: Moment, ids: Ids, codes: PackedCodes, vectors: bool) -> Rows:
+    def _rows(self, transaction: Transaction, ids: Ids, codes: PackedCodes, vectors: bool) -> StoredRows:
         """Payloads and vectors of rows that exist."""
-        kept = self._vectors.read(moment, ids) if vectors and self.spec.vector_size is not None else None
-        return Rows(ids, codes, self._payloads.read(moment, ids), kept)
+        kept = self._vectors.read(transaction, ids) if vectors and self.spec.vector_size is not None else None
+        return StoredRows(ids, codes, self._payloads.read(transaction, ids), kept)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from hashlearn.collection.embedded.database import Moment
+from hashlearn.collection.embedded.database import Transaction
 from hashlearn.collection.embedded.payloads import OF_IDS, listed
 from hashlearn.collection.embedded.schema import vector_checksum
 from hashlearn.collection.embedded.state import damaged
@@ -21,26 +21,26 @@ class VectorTable:
         self._path = path
         self._size = size
 
-    def put(self, moment: Moment, ids: Ids, vectors: Vectors) -> None:
+    def put(self, transaction: Transaction, ids: Ids, vectors: Vectors) -> None:
         """Add or replace the vectors of rows."""
         floats = (row.tobytes() for row in np.asarray(vectors, dtype="<f4"))
         rows = ((number, row, vector_checksum(number, row)) for number, row in zip(ids.tolist(), floats, strict=True))
-        moment.db.executemany("INSERT OR REPLACE INTO vector VALUES (?, ?, ?)", rows)
+        transaction.db.executemany("INSERT OR REPLACE INTO vector VALUES (?, ?, ?)", rows)
 
-    def remove(self, moment: Moment, ids: Ids) -> None:
-        moment.db.execute(f"DELETE FROM vector WHERE {OF_IDS}", listed(ids))
+    def remove(self, transaction: Transaction, ids: Ids) -> None:
+        transaction.db.execute(f"DELETE FROM vector WHERE {OF_IDS}", listed(ids))
 
-    def read(self, moment: Moment, ids: Ids) -> Vectors:
-        """The vectors of rows that exist, in the order of their increasing ids."""
-        checksum = "checksum" if moment.state.version > 1 else "NULL"
+    def read(self, transaction: Transaction, ids: Ids) -> Vectors:
+        """Return the vectors of rows that exist; their ids must increase."""
+        checksum = "checksum" if transaction.state.version > 1 else "NULL"
         query = f"SELECT id, floats, {checksum} FROM vector WHERE {OF_IDS} ORDER BY id"
-        found = moment.db.execute(query, listed(ids)).fetchall()
+        found = transaction.db.execute(query, listed(ids)).fetchall()
         if len(found) != len(ids):
             raise damaged(self._path, f"{len(ids) - len(found)} vectors are missing")
         for number, floats, stored in found:
             if not isinstance(floats, bytes) or len(floats) != 4 * self._size:
                 raise damaged(self._path, f"the vector of row {number} is cut short")
-            if moment.state.version > 1 and vector_checksum(number, floats) != stored:
+            if transaction.state.version > 1 and vector_checksum(number, floats) != stored:
                 raise damaged(self._path, f"the vector of row {number} does not match its checksum")
         data = b"".join(row[1] for row in found)
         return np.frombuffer(data, dtype="<f4").astype(np.float32).reshape(len(ids), self._size)

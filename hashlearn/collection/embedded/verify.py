@@ -1,4 +1,4 @@
-"""Reading all of an embedded collection's file, and saying everything that is wrong with it."""
+"""Verify: read all of an embedded collection's file and list everything that is wrong with it."""
 
 from __future__ import annotations
 
@@ -12,65 +12,65 @@ import numpy as np
 
 from hashlearn.codes import n_bytes
 from hashlearn.collection.embedded import columns
-from hashlearn.collection.embedded.blocks import Block, DamagedBlockError, Stored, from_stored, merged
-from hashlearn.collection.embedded.database import Moment
+from hashlearn.collection.embedded.blocks import Block, BlockRow, DamagedBlockError, from_row, merged
+from hashlearn.collection.embedded.database import Transaction
 from hashlearn.collection.embedded.schema import block_sum, payload_checksum, vector_checksum
-from hashlearn.collection.store import Spec, Verified
+from hashlearn.collection.store import CollectionSpec, VerifyReport
 from hashlearn.collection.where import split_path
 from hashlearn.progress import report
 from hashlearn.typing import Ids
 
-_LISTED = 5  # problems of one kind that are told one by one
+_LISTED = 5  # problems of one kind that are listed one by one
 _BATCH_ROWS = 10_000
 _FIRST_FORMAT = "The file has format 1, without checksums of payloads and vectors: the first change upgrades it."
 
 
-def verify(moment: Moment, spec: Spec, path: Path) -> Verified:
+def verify(transaction: Transaction, spec: CollectionSpec, path: Path) -> VerifyReport:
     """Check SQLite's own structure, then every row of every table, as of the moment of a transaction."""
-    check = _Check(moment, spec, path)
+    check = _Check(transaction, spec, path)
     check.structure()
-    # One kind of damage must not keep the others from being found.
+    # One kind of damage must not hide the others.
     for part in (check.blocks, check.payloads, check.vectors):
         try:
             part()
         except sqlite3.DatabaseError as error:
             check.problems.append(f"{path} cannot be read: {error}.")
-    notes = (_FIRST_FORMAT,) if moment.state.version == 1 else ()
-    return Verified(moment.state.rows, check.n_payloads, check.n_vectors, tuple(check.problems), notes)
+    notes = (_FIRST_FORMAT,) if transaction.state.version == 1 else ()
+    return VerifyReport(transaction.state.rows, check.n_payloads, check.n_vectors, tuple(check.problems), notes)
 
 
 class _Check:
-    """Problems found so far, and the rows that blocks tell of."""
+    """The problems found so far, and all blocks merged into one."""
 
-    def __init__(self, moment: Moment, spec: Spec, path: Path) -> None:
-        self.moment, self.spec, self.path = moment, spec, path
+    def __init__(self, transaction: Transaction, spec: CollectionSpec, path: Path) -> None:
+        self.transaction, self.spec, self.path = transaction, spec, path
         self.problems: list[str] = []
         self.n_payloads = self.n_vectors = 0
-        self.checked = moment.state.version > 1  # format 1 has checksums of blocks only
+        self.checked = transaction.state.version > 1  # format 1 has checksums of blocks only
         self.paths = [split_path(name) for name in spec.indexed]
         self.block: Block | None = None
         self.step = 0
 
     def structure(self) -> None:
         try:
-            told = [row[0] for row in self.moment.db.execute(f"PRAGMA integrity_check({_LISTED})")]
+            told = [row[0] for row in self.transaction.db.execute(f"PRAGMA integrity_check({_LISTED})")]
         except sqlite3.DatabaseError as error:
             told = [str(error)]
         self.problems += [f"SQLite finds {self.path} broken: {text}." for text in told if text != "ok"]
 
     def blocks(self) -> None:
-        state = self.moment.state
+        state = self.transaction.state
         column = "columns" if self.checked else "x''"
         query = f"SELECT seq, size, checksum, ids, codes, gone, {column} FROM block ORDER BY seq"
         good, entries, width = [], 0, n_bytes(self.spec.n_bits)
-        for stored in map(Stored._make, self.moment.db.execute(query)):
+        for stored in map(BlockRow._make, self.transaction.db.execute(query)):
             try:
-                good.append(from_stored(stored, width, len(self.paths), state.version))
+                good.append(from_row(stored, width, len(self.paths), state.version))
                 entries += len(good[-1])
             except DamagedBlockError as error:
                 self.problems.append(f"{self.path}: {error}.")
         whole = merged(good, width, keep_gone=False)
-        if self.checked and block_sum(self.moment.db) != state.block_sum:
+        if self.checked and block_sum(self.transaction.db) != state.block_sum:
             self.problems.append(f"{self.path}: blocks of codes are missing.")
         elif (len(whole), entries) != (state.rows, state.entries):
             self.problems.append(f"{self.path}: its blocks hold {len(whole)} rows and not {state.rows}.")
@@ -96,7 +96,7 @@ class _Check:
         self._tell(wrong, "the payload of row {} does not match its checksum, or is no JSON text")
         self._tell(lost, "there is a payload for row {}, which does not exist")
         self._tell(others, "the indexed fields of row {} are not those of its payload")
-        state = self.moment.state
+        state = self.transaction.state
         if self.checked and (self.n_payloads, total) != (state.payloads, state.payload_sum):
             self.problems.append(
                 f"{self.path}: its payloads are not those that were written ({self.n_payloads} of {state.payloads})."
@@ -139,7 +139,7 @@ class _Check:
         return not self.checked or vector_checksum(number, floats) == stored
 
     def _batches(self, query: str, what: str) -> Iterator[list[Any]]:
-        cursor, done, total = self.moment.db.execute(query), 0, self.moment.state.rows
+        cursor, done, total = self.transaction.db.execute(query), 0, self.transaction.state.rows
         while rows := cursor.fetchmany(_BATCH_ROWS):
             yield rows
             done += len(rows)
@@ -148,4 +148,4 @@ class _Check:
     def _tell(self, ids: list[int], sentence: str) -> None:
         self.problems += [f"{self.path}: {sentence.format(number)}." for number in ids[:_LISTED]]
         if len(ids) > _LISTED:
-            self.problems.append(f"{self.path}: the same of {len(ids) - _LISTED} more rows.")
+            self.problems.append(f"{self.path}: the same holds for {len(ids) - _LISTED} more rows.")

@@ -1,8 +1,8 @@
-"""Filters in SQLite: the meaning of ``where.matches``, by its JSON functions where they mean the same.
+"""Filters in SQLite, with the meaning of ``where.matches``: by SQLite's JSON functions where these agree with it.
 
-SQLite reads decimal fractions less exactly than Python, and in older versions names with quotes or backslashes are
-compared as they are written in JSON. So fractions go through small Python functions, and filters on such names
-through ``matches`` itself.
+SQLite reads decimal fractions less exactly than Python, and its older versions compare names with quotes or backslashes
+as they are written in JSON. So fractions are read by small Python functions, and filters on such names are evaluated by
+``matches`` itself.
 """
 
 from __future__ import annotations
@@ -23,10 +23,13 @@ _FIRST_WITH_ARROW = (3, 38)  # the operator -> gives a value as it is written
 
 
 def matching_ids(db: sqlite3.Connection, condition: Condition, all_ids: Callable[[], Ids]) -> Ids:
-    """Ids of the rows whose payload matches, increasing. ``all_ids`` tells those of all rows, with and without one."""
+    """Return the ids of the rows whose payload matches, in increasing order.
+
+    ``all_ids`` returns the ids of all rows, also of those without a payload.
+    """
     if not matches(condition, None):
         return _payload_ids(db, condition)
-    # The empty payload matches, so rows without one do: what does not match has a payload.
+    # The empty payload matches, so all rows without a payload match. Only rows with one can fail to match.
     others = _payload_ids(db, Not(condition))
     ids = all_ids()
     return np.setdiff1d(ids, others, assume_unique=True)
@@ -54,12 +57,12 @@ def _safe(condition: Condition) -> bool:
 
 
 def _written(number: str | float) -> str:
-    """A number as the one text that stands for it among floats; minus zero equals zero."""
+    """Write a number as text, so that equal numbers have equal texts; minus zero becomes zero."""
     return repr(float(number) + 0.0)
 
 
 class _Query:
-    """SQL text and the values bound to it. All that callers chose is bound; the text is made of fixed parts.
+    """SQL text and the values bound to it. Everything that comes from callers is bound; the text has only fixed parts.
 
     Every part is 0 or 1 and never NULL, so that NOT is the negation.
     """
@@ -77,7 +80,7 @@ class _Query:
         return self.compare(condition)
 
     def _joined(self, parts: list[Condition], word: str, nothing: str) -> str:
-        """Halves joined: a long chain would be deeper than SQLite allows."""
+        """Join the parts as a balanced tree: SQLite limits the depth of expressions, and a chain would be too deep."""
         if len(parts) < 2:
             return self.condition(parts[0]) if parts else nothing
         half = len(parts) // 2
@@ -113,7 +116,7 @@ class _Query:
         return f"EXISTS (SELECT 1 FROM json_each(payload.json, {path}) AS item WHERE {test})"
 
     def _one_of(self, path: str, kind: str, operands: Listed) -> str:
-        """Lists go in as one JSON text each: SQLite then looks values up instead of comparing with all of them."""
+        """Pass each list as one JSON text: SQLite then looks values up instead of comparing with each of them."""
         names = sorted({json.dumps(item) for item in operands if kind_of(item) in ("truth", "null")})
         numbers: list[Any] = [item for item in operands if kind_of(item) == "number"]
         texts = [item for item in operands if kind_of(item) == "text"]

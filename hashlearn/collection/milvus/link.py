@@ -1,4 +1,4 @@
-"""A connection to Milvus: the URI, errors as one sentence, and calls that wait for a server that went away."""
+"""A connection to Milvus: its URI, errors as one sentence, and calls that are repeated while the server is away."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from hashlearn.collection.uri import shown
 META_SUFFIX = "__hashlearn"
 _FORM = "milvus://user:password@host:19530/collection"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-MOST_NAME = 255 - len(META_SUFFIX)
+MAX_NAME = 255 - len(META_SUFFIX)
 _OPTIONS = {"db", "token", "timeout"}
 _TIMEOUT = 60.0
 _CONNECT_TIMEOUT = 10.0
-# What a server says while it starts or moves a collection from one node to another.
+# Messages of a server that starts, or moves a collection from one node to another: the call can be repeated.
 _PASSING = re.compile(
     r"not ready|not healthy|not available|unavailable|no available shard|not fully loaded|node not (found|match)|"
     r"service initializing|connection refused|deadline.exceeded",
@@ -30,8 +30,8 @@ _PASSING = re.compile(
 
 
 @dataclass(frozen=True)
-class Address:
-    """A taken-apart URI."""
+class MilvusAddress:
+    """The parts of a URI."""
 
     server: str
     user: str
@@ -43,7 +43,7 @@ class Address:
     shown: str
 
 
-def read_uri(uri: str) -> Address:
+def read_uri(uri: str) -> MilvusAddress:
     """``milvus://[user:password@]host[:port]/collection[?db=][&token=][&timeout=seconds]``; milvus+tls:// with TLS."""
     place = shown(uri)
     try:
@@ -59,9 +59,9 @@ def read_uri(uri: str) -> Address:
             "milvus+tls:// for TLS, and ?db=, ?token= and ?timeout= where needed."
         )
     name = unquote(parts.path.removeprefix("/"))
-    if not _NAME.fullmatch(name) or len(name) > MOST_NAME or name.endswith(META_SUFFIX):
+    if not _NAME.fullmatch(name) or len(name) > MAX_NAME or name.endswith(META_SUFFIX):
         raise CollectionError(
-            f"A collection on Milvus has a name of at most {MOST_NAME} English letters, digits and underscores, not "
+            f"A collection on Milvus has a name of at most {MAX_NAME} English letters, digits and underscores, not "
             f"starting with a digit and not ending in {META_SUFFIX}. Got {name[:80]!r} instead."
         )
     try:
@@ -70,7 +70,7 @@ def read_uri(uri: str) -> Address:
         timeout = -1.0
     if not 0 < timeout < 1e6:
         raise CollectionError(f"timeout= in {place} must be a number of seconds. Got {options['timeout']!r} instead.")
-    return Address(
+    return MilvusAddress(
         server=f"{'https' if parts.scheme.endswith('tls') else 'http'}://{f'[{host}]' if ':' in host else host}:{port}",
         user=unquote(parts.username or ""),
         password=unquote(parts.password or ""),
@@ -82,10 +82,10 @@ def read_uri(uri: str) -> Address:
     )
 
 
-class Link:
+class MilvusLink:
     """A client whose calls are repeated for ``timeout`` seconds while the server cannot be reached."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: MilvusAddress) -> None:
         self.address = address
         self._client: Any = None
         MilvusClient = _pymilvus().MilvusClient
@@ -107,7 +107,7 @@ class Link:
         return CollectionError(f"{start} {self.address.shown}: {first_sentence(message, secret)}.")
 
     def call(self, method: str, *arguments: Any, **options: Any) -> Any:
-        """A method of MilvusClient. Every change is an upsert or a deletion by id, so repeating does no harm."""
+        """Call a method of MilvusClient. Changes are upserts or deletions by id, so repeating them does no harm."""
         if self._client is None:
             raise CollectionError(f"The collection {self.address.shown} is closed.")
         import grpc
@@ -117,7 +117,7 @@ class Link:
         while True:
             left = max(end - time.monotonic(), 1.0)
             try:
-                # pymilvus itself repeats what gRPC could not deliver, waiting longer each time, until the time is up.
+                # pymilvus itself repeats what gRPC could not deliver, with growing pauses, until the timeout.
                 return getattr(self._client, method)(*arguments, timeout=left, **options)
             except errors as error:
                 passing = _PASSING.search(str(error)) is not None
@@ -135,14 +135,15 @@ class Link:
 
 
 def _pymilvus() -> Any:
-    ours = "pymilvus" not in sys.modules
+    first_import = "pymilvus" not in sys.modules
     try:
         import pymilvus
     except ImportError as error:
         raise ImportError(
             "Collections on Milvus need pymilvus: install it with pip install 'hashlearn[milvus]'."
         ) from error
-    if ours:
-        # It logs a traceback for every error that it also raises. Programs that use it themselves keep their logs.
+    if first_import:
+        # pymilvus logs a traceback for every error that it also raises. Programs that imported it before keep their
+        # own settings of its logs.
         logging.getLogger("pymilvus").setLevel(logging.CRITICAL)
     return pymilvus

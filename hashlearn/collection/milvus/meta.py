@@ -1,9 +1,9 @@
-"""What a collection on Milvus is: kept in a second small collection beside it, ``<name>__hashlearn``.
+"""The spec and model of a collection on Milvus, in a second small collection beside it, ``<name>__hashlearn``.
 
     part 0            JSON: format, n_bits, fingerprint, vector_size, kind, settings, length and SHA-256 of the model
     part 1, 2, …      the bytes of the model in base64, 49,149 bytes each
 
-Collections of hashlearn 0.2 also have parts below 0, which counted ids and mean nothing any more.
+Collections of hashlearn 0.2 also have parts below 0, which counted ids and are no longer used.
 """
 
 from __future__ import annotations
@@ -14,26 +14,26 @@ import json
 from dataclasses import asdict
 from typing import Any
 
-from hashlearn.collection.milvus.link import META_SUFFIX, Link
-from hashlearn.collection.store import CollectionError, Spec
+from hashlearn.collection.milvus.link import META_SUFFIX, MilvusLink
+from hashlearn.collection.store import CollectionError, CollectionSpec
 
 FORMAT = 1
 META_FIELDS = {"part", "text", "nothing"}
-_MOST_TEXT = 65_535  # of a VARCHAR
-_PART_BYTES = _MOST_TEXT // 4 * 3
+_MAX_TEXT = 65_535  # of a VARCHAR
+_PART_BYTES = _MAX_TEXT // 4 * 3
 _PARTS_AT_ONCE = 100
 
 
-def create_meta(link: Link, spec: Spec) -> None:
-    """Write what the collection is. The rows' collection comes after this, so a broken-off creation is none."""
+def create_meta(link: MilvusLink, spec: CollectionSpec) -> None:
+    """Write the spec. The collection for rows is made after this, so an interrupted creation leaves no collection."""
     from pymilvus import DataType, MilvusClient
 
     name = link.address.collection + META_SUFFIX
     link.call("drop_collection", name)
     schema = MilvusClient.create_schema(auto_id=False, enable_dynamic_field=False, description="hashlearn: what it is")
     schema.add_field("part", DataType.INT64, is_primary=True)
-    schema.add_field("text", DataType.VARCHAR, max_length=_MOST_TEXT)
-    # Milvus wants a vector in every collection.
+    schema.add_field("text", DataType.VARCHAR, max_length=_MAX_TEXT)
+    # Milvus requires a vector field in every collection.
     schema.add_field("nothing", DataType.BINARY_VECTOR, dim=8)
     make_collection(link, name, schema, "nothing", "BIN_FLAT", {})
     facts = {name: value for name, value in asdict(spec).items() if name not in ("model", "indexed")}
@@ -51,19 +51,19 @@ def create_meta(link: Link, spec: Spec) -> None:
         link.call("upsert", name, [_row(first + place, text) for place, text in enumerate(some)])
 
 
-def make_collection(link: Link, name: str, schema: Any, field: str, index: str, settings: dict[str, int]) -> None:
+def make_collection(link: MilvusLink, name: str, schema: Any, field: str, index: str, settings: dict[str, int]) -> None:
     from pymilvus import MilvusClient
 
     parameters = MilvusClient.prepare_index_params()
     parameters.add_index(field_name=field, index_type=index, metric_type="HAMMING", params=settings)
     # One shard, so that a request goes to one channel.
     link.call("create_collection", name, schema=schema, consistency_level="Strong", num_shards=1)
-    # An index of no rows needs no waiting for.
+    # The collection is empty, so there is no need to wait for the index.
     link.call("create_index", name, parameters, sync=False)
 
 
-def load(link: Link) -> None:
-    """Have both collections served; they load at the same time."""
+def load(link: MilvusLink) -> None:
+    """Load both collections at the same time, so that the server answers for them."""
     for options in ({"_async": True}, {}):
         for name in (link.address.collection, link.address.collection + META_SUFFIX):
             link.call("load_collection", name, **options)
@@ -73,8 +73,11 @@ def _row(part: int, text: str) -> dict[str, Any]:
     return {"part": part, "text": text, "nothing": b"\0"}
 
 
-def read_spec(link: Link) -> Spec:
-    damaged = CollectionError(f"What the collection at {link.address.shown} is cannot be read: its model is damaged.")
+def read_spec(link: MilvusLink) -> CollectionSpec:
+    damaged = CollectionError(
+        f"The model of the collection at {link.address.shown} is damaged: restore it by Milvus' own tools, or drop and "
+        "create it again."
+    )
     name = link.address.collection + META_SUFFIX
     head_text = _texts(link, name, 0, 1)
     if not head_text:
@@ -93,10 +96,10 @@ def read_spec(link: Link) -> Spec:
     model = b"".join(base64.b64decode(text) for text in texts)
     if len(model) != size or hashlib.sha256(model).hexdigest() != digest:
         raise damaged
-    return Spec(model=model, **head)
+    return CollectionSpec(model=model, **head)
 
 
-def _texts(link: Link, name: str, first: int, stop: int) -> list[str]:
+def _texts(link: MilvusLink, name: str, first: int, stop: int) -> list[str]:
     rows = link.call(
         "query",
         name,

@@ -1,6 +1,6 @@
-"""Nearest rows from Milvus, which returns at most 16,384 hits and any of those that tie at the last place.
+"""Nearest rows from Milvus, which returns at most 16,384 hits and arbitrary ones of those that tie at the end.
 
-Ties are settled by asking for the rows at exactly that distance; more hits than the limit come by windows of ids.
+A second request for the rows at exactly that distance settles ties. More hits than the limit are read by ranges of ids.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from collections.abc import Callable
 
 import numpy as np
 
-from hashlearn.collection.remote import Found, best, joined
+from hashlearn.collection.remote import QueryHits, best, joined
 from hashlearn.typing import Ids, PackedCodes
 
-MOST_HITS = 16_384
+MAX_HITS = 16_384
 LARGEST_ID = 2**63 - 1
-FIRST_KEY = -1  # Milvus 2.3 takes its largest key for the end of a list and never shows that row, so it gets this key
+FIRST_KEY = -1  # Milvus 2.3 never returns the row with the largest possible key, so that row gets this key
 
-Ask = Callable[[PackedCodes, int, str, int | None, int | None], list[Found]]
-"""(queries, limit, expression, least bits, most bits) to any ``limit`` of those hits for each query."""
+AskServer = Callable[[PackedCodes, int, str, int | None, int | None], list[QueryHits]]
+"""Returns at most ``limit`` hits per query, for (queries, limit, expression, least bits, most bits)."""
 
 
 def to_keys(ids: Ids) -> Ids:
@@ -29,9 +29,9 @@ def to_ids(keys: Ids) -> Ids:
     return np.where(keys == FIRST_KEY, LARGEST_ID, keys)
 
 
-def nearest(ask: Ask, queries: PackedCodes, k: int, expression: str, settle: bool) -> list[Found]:
+def nearest(ask: AskServer, queries: PackedCodes, k: int, expression: str, settle: bool) -> list[QueryHits]:
     """The k nearest rows of each query by (distance, id); without ``settle``, ties at the last place are as found."""
-    limit = min(MOST_HITS, 2 * k + 50) if settle else k
+    limit = min(MAX_HITS, 2 * k + 50) if settle else k
     found = [best([part], limit) for part in ask(queries, limit, expression, None, None)]
     if not settle:
         return found
@@ -41,34 +41,34 @@ def nearest(ask: Ask, queries: PackedCodes, k: int, expression: str, settle: boo
         if len(ids) == limit and bits[k - 1] == bits[-1]:
             open_at[int(bits[-1])].append(place)
     for bits_at, places in open_at.items():
-        tied = ask(queries[places], MOST_HITS, expression, bits_at, bits_at)
+        tied = ask(queries[places], MAX_HITS, expression, bits_at, bits_at)
         for place, part in zip(places, tied, strict=True):
             ids, bits = found[place]
             nearer = bits < bits_at
-            if len(part[0]) == MOST_HITS:
+            if len(part[0]) == MAX_HITS:
                 missing = k - int(nearer.sum())
                 part = by_windows(ask, queries[place : place + 1], expression, bits_at, bits_at, missing)
             found[place] = joined([(ids[nearer], bits[nearer]), part])
     return [best([part], k) for part in found]
 
 
-def ball(ask: Ask, queries: PackedCodes, radius: int, expression: str) -> list[Found]:
+def ball(ask: AskServer, queries: PackedCodes, radius: int, expression: str) -> list[QueryHits]:
     """All rows at most ``radius`` bits away from each query, in any order."""
-    found = ask(queries, MOST_HITS, expression, None, radius)
+    found = ask(queries, MAX_HITS, expression, None, radius)
     for place, (ids, _) in enumerate(found):
-        if len(ids) == MOST_HITS:
+        if len(ids) == MAX_HITS:
             found[place] = by_windows(ask, queries[place : place + 1], expression, None, radius, None)
     return found
 
 
 def by_windows(
-    ask: Ask, query: PackedCodes, expression: str, least: int | None, most: int | None, enough: int | None
-) -> Found:
+    ask: AskServer, query: PackedCodes, expression: str, least: int | None, most: int | None, enough: int | None
+) -> QueryHits:
     """All hits of one query, or those of smallest id until there are ``enough``.
 
-    A window of ids that is too full is cut at the median of the hits it showed: both halves hold many, so this ends.
+    A window of ids with too many hits is cut at the median of the hits it returned. Each half has fewer, so this ends.
     """
-    parts: list[Found] = []
+    parts: list[QueryHits] = []
     windows = [(0, LARGEST_ID)]
     while windows and (enough is None or sum(len(ids) for ids, _ in parts) < enough):
         first, last = windows.pop()
@@ -76,10 +76,10 @@ def by_windows(
         if last == LARGEST_ID:
             window = f"(id >= {first} or id == {FIRST_KEY})"
         inside = f"{expression} and {window}".removeprefix(" and ")
-        part = ask(query, MOST_HITS, inside, least, most)[0]
-        if len(part[0]) < MOST_HITS:
+        part = ask(query, MAX_HITS, inside, least, most)[0]
+        if len(part[0]) < MAX_HITS:
             parts.append(part)
             continue
-        middle = int(np.sort(part[0])[MOST_HITS // 2])
+        middle = int(np.sort(part[0])[MAX_HITS // 2])
         windows += [(middle + 1, last), (first, middle)]
     return joined(parts)

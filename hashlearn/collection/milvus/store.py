@@ -1,4 +1,4 @@
-"""Collections on Milvus: ids, codes, payloads and vectors in one collection, what they are in a second one.
+"""Collections on Milvus: ids, codes, payloads and vectors in one collection, the spec in a second one.
 
 Milvus has no transactions; see docs/stores.md for what a crash may leave behind.
 """
@@ -15,38 +15,38 @@ from numpy.typing import NDArray
 
 from hashlearn.collection.milvus import near as milvus_near
 from hashlearn.collection.milvus import upkeep
-from hashlearn.collection.milvus.link import META_SUFFIX, Link, read_uri
+from hashlearn.collection.milvus.link import META_SUFFIX, MilvusLink, read_uri
 from hashlearn.collection.milvus.meta import create_meta, load, make_collection, read_spec
-from hashlearn.collection.milvus.near import FIRST_KEY, LARGEST_ID, MOST_HITS, to_ids, to_keys
+from hashlearn.collection.milvus.near import FIRST_KEY, LARGEST_ID, MAX_HITS, to_ids, to_keys
 from hashlearn.collection.milvus.schema import fields_of_ours, foreign, row_schema, wanted_fields
 from hashlearn.collection.milvus.where import split
 from hashlearn.collection.remote import (
-    Found,
+    QueryHits,
     as_ball,
     as_hits,
     best,
-    kind_known,
-    no_projections,
     query_blocks,
-    writable,
+    refuse_projections,
+    require_kind,
+    require_writable,
 )
 from hashlearn.collection.store import (
     OPEN_OR_DROP,
     CollectionError,
+    CollectionSpec,
     Payload,
-    Rows,
-    Spec,
     Store,
+    StoredRows,
     UnsupportedByStoreError,
     Vectors,
-    Verified,
+    VerifyReport,
 )
 from hashlearn.collection.where import Condition, matches
 from hashlearn.index import Ball, Hits
 from hashlearn.typing import Ids, PackedCodes
 
-MOST_PAYLOAD_BYTES = 65_536  # of a JSON field
-MOST_VECTOR_SIZE = 4096  # of an ARRAY field
+MAX_PAYLOAD_BYTES = 65_536  # of a JSON field
+MAX_VECTOR_SIZE = 4096  # of an ARRAY field
 _REQUEST_BYTES = 2**24  # a quarter of what a server takes, which is 64 MiB unless set otherwise
 _REQUEST_ROWS = 10_000
 _IDS_AT_ONCE = 10_000
@@ -55,24 +55,24 @@ _INDEXES = {"flat": "BIN_FLAT", "ivf": "BIN_IVF_FLAT"}
 
 
 class MilvusStore(Store):
-    """A collection on Milvus. Calls from several threads are fine."""
+    """A collection on Milvus. Several threads may use it."""
 
     batch_rows: ClassVar[int] = _REQUEST_ROWS
-    atomic: ClassVar[bool] = False  # Milvus promises nothing of the sort, for no number of rows
+    atomic: ClassVar[bool] = False  # Milvus promises this for no number of rows
 
-    def __init__(self, link: Link, spec: Spec, read_only: bool = False) -> None:
+    def __init__(self, link: MilvusLink, spec: CollectionSpec, read_only: bool = False) -> None:
         self.spec = spec
         self._link = link
         self._name = link.address.collection
         self._read_only = read_only
 
     @classmethod
-    def create(cls, uri: str, spec: Spec) -> MilvusStore:
+    def create(cls, uri: str, spec: CollectionSpec) -> MilvusStore:
         address = read_uri(uri)
-        kind_known("Milvus", spec.kind, tuple(_INDEXES))
-        if spec.vector_size is not None and spec.vector_size > MOST_VECTOR_SIZE:
+        require_kind("Milvus", spec.kind, tuple(_INDEXES))
+        if spec.vector_size is not None and spec.vector_size > MAX_VECTOR_SIZE:
             raise UnsupportedByStoreError(
-                f"A row on Milvus keeps a vector of at most {MOST_VECTOR_SIZE} numbers. Got {spec.vector_size}: create "
+                f"A row on Milvus keeps a vector of at most {MAX_VECTOR_SIZE} numbers. Got {spec.vector_size}: create "
                 "the collection without vectors, or keep it in a folder."
             )
         if spec.indexed:
@@ -80,7 +80,7 @@ class MilvusStore(Store):
                 "Milvus 2.3 has no indexes on fields of a payload: create the collection without indexed=, or keep it "
                 "in a folder or on PostgreSQL."
             )
-        link = Link(address)
+        link = MilvusLink(address)
         try:
             if link.call("has_collection", address.collection):
                 if link.call("has_collection", address.collection + META_SUFFIX):
@@ -97,7 +97,7 @@ class MilvusStore(Store):
 
     @classmethod
     def open(cls, uri: str, read_only: bool = False) -> MilvusStore:
-        link = Link(read_uri(uri))
+        link = MilvusLink(read_uri(uri))
         try:
             found = fields_of_ours(link)
             load(link)
@@ -115,27 +115,27 @@ class MilvusStore(Store):
 
     @classmethod
     def drop(cls, uri: str) -> None:
-        link = Link(read_uri(uri))
+        link = MilvusLink(read_uri(uri))
         try:
             fields_of_ours(link)
-            # In this order: what is left when this breaks off is no collection, and the next creation clears it.
+            # In this order, an interruption leaves something that is not a collection; the next creation removes it.
             for name in (link.address.collection, link.address.collection + META_SUFFIX):
                 link.call("drop_collection", name)
         finally:
             link.close()
 
     def add(self, ids: Ids, codes: PackedCodes, payloads: Sequence[Payload] | None, vectors: Vectors | None) -> None:
-        writable(self._read_only, self._link.address.shown)
+        require_writable(self._read_only, self._link.address.shown)
         if not len(ids):
             return
-        # Not as dicts: Milvus finds names only when they stand in the text as they are, not as \\u escapes.
+        # Texts instead of dicts: Milvus finds a name only if the text holds its characters and not \\u escapes.
         texts = ["{}"] * len(ids)
         if payloads is not None:
             texts = [json.dumps(payload, ensure_ascii=False, separators=(",", ":")) for payload in payloads]
         sizes = np.array([len(text.encode()) for text in texts])
-        if sizes.max() > MOST_PAYLOAD_BYTES:
+        if sizes.max() > MAX_PAYLOAD_BYTES:
             raise CollectionError(
-                f"Milvus keeps payloads of at most {MOST_PAYLOAD_BYTES} bytes of JSON. That of id "
+                f"Milvus keeps payloads of at most {MAX_PAYLOAD_BYTES} bytes of JSON. That of id "
                 f"{ids[sizes.argmax()]} has {sizes.max()}: keep the rest elsewhere, or the collection in a folder."
             )
         per_row = 16 + codes.shape[1] + 4 * (self.spec.vector_size or 0)
@@ -150,7 +150,7 @@ class MilvusStore(Store):
             self._link.call("upsert", self._name, rows)
 
     def delete(self, ids: Ids) -> int:
-        writable(self._read_only, self._link.address.shown)
+        require_writable(self._read_only, self._link.address.shown)
         removed = 0
         for listed in _listed(ids):
             removed += self._count(listed)
@@ -158,11 +158,11 @@ class MilvusStore(Store):
         return removed
 
     def delete_where(self, where: Condition) -> int:
-        writable(self._read_only, self._link.address.shown)
+        require_writable(self._read_only, self._link.address.shown)
         found = [row["id"] for text in self._expressions(where) for row in self._pages(text, ["id"])]
         return self.delete(np.array(found, dtype=np.int64))
 
-    def get(self, ids: Ids, vectors: bool = False) -> Rows:
+    def get(self, ids: Ids, vectors: bool = False) -> StoredRows:
         wanted = np.unique(ids)
         return self._rows(
             [row for listed in _listed(wanted) for row in self._pages(listed, self._fields(vectors))], vectors
@@ -183,22 +183,22 @@ class MilvusStore(Store):
         return int(rows[0]["count(*)"])
 
     def take_ids(self, count: int) -> int:
-        """Ids from a random number on. Milvus has nothing that clients could count on together.
+        """Return consecutive ids from a random number on: Milvus has no counter that clients could share.
 
-        Two of a million additions of a thousand rows each meet with a chance of 1 in 10,000.
+        If there are a million additions of a thousand rows each, two of them overlap with a probability of 1 in 10,000.
         """
-        writable(self._read_only, self._link.address.shown)
+        require_writable(self._read_only, self._link.address.shown)
         return secrets.randbelow(LARGEST_ID - count)
 
     def search(self, queries: PackedCodes, k: int, where: Condition | None = None, n_jobs: int | None = None) -> Hits:
-        if k > MOST_HITS:
+        if k > MAX_HITS:
             raise UnsupportedByStoreError(
-                f"Milvus returns at most {MOST_HITS} rows a query. Got k={k}: ask for fewer (rescore= multiplies k), "
+                f"Milvus returns at most {MAX_HITS} rows per query. Got k={k}: ask for fewer (rescore= multiplies k), "
                 "use within for all rows in a radius, or keep the collection in a folder."
             )
         exact = self.spec.kind == "flat" or where is not None
         expressions = self._expressions(where)
-        found: list[Found] = []
+        found: list[QueryHits] = []
         for block in query_blocks(queries, 2 * k):
             parts = [milvus_near.nearest(self._ask(exact), block, k, text, exact) for text in expressions]
             found += [best([part[place] for part in parts], k) for place in range(len(block))]
@@ -208,8 +208,8 @@ class MilvusStore(Store):
         self, queries: PackedCodes, radius: int, where: Condition | None = None, n_jobs: int | None = None
     ) -> Ball:
         expressions = self._expressions(where)
-        found: list[Found] = []
-        for block in query_blocks(queries, MOST_HITS):
+        found: list[QueryHits] = []
+        for block in query_blocks(queries, MAX_HITS):
             parts = [milvus_near.ball(self._ask(True), block, radius, text) for text in expressions]
             found += [best([part[place] for part in parts], None) for place in range(len(block))]
         return as_ball(found)
@@ -217,16 +217,18 @@ class MilvusStore(Store):
     def search_projections(
         self, queries: NDArray[np.floating], k: int, where: Condition | None = None, n_jobs: int | None = None
     ) -> Hits:
-        no_projections("Milvus")
+        refuse_projections("Milvus")
 
-    def _ask(self, exact: bool) -> milvus_near.Ask:
+    def _ask(self, exact: bool) -> milvus_near.AskServer:
         parameters: dict[str, int] = {}
         if self.spec.kind == "ivf":
             lists = self.spec.settings.get("n_lists") or _LISTS
-            # Looking into every list misses nothing.
+            # Only a search of every list is exact.
             parameters["nprobe"] = lists if exact else min(lists, self.spec.settings.get("n_probes") or 16)
 
-        def ask(queries: PackedCodes, limit: int, expression: str, least: int | None, most: int | None) -> list[Found]:
+        def ask(
+            queries: PackedCodes, limit: int, expression: str, least: int | None, most: int | None
+        ) -> list[QueryHits]:
             bounds: dict[str, int] = {}
             if most is not None:
                 bounds["radius"] = most + 1  # Milvus takes what is nearer than the radius
@@ -253,8 +255,10 @@ class MilvusStore(Store):
 
         return ask
 
-    def scan(self, batch_rows: int = 10_000, where: Condition | None = None, vectors: bool = False) -> Iterator[Rows]:
-        """All rows by id. Rows that change meanwhile are seen before or after the change: Milvus keeps no moment."""
+    def scan(
+        self, batch_rows: int = 10_000, where: Condition | None = None, vectors: bool = False
+    ) -> Iterator[StoredRows]:
+        """All rows by id. Rows that change meanwhile appear as before or after the change: Milvus has no snapshots."""
         expression, rest = split(where)
         waiting: list[dict[str, Any]] = []
         for row in self._pages(expression, self._fields(vectors), batch_rows):
@@ -267,17 +271,17 @@ class MilvusStore(Store):
             yield self._rows(waiting, vectors)
 
     def _expressions(self, where: Condition | None) -> list[str]:
-        """Expressions whose rows together, none twice, are those that match."""
+        """Expressions that together select the rows that match, each row once."""
         expression, rest = split(where)
         if rest is None:
             return [expression]
-        # What Milvus cannot say is evaluated here, and asked for by id.
+        # Conditions that Milvus cannot express are evaluated here; the matching rows are then selected by id.
         rows = self._pages(expression, ["id", "payload"])
         return _listed(np.array([row["id"] for row in rows if matches(rest, row["payload"])], dtype=np.int64))
 
     def _pages(self, expression: str, fields: list[str], page: int = 10_000) -> Iterator[dict[str, Any]]:
-        """Rows by increasing id. A page that is too large for one answer is asked for in smaller ones."""
-        page, last = min(page, MOST_HITS), FIRST_KEY - 1
+        """Rows by increasing id. A page that is too large for one answer is requested in smaller pages."""
+        page, last = min(page, MAX_HITS), FIRST_KEY - 1
         at_end: list[dict[str, Any]] = []
         while True:
             beyond = f"{expression} and id > {last}".removeprefix(" and ")
@@ -311,22 +315,22 @@ class MilvusStore(Store):
     def _fields(self, vectors: bool) -> list[str]:
         return ["id", "code", "payload", *(["vector"] if vectors and self.spec.vector_size else [])]
 
-    def _rows(self, found: list[dict[str, Any]], vectors: bool) -> Rows:
+    def _rows(self, found: list[dict[str, Any]], vectors: bool) -> StoredRows:
         n_bytes = (self.spec.n_bits + 7) // 8
         codes = np.frombuffer(b"".join(row["code"][0] for row in found), np.uint8).reshape(len(found), n_bytes)
         floats = self._floats(found) if vectors and self.spec.vector_size else None
         ids = np.array([row["id"] for row in found], dtype=np.int64)
-        return Rows(ids, codes.copy(), [row["payload"] for row in found], floats)
+        return StoredRows(ids, codes.copy(), [row["payload"] for row in found], floats)
 
     def _floats(self, found: list[dict[str, Any]]) -> Vectors:
         return np.array([row["vector"] for row in found], np.float32).reshape(len(found), self.spec.vector_size or 0)
 
-    def verify(self) -> Verified:
+    def verify(self) -> VerifyReport:
         counted = self.count()
         return upkeep.verify(self.spec, self.scan(vectors=self.spec.vector_size is not None), counted)
 
     def compact(self) -> None:
-        writable(self._read_only, self._link.address.shown)
+        require_writable(self._read_only, self._link.address.shown)
         upkeep.compact(self._link, self._name)
 
     def backup(self, path: str) -> None:

@@ -1,9 +1,9 @@
 """Filters as Milvus expressions, but only where Milvus 2.3 means exactly what ``where.matches`` means.
 
-What is left out, and why: null (Milvus cannot compare with it); numbers from 2^53 on, which Milvus compares as floats;
-names with quotes, brackets, backslashes or control characters, which its parser takes apart; texts with control
-characters; nested names that look like places in a list, because Milvus would look into lists; long lists of values.
-``split`` gives those parts back to be evaluated here.
+What is left out and why: null (Milvus cannot compare with it); numbers from 2^53 on, which Milvus compares as floats;
+names with quotes, brackets, backslashes or control characters, which its parser does not read as names; texts with
+control characters; nested names that look like places in a list, because Milvus would look into lists; long lists of
+values. ``split`` returns those parts, which are then evaluated in Python.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from hashlearn.collection.where import All, Compare, Condition, Not, Scalar, kind_of
 
 EXACT_BELOW = 2**53
-MOST_LISTED = 10_000  # values in a list; an expression is text, and Milvus reads long ones slowly
+MAX_LISTED = 10_000  # values in a list; an expression is text, and Milvus reads long ones slowly
 EVERY_ROW, NO_ROW = "(id >= -1)", "(id < -1)"
 _NAME = re.compile(r"[^\x00-\x1f\x7f\"'\\\[\]]+")
 _TEXT = re.compile(r"[^\x00-\x1f\x7f]*")
@@ -74,7 +74,7 @@ def _compare(condition: Compare) -> str | None:
 def _any_of(field: str, operand: Sequence[Scalar]) -> str | None:
     if not operand:
         return NO_ROW
-    if len(operand) > MOST_LISTED:
+    if len(operand) > MAX_LISTED:
         return None
     # A list of Milvus must be of one type.
     lists: dict[str, list[str]] = {}

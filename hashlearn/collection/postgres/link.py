@@ -1,4 +1,4 @@
-"""A connection to PostgreSQL: the URI, errors as one sentence, and work that survives one lost connection."""
+"""A connection to PostgreSQL: its URI, errors as one sentence, and work that is repeated after a lost connection."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import psycopg
 
 META_SUFFIX = "__hashlearn"
-MOST_NAME_BYTES = 63 - len(META_SUFFIX)  # PostgreSQL cuts longer names without a word
+MAX_NAME_BYTES = 63 - len(META_SUFFIX)  # PostgreSQL silently cuts longer names
 OLDEST_PGVECTOR = (0, 7)
 _RECONNECT_SECONDS = 10.0
 _FORM = "postgresql://user:password@host:port/database?collection=name"
@@ -25,8 +25,8 @@ Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True)
-class Address:
-    """A taken-apart URI: what libpq understands, and what is ours."""
+class PostgresAddress:
+    """The parts of a URI: the part for libpq, and the part for hashlearn."""
 
     conninfo: str
     collection: str
@@ -35,7 +35,7 @@ class Address:
     password: str | None
 
 
-def read_uri(uri: str) -> Address:
+def read_uri(uri: str) -> PostgresAddress:
     """``postgresql://…/database?collection=name``, optionally with ``&schema=``; the rest is for libpq."""
     place = shown(uri)
     try:
@@ -50,21 +50,21 @@ def read_uri(uri: str) -> Address:
         raise CollectionError(f"{place} names no collection: write {_FORM}.")
     for what, text in (("collection", name), ("schema", ours.get("schema", "public"))):
         # psycopg reads a percent sign in a statement as a place for a value.
-        if not text or "\0" in text or "%" in text or len(text.encode()) > MOST_NAME_BYTES:
+        if not text or "\0" in text or "%" in text or len(text.encode()) > MAX_NAME_BYTES:
             raise CollectionError(
-                f"The name of a {what} on PostgreSQL has 1 to {MOST_NAME_BYTES} bytes and no percent sign. "
+                f"The name of a {what} on PostgreSQL has 1 to {MAX_NAME_BYTES} bytes and no percent sign. "
                 f"Got {text[:80]!r} instead."
             )
     theirs = [(key, value) for key, value in options if key not in ("collection", "schema")]
     conninfo = urlunsplit(("postgresql", parts.netloc, parts.path, urlencode(theirs), ""))
     password = password or dict(theirs).get("password")
-    return Address(conninfo, name, ours.get("schema"), place, password)
+    return PostgresAddress(conninfo, name, ours.get("schema"), place, password)
 
 
-class Link:
+class PostgresLink:
     """One connection, used by one thread at a time, made again when it was lost."""
 
-    def __init__(self, address: Address, read_only: bool = False) -> None:
+    def __init__(self, address: PostgresAddress, read_only: bool = False) -> None:
         self.address = address
         self.read_only = read_only
         self._lock = threading.RLock()
@@ -92,7 +92,7 @@ class Link:
     def run(self, work: Callable[[psycopg.Connection[Any]], Answer]) -> Answer:
         """Do ``work`` in one transaction; once more from its beginning when the connection is lost.
 
-        Repeating is safe because every change of a store says what must be there, not what to add to it.
+        Repeating is safe because every change states the rows that must exist afterwards, not a difference.
         """
         driver = _psycopg()
         with self._lock:
@@ -151,7 +151,7 @@ def _psycopg() -> Any:
 
 
 def extension(connection: psycopg.Connection[Any], place: str, make: bool) -> tuple[str, str]:
-    """(schema, version) of pgvector in this database; made when asked, refused when it cannot be had."""
+    """Return (schema, version) of pgvector in this database; install it if ``make``, or say how to."""
     import psycopg
 
     query = "SELECT extnamespace::regnamespace::text, extversion FROM pg_extension WHERE extname = 'vector'"

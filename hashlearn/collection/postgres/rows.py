@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hashlearn.collection.store import Payload, Rows, Vectors
+from hashlearn.collection.store import Payload, StoredRows, Vectors
 from hashlearn.typing import Ids, PackedCodes
 
 COPY_HEAD = b"PGCOPY\n\xff\r\n\0" + bytes(8)
@@ -43,7 +43,7 @@ def copy_rows(
 ) -> bytes:
     """Rows (id, code, vector when kept, payload) for COPY … WITH (FORMAT binary), without head and tail.
 
-    The payload comes last because it alone has a changing length: all before is one array of records.
+    The payload comes last because only its length varies: everything before it is one array of records.
     """
     fields: list[tuple[Any, ...]] = [
         ("fields", ">i2"),
@@ -79,13 +79,13 @@ def copy_rows(
     return b"".join(pieces)
 
 
-def read_rows(found: Sequence[tuple[Any, ...]], n_bits: int, vector_size: int | None) -> Rows:
+def read_rows(found: Sequence[tuple[Any, ...]], n_bits: int, vector_size: int | None) -> StoredRows:
     """Rows of a binary cursor: (id, code, payload) and the vector when ``vector_size`` is given."""
     n_bytes = (n_bits + 7) // 8
     ids = np.array([row[0] for row in found], dtype=np.int64)
     codes = np.frombuffer(b"".join(row[1][4:] for row in found), np.uint8).reshape(len(found), n_bytes).copy()
     vectors = None if vector_size is None else _floats([row[3] for row in found], vector_size)
-    return Rows(ids, codes, [row[2] for row in found], vectors)
+    return StoredRows(ids, codes, [row[2] for row in found], vectors)
 
 
 def read_vectors(found: Sequence[tuple[Any, ...]], vector_size: int) -> tuple[Ids, Vectors]:

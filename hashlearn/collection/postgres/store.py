@@ -1,4 +1,4 @@
-"""Collections in PostgreSQL with pgvector: a table of rows, and a table of one row that says what they are.
+"""Collections in PostgreSQL with pgvector: a table of rows, and a table of one row with the spec.
 
     "shop"             id bigint, code bit(n), payload jsonb, vector vector(d) when kept
     "shop__hashlearn"  format, spec, model, last_id (the largest ever given out, -1 before the first)
@@ -16,12 +16,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hashlearn.collection.postgres import upkeep
-from hashlearn.collection.postgres.link import Link, read_uri
+from hashlearn.collection.postgres.link import PostgresLink, read_uri
 from hashlearn.collection.postgres.rows import COPY_HEAD, COPY_TAIL, bit_texts, copy_rows, read_rows, read_vectors
-from hashlearn.collection.postgres.tables import Tables, make_tables, read_tables
+from hashlearn.collection.postgres.tables import PostgresTables, make_tables, read_tables
 from hashlearn.collection.postgres.where import to_sql
-from hashlearn.collection.remote import Found, as_ball, as_hits, kind_known, no_projections, query_blocks, writable
-from hashlearn.collection.store import CollectionError, Payload, Rows, Spec, Store, Vectors, Verified
+from hashlearn.collection.remote import (
+    QueryHits,
+    as_ball,
+    as_hits,
+    query_blocks,
+    refuse_projections,
+    require_kind,
+    require_writable,
+)
+from hashlearn.collection.store import (
+    CollectionError,
+    CollectionSpec,
+    Payload,
+    Store,
+    StoredRows,
+    Vectors,
+    VerifyReport,
+)
 from hashlearn.collection.where import Condition
 from hashlearn.index import Ball, Hits
 from hashlearn.typing import Ids, PackedCodes
@@ -30,8 +46,8 @@ if TYPE_CHECKING:
     from psycopg import Connection
     from psycopg.sql import Composed
 
-MOST_VECTOR_SIZE = 16_000  # of pgvector's type vector
-_MOST_BY_GRAPH = 1000  # the largest hnsw.ef_search
+MAX_VECTOR_SIZE = 16_000  # of pgvector's type vector
+_MAX_BY_GRAPH = 1000  # the largest hnsw.ef_search
 _COPY_ROWS = 20_000
 _LARGEST_ID = 2**63 - 1
 
@@ -41,21 +57,21 @@ class PostgresStore(Store):
 
     batch_rows: ClassVar[int] = 100_000
 
-    def __init__(self, link: Link, tables: Tables, spec: Spec) -> None:
+    def __init__(self, link: PostgresLink, tables: PostgresTables, spec: CollectionSpec) -> None:
         self.spec = spec
         self._link = link
         self._tables = tables
 
     @classmethod
-    def create(cls, uri: str, spec: Spec) -> PostgresStore:
+    def create(cls, uri: str, spec: CollectionSpec) -> PostgresStore:
         address = read_uri(uri)
-        kind_known("PostgreSQL", spec.kind, ("flat", "hnsw"))
-        if spec.vector_size is not None and spec.vector_size > MOST_VECTOR_SIZE:
+        require_kind("PostgreSQL", spec.kind, ("flat", "hnsw"))
+        if spec.vector_size is not None and spec.vector_size > MAX_VECTOR_SIZE:
             raise CollectionError(
-                f"pgvector keeps vectors of at most {MOST_VECTOR_SIZE} numbers. Got {spec.vector_size}: create the "
+                f"pgvector keeps vectors of at most {MAX_VECTOR_SIZE} numbers. Got {spec.vector_size}: create the "
                 "collection without vectors, or keep it in a folder."
             )
-        link = Link(address)
+        link = PostgresLink(address)
         try:
             link.run(lambda connection: make_tables(connection, address, spec))
         finally:
@@ -64,7 +80,7 @@ class PostgresStore(Store):
 
     @classmethod
     def open(cls, uri: str, read_only: bool = False) -> PostgresStore:
-        link = Link(read_uri(uri), read_only)
+        link = PostgresLink(read_uri(uri), read_only)
         try:
             return cls(link, *link.run(lambda connection: read_tables(connection, link.address)))
         except BaseException:
@@ -80,7 +96,7 @@ class PostgresStore(Store):
             store.close()
 
     def add(self, ids: Ids, codes: PackedCodes, payloads: Sequence[Payload] | None, vectors: Vectors | None) -> None:
-        writable(self._link.read_only, self._link.address.shown)
+        require_writable(self._link.read_only, self._link.address.shown)
         if not len(ids):
             return
         vectors = vectors if self.spec.vector_size else None
@@ -91,7 +107,7 @@ class PostgresStore(Store):
             connection.execute(self._text("SELECT 1 FROM {meta} FOR UPDATE"))
             largest = connection.execute(self._text("SELECT max(id) FROM {rows}")).fetchone()
             assert largest is not None
-            # Rows behind all others replace nothing, so they need no detour.
+            # Rows with larger ids than all others replace nothing, so they need no temporary table.
             direct = largest[0] is None or largest[0] < int(ids.min())
             if not direct:
                 connection.execute(
@@ -131,7 +147,7 @@ class PostgresStore(Store):
         return self._delete("{where}", values, where=condition)
 
     def _delete(self, condition: str, values: list[Any], **names: Any) -> int:
-        writable(self._link.read_only, self._link.address.shown)
+        require_writable(self._link.read_only, self._link.address.shown)
 
         def remove(connection: Connection[Any]) -> int:
             connection.execute(self._text("SELECT 1 FROM {meta} FOR UPDATE"))
@@ -139,7 +155,7 @@ class PostgresStore(Store):
 
         return self._link.run(remove)
 
-    def get(self, ids: Ids, vectors: bool = False) -> Rows:
+    def get(self, ids: Ids, vectors: bool = False) -> StoredRows:
         size = self.spec.vector_size if vectors else None
         return read_rows(self._by_id(_columns_read(size), ids), self.spec.n_bits, size)
 
@@ -160,12 +176,12 @@ class PostgresStore(Store):
         return self._value(self._text("SELECT count(*) FROM {rows} WHERE {where}", where=condition), values)
 
     def take_ids(self, count: int) -> int:
-        writable(self._link.read_only, self._link.address.shown)
+        require_writable(self._link.read_only, self._link.address.shown)
 
         def take(connection: Connection[Any]) -> int:
             found = connection.execute(self._text("SELECT last_id FROM {meta} FOR UPDATE")).fetchone()
             assert found is not None
-            # When too few are left, none is taken; the caller counts and says so.
+            # If too few are left, none is taken; the caller checks this and raises an error.
             if found[0] + count <= _LARGEST_ID:
                 connection.execute(self._text("UPDATE {meta} SET last_id = %s"), [found[0] + count])
             return int(found[0]) + 1
@@ -178,17 +194,17 @@ class PostgresStore(Store):
         return int(found[0])
 
     def search(self, queries: PackedCodes, k: int, where: Condition | None = None, n_jobs: int | None = None) -> Hits:
-        by_graph = self.spec.kind == "hnsw" and where is None and k <= _MOST_BY_GRAPH
+        by_graph = self.spec.kind == "hnsw" and where is None and k <= _MAX_BY_GRAPH
         condition, values = to_sql(where)
-        # The index answers only to exactly its own operator as the one key. Everything else must be exact, so the
-        # distance is made a whole number, which no index knows.
+        # PostgreSQL uses the HNSW index only if its operator is the one sort key. Other searches must be exact, so they
+        # sort by the distance as a whole number, for which there is no index.
         nearest = (
             "SELECT id, ({distance})::int AS bits FROM {rows} ORDER BY {distance} LIMIT %s"
             if by_graph
             else "SELECT id, ({distance})::int AS bits FROM {rows} WHERE {where} ORDER BY bits, id LIMIT %s"
         )
         query = self._per_query(nearest, condition)
-        found: list[Found] = []
+        found: list[QueryHits] = []
         for block in query_blocks(queries, k):
             found += self._ask(query, block, [*([] if by_graph else values), k], by_graph)
         return as_hits(found, k)
@@ -200,7 +216,7 @@ class PostgresStore(Store):
         query = self._per_query(
             "SELECT id, ({distance})::int AS bits FROM {rows} WHERE {where} AND ({distance})::int <= %s", condition
         )
-        found: list[Found] = []
+        found: list[QueryHits] = []
         for block in query_blocks(queries, 100_000):
             found += self._ask(query, block, [*values, radius], False)
         return as_ball(found)
@@ -208,7 +224,7 @@ class PostgresStore(Store):
     def search_projections(
         self, queries: NDArray[np.floating], k: int, where: Condition | None = None, n_jobs: int | None = None
     ) -> Hits:
-        no_projections("PostgreSQL")
+        refuse_projections("PostgreSQL")
 
     def _per_query(self, nearest: str, condition: Any) -> Composed:
         text = (
@@ -218,10 +234,10 @@ class PostgresStore(Store):
         distance = self._text("{rows}.code OPERATOR({vectors}.<~>) asked.code")
         return self._text(text, distance=distance, where=condition)
 
-    def _ask(self, query: Composed, block: PackedCodes, values: list[Any], by_graph: bool) -> list[Found]:
+    def _ask(self, query: Composed, block: PackedCodes, values: list[Any], by_graph: bool) -> list[QueryHits]:
         def ask(connection: Connection[Any]) -> list[Any]:
             if by_graph:
-                width = min(max(values[-1], self.spec.settings.get("ef_search") or 100), _MOST_BY_GRAPH)
+                width = min(max(values[-1], self.spec.settings.get("ef_search") or 100), _MAX_BY_GRAPH)
                 connection.execute("SELECT set_config('hnsw.ef_search', %s, true)", [str(width)])
             with connection.cursor(binary=True) as cursor:
                 return cursor.execute(query, [bit_texts(block, self.spec.n_bits), *values]).fetchall()
@@ -230,7 +246,9 @@ class PostgresStore(Store):
         places = np.searchsorted(table[:, 0], np.arange(1, len(block) + 2))
         return [(table[a:b, 1], table[a:b, 2]) for a, b in pairwise(places)]
 
-    def scan(self, batch_rows: int = 10_000, where: Condition | None = None, vectors: bool = False) -> Iterator[Rows]:
+    def scan(
+        self, batch_rows: int = 10_000, where: Condition | None = None, vectors: bool = False
+    ) -> Iterator[StoredRows]:
         """All rows as of the moment of the first batch. It has a connection of its own: changes may go on meanwhile."""
         import psycopg
 
@@ -248,12 +266,12 @@ class PostgresStore(Store):
         finally:
             connection.close()
 
-    def verify(self) -> Verified:
+    def verify(self) -> VerifyReport:
         batches = self.scan(10_000, vectors=self.spec.vector_size is not None)
         return upkeep.verify(self._link, self._tables, batches, self.count())
 
     def compact(self) -> None:
-        writable(self._link.read_only, self._link.address.shown)
+        require_writable(self._link.read_only, self._link.address.shown)
         self._link.run_alone(self._text("VACUUM (ANALYZE) {rows}"))
 
     def backup(self, path: str) -> None:

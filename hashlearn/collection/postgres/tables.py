@@ -1,13 +1,13 @@
-"""The two tables of a collection: made in one transaction, and checked when they are opened."""
+"""The two tables of a collection: created in one transaction, and checked when the collection is opened."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from hashlearn.collection.postgres.link import META_SUFFIX, Address, extension
+from hashlearn.collection.postgres.link import META_SUFFIX, PostgresAddress, extension
 from hashlearn.collection.postgres.where import indexed_fields
-from hashlearn.collection.store import OPEN_OR_DROP, CollectionError, Spec
+from hashlearn.collection.store import OPEN_OR_DROP, CollectionError, CollectionSpec
 from hashlearn.collection.where import split_path
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ _OF_TABLE = "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
 
 
 @dataclass(frozen=True)
-class Tables:
+class PostgresTables:
     """Where the tables are. ``vector_schema`` is that of pgvector, quoted by the server itself."""
 
     schema: str
@@ -29,7 +29,7 @@ class Tables:
     server: str
 
     def sql(self, text: str, **names: Any) -> Composed:
-        """SQL with quoted names for {rows}, {meta} and {vectors}. ``text`` is written by us, never by users."""
+        """SQL with quoted names for {rows}, {meta} and {vectors}. ``text`` comes from hashlearn, never from users."""
         from psycopg.sql import SQL, Identifier
 
         return SQL(text).format(
@@ -40,11 +40,11 @@ class Tables:
         )
 
 
-def make_tables(connection: Connection[Any], address: Address, spec: Spec) -> None:
+def make_tables(connection: Connection[Any], address: PostgresAddress, spec: CollectionSpec) -> None:
     from psycopg.types.json import Jsonb
 
     schema = _schema(connection, address)
-    # Two creators at a time: the second waits here, then finds the first one's tables.
+    # If two processes create at the same time, the second waits here and then finds the tables of the first.
     connection.execute("SELECT pg_advisory_xact_lock(hashtext('hashlearn create'))")
     names = (address.collection, address.collection + META_SUFFIX)
     if all(_columns(connection, schema, name) for name in names):
@@ -79,13 +79,13 @@ def make_tables(connection: Connection[Any], address: Address, spec: Spec) -> No
             "last_id bigint NOT NULL)"
         )
     )
-    # Older versions do not know indexed fields, and can read a collection without.
+    # Older versions do not know indexed fields, but can read a collection without them.
     known = ("n_bits", "fingerprint", "vector_size", "kind", "settings", *(["indexed"] if spec.indexed else []))
     facts = {name: getattr(spec, name) for name in known}
     connection.execute(tables.sql("INSERT INTO {meta} VALUES (%s, %s, %s, -1)"), (FORMAT, Jsonb(facts), spec.model))
 
 
-def read_tables(connection: Connection[Any], address: Address) -> tuple[Tables, Spec]:
+def read_tables(connection: Connection[Any], address: PostgresAddress) -> tuple[PostgresTables, CollectionSpec]:
     schema = _schema(connection, address)
     rows, meta = (_columns(connection, schema, address.collection + end) for end in ("", META_SUFFIX))
     if not rows and not meta:
@@ -101,7 +101,7 @@ def read_tables(connection: Connection[Any], address: Address) -> tuple[Tables, 
         raise CollectionError(
             f"The collection at {address.shown} has the format {found and found[0]}, this hashlearn reads {FORMAT}."
         )
-    spec = Spec(model=bytes(found[2]), **{**found[1], "indexed": tuple(found[1].get("indexed", ()))})
+    spec = CollectionSpec(model=bytes(found[2]), **{**found[1], "indexed": tuple(found[1].get("indexed", ()))})
     wanted = {"id": "bigint", "code": f"bit({spec.n_bits})", "payload": "jsonb"}
     if spec.vector_size:
         wanted["vector"] = f"vector({spec.vector_size})"
@@ -113,13 +113,13 @@ def read_tables(connection: Connection[Any], address: Address) -> tuple[Tables, 
     return tables, spec
 
 
-def _tables(connection: Connection[Any], address: Address, schema: str, make: bool) -> Tables:
+def _tables(connection: Connection[Any], address: PostgresAddress, schema: str, make: bool) -> PostgresTables:
     vector_schema, version = extension(connection, address.shown, make)
     server = f"PostgreSQL {connection.info.parameter_status('server_version')}, pgvector {version}"
-    return Tables(schema, address.collection, vector_schema, server)
+    return PostgresTables(schema, address.collection, vector_schema, server)
 
 
-def _schema(connection: Connection[Any], address: Address) -> str:
+def _schema(connection: Connection[Any], address: PostgresAddress) -> str:
     """The schema of the collection; the database must keep text as UTF-8, or text would not sort by code point."""
     found = connection.execute("SELECT current_schema(), current_setting('server_encoding')").fetchone()
     assert found is not None

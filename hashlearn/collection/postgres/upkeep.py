@@ -6,29 +6,29 @@ import shlex
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from hashlearn.collection.postgres.link import META_SUFFIX, Address, Link
-from hashlearn.collection.postgres.tables import Tables
-from hashlearn.collection.remote import read_all, state_told
-from hashlearn.collection.store import Rows, UnsupportedByStoreError, Verified
+from hashlearn.collection.postgres.link import META_SUFFIX, PostgresAddress, PostgresLink
+from hashlearn.collection.postgres.tables import PostgresTables
+from hashlearn.collection.remote import report_sentence, verify_rows
+from hashlearn.collection.store import StoredRows, UnsupportedByStoreError, VerifyReport
 
 if TYPE_CHECKING:
     from psycopg import Connection
 
 
-def verify(link: Link, tables: Tables, batches: Iterator[Rows], total: int) -> Verified:
-    """Read every row, which has the server check its pages, and ask it about its indexes."""
+def verify(link: PostgresLink, tables: PostgresTables, batches: Iterator[StoredRows], total: int) -> VerifyReport:
+    """Read every row, so that the server checks its pages, and ask it about its indexes."""
     largest = -1
 
-    def look(batch: Rows) -> None:
+    def look(batch: StoredRows) -> None:
         nonlocal largest
         largest = int(batch.ids[-1])
 
-    found = read_all(batches, total, look)
+    found = verify_rows(batches, total, look)
     problems, notes = link.run(lambda connection: _asked(connection, tables, largest))
     return found._replace(problems=tuple(problems), notes=tuple(notes))
 
 
-def _asked(connection: Connection[Any], tables: Tables, largest: int) -> tuple[list[str], list[str]]:
+def _asked(connection: Connection[Any], tables: PostgresTables, largest: int) -> tuple[list[str], list[str]]:
     problems = []
     found = connection.execute(tables.sql("SELECT last_id FROM {meta}")).fetchall()
     if len(found) != 1 or found[0][0] < largest:
@@ -43,18 +43,18 @@ def _asked(connection: Connection[Any], tables: Tables, largest: int) -> tuple[l
     return problems, [note]
 
 
-def name_the_tool(address: Address, tables: Tables, path: str, found: Verified) -> NoReturn:
+def name_the_tool(address: PostgresAddress, tables: PostgresTables, path: str, found: VerifyReport) -> NoReturn:
     """Say how PostgreSQL backs this collection up."""
     names = (tables.collection, tables.collection + META_SUFFIX)
     parts = [f"--table={_quoted(tables.schema)}.{_quoted(name)}" for name in names]
     raise UnsupportedByStoreError(
         "PostgreSQL makes backups itself: run pg_dump --format=custom "
         f"{' '.join(map(shlex.quote, parts))} --file={shlex.quote(path)} DATABASE, and pg_restore to restore. "
-        f"{state_told(found, address.shown)}"
+        f"{report_sentence(found, address.shown)}"
     )
 
 
-def name_the_restorer(address: Address, path: str) -> NoReturn:
+def name_the_restorer(address: PostgresAddress, path: str) -> NoReturn:
     raise UnsupportedByStoreError(
         f"PostgreSQL restores its own backups: run pg_restore --dbname=DATABASE {shlex.quote(path)}, then 'hashlearn "
         f"index verify' on {address.shown}. A backup of a folder can be restored to a folder."

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from psycopg.sql import Composable
 
 
-_MOST_COMPARED = 100  # values in a list that an index is asked for one by one
+_MAX_COMPARED = 100  # values in a list that an index is asked for one by one
 
 
 def to_sql(condition: Condition | None) -> tuple[Composable, list[Any]]:
@@ -70,7 +70,7 @@ def _compare(condition: Compare) -> tuple[Composable, list[Any]]:
         return sql.SQL("({} IS {} NULL)").format(field, sql.SQL("NOT" if operand else "")), path
     if operator == "=":
         return sql.SQL("({} = %s::jsonb)").format(field), [*path, exact_json(operand)]
-    if operator == "in" and len(operand) <= _MOST_COMPARED:
+    if operator == "in" and len(operand) <= _MAX_COMPARED:
         return sql.SQL("({} = ANY(%s::jsonb[]))").format(field), [*path, list(map(exact_json, operand))]
     if operator == "in":
         # A subquery is hashed, so the time does not grow with rows times values.
