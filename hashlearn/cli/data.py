@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from hashlearn.cli import features as features_command
+from hashlearn.cli import texts as texts_command
 from hashlearn.cli.shell import BadUse, epilog, new_table, output, print_facts, print_json, progress
 from hashlearn.data.catalog import DATA_SETS, CatalogEntry
 from hashlearn.data.fetch import RemoteFile, data_folder
@@ -22,6 +23,7 @@ data = typer.Typer(
 )
 app.add_typer(data, name="data")
 data.command("features", epilog=features_command.EPILOG)(features_command.features)
+data.command("embed", epilog=texts_command.EPILOG)(texts_command.embed)
 
 DataDir = Annotated[
     str | None,

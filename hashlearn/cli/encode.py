@@ -16,6 +16,7 @@ from hashlearn import codes, files
 from hashlearn.cli.many import Cluster, Workers, is_many, working
 from hashlearn.cli.pictures import Projected, takes_images
 from hashlearn.cli.shell import BadUse, epilog, print_facts, print_json, progress
+from hashlearn.cli.texts import TextColumn, text_rows
 from hashlearn.files.arrays import split_part
 from hashlearn.files.codes import CODE_SUFFIXES, Format
 from hashlearn.fitting import Source, as_source
@@ -44,6 +45,7 @@ def encode(
     bit_order: Annotated[
         codes.BitOrder, typer.Option(help="Bit 0 in the highest place of a byte (big) or the lowest (faiss: little).")
     ] = "big",
+    text: TextColumn = None,
     jobs: Annotated[int | None, typer.Option(help="Number of threads (default: all cores).")] = None,
     workers: Workers = None,
     cluster: Cluster = None,
@@ -62,6 +64,8 @@ def encode(
     if not Path(out).suffix:
         if format != "packed" or bit_order != "big":
             raise BadUse("A folder takes packed codes in the usual bit order: give a .npy or .npz file for others.")
+        if text is not None:
+            raise BadUse("Codes of texts go to one file: give -o a name that ends in .npy or .npz.")
         _to_folder(model, features, out, jobs, workers, cluster, as_json)
         return
     if workers is not None or cluster is not None:
@@ -76,6 +80,9 @@ def encode(
     rows: Any
     if takes_images(hasher, features):
         hasher, rows = Projected.of(hasher, features)
+    elif text is not None:
+        with progress(f"embedding {features}"):
+            rows = text_rows(hasher, model, features, text)
     else:
         rows = _many_for(hasher, model, features) if is_many(features) else open_for(hasher, model, features)
     info = files.CodeInfo.of(

@@ -16,6 +16,7 @@ from hashlearn import files
 from hashlearn.cli.many import Cluster, Workers, is_many, working
 from hashlearn.cli.pictures import fit_images, takes_images
 from hashlearn.cli.shell import BadUse, epilog, plain_value, print_facts, print_json, progress, say
+from hashlearn.cli.texts import EmbedModel, TextColumn, fit_texts
 from hashlearn.files.arrays import split_part
 from hashlearn.files.tables import TABLES
 from hashlearn.fitting import as_source
@@ -31,6 +32,7 @@ _EXAMPLES = (
     "hashlearn fit X.npy --similar pairs.csv --dissimilar other.csv -o model.hl",
     "hashlearn fit X.npy --method lsh --bits 128 -o model.hl",
     "hashlearn fit images/ --method gsdhp-star --set backbone=small_cnn -o model.hl",
+    "hashlearn fit texts.csv --text question --labels topic --embed all-MiniLM-L6-v2 -o model.hl",
     "hashlearn fit 'shards/*.npy' --labels 'labels/*.npy' --checkpoint going -o model.hl",
 )
 
@@ -66,6 +68,8 @@ def fit(
     method: Annotated[str, typer.Option(help="A name from 'hashlearn methods'.")] = "gsdhp",
     bits: Annotated[int, typer.Option(help="Bits per code.")] = 64,
     settings: MethodSettings = None,
+    text: TextColumn = None,
+    embed: EmbedModel = None,
     unlabeled: Unlabeled = None,
     similar: Similar = None,
     dissimilar: Dissimilar = None,
@@ -82,6 +86,7 @@ def fit(
     """Learn a hash function from features and labels, and save it.
 
     Pick a part of a file with a colon: data.npz:X, data.h5:images, table.parquet:label.
+    With --text, --labels is a column of the same file, and the model file keeps the name of the text model.
     With a pattern, a folder of Parquet files, a zarr folder or --stream, rows are read in chunks and never all at once.
     """
     hasher = _new_hasher(method, bits, seed, jobs, settings or [], unlabeled)
@@ -94,7 +99,11 @@ def fit(
     many = stream or any(option is not None for option in (checkpoint, workers, cluster))
     if images and (many or similar or dissimilar):
         raise BadUse("Images are learned by one process, from labels; to go on after a stop, --set checkpoint=FILE.")
-    chunked = not images and (many or is_many(features))
+    if embed is not None and text is None:
+        raise BadUse("--embed needs --text: the column of the texts.")
+    if text is not None and (images or many or similar or dissimilar):
+        raise BadUse("Texts are learned from labels by one process; for more, embed them first: hashlearn data embed.")
+    chunked = not images and text is None and (many or is_many(features))
     if chunked and (similar or dissimilar):
         raise BadUse("Pairs are learned from rows in memory: give one file and neither --stream nor workers.")
     if partial and checkpoint is not None:
@@ -105,6 +114,8 @@ def fit(
                 facts = _learn_chunks(hasher, features, labels, executor, checkpoint, codes_out)
         elif images:
             facts = fit_images(hasher, features, labels)
+        elif text is not None:
+            facts = fit_texts(hasher, features, text, labels, embed)
         else:
             facts = _learn(hasher, features, labels, (similar, dissimilar))
     _write(hasher, model_path, None if chunked else codes_out)

@@ -14,6 +14,7 @@ from hashlearn.cli.adding import open_codes, open_features
 from hashlearn.cli.index import BitOrder
 from hashlearn.cli.places import Uri
 from hashlearn.cli.shell import BadUse, epilog, new_table, output, print_json, progress
+from hashlearn.cli.texts import TextColumn, text_rows
 from hashlearn.cli.where import Where, read_where
 from hashlearn.collection import Collection
 from hashlearn.collection.rescore import MAX_CANDIDATES
@@ -38,6 +39,7 @@ def search(
     queries: Annotated[str, typer.Argument(metavar="Q", help="Features of the queries, or codes with --codes.")],
     k: Annotated[int, typer.Option("-k", help="Number of rows per query.")] = 10,
     radius: Annotated[int | None, typer.Option(metavar="R", help="All rows at most R bits away, instead of k.")] = None,
+    text: TextColumn = None,
     where: Where = None,
     asymmetric: Annotated[bool, typer.Option("--asymmetric", help="Compare projections with codes.")] = False,
     rescore: Annotated[float | None, typer.Option(metavar="N", help=_RESCORE)] = None,
@@ -54,9 +56,15 @@ def search(
         raise BadUse("--radius is a Hamming distance: it does not go with --asymmetric or --rescore.")
     if codes and (asymmetric or rescore is not None):
         raise BadUse("--asymmetric and --rescore need features, not --codes.")
+    if codes and text is not None:
+        raise BadUse("Q holds texts (--text) or codes (--codes), not both.")
     condition = read_where(where)
     with Collection.open(uri, read_only=True) as collection, progress(f"searching {collection.uri}") as listener:
-        rows = open_codes(collection, queries, bit_order) if codes else open_features(collection, queries)
+        rows: Any
+        if text is not None:
+            rows = text_rows(collection.hasher, collection.uri, queries, text)
+        else:
+            rows = open_codes(collection, queries, bit_order) if codes else open_features(collection, queries)
         results: list[list[dict[str, Any]]] = []
         for chunk in row_chunks(rows):
             block = rows[chunk]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from hashlearn.data import cifar, coco, mnist, nuswide, plain, synthetic
+from hashlearn.data import cifar, coco, mnist, nuswide, plain, synthetic, text_sets
 from hashlearn.data.fetch import RemoteFile
 from hashlearn.data.pool import Pool
 from hashlearn.deprecation import warn_deprecated
@@ -17,6 +17,8 @@ _CIFAR = "https://www.cs.toronto.edu/~kriz/"
 _MNIST = "https://ossci-datasets.s3.amazonaws.com/mnist/"
 _FASHION = "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion/"
 _COCO = "http://images.cocodataset.org/annotations/"
+_BANKING = "https://raw.githubusercontent.com/PolyAI-LDN/task-specific-datasets/master/banking_data/"
+_CLINC = "https://raw.githubusercontent.com/clinc/oos-eval/master/data/"
 _NO_LICENSE = "The authors state no license; they ask for a citation of Krizhevsky (2009)."
 
 
@@ -284,6 +286,54 @@ _SETS = (
         "corel16k001.npz",
         plain.corel16k,
         (RemoteFile("corel16k001.npz", note="the project's shared data"),),
+    ),
+    CatalogEntry(
+        "banking77",
+        "BANKING77, questions of bank customers, embedded when they are loaded first (extra text)",
+        13_083,
+        "77 classes",
+        "CC BY 4.0 (PolyAI).",
+        "https://github.com/PolyAI-LDN/task-specific-datasets",
+        "train.csv and test.csv, with the columns text and category",
+        text_sets.banking77,
+        (
+            RemoteFile("train.csv", url=_BANKING + "train.csv"),
+            RemoteFile("test.csv", url=_BANKING + "test.csv"),
+        ),
+        own_folder=True,
+    ),
+    CatalogEntry(
+        "banking77-minilm",
+        "BANKING77 as 384-d embeddings of all-MiniLM-L6-v2",
+        13_083,
+        "77 classes",
+        "CC BY 4.0 (PolyAI).",
+        "https://github.com/PolyAI-LDN/task-specific-datasets",
+        "banking77_minilm.npz",
+        text_sets.banking77_minilm,
+        (RemoteFile("banking77_minilm.npz", note="the project's shared data, or load banking77"),),
+    ),
+    CatalogEntry(
+        "clinc150",
+        "CLINC150, requests to an assistant, embedded when they are loaded first (extra text)",
+        22_500,
+        "150 classes",
+        "CC BY 3.0 (Clinc).",
+        "https://github.com/clinc/oos-eval",
+        "data_full.json",
+        text_sets.clinc150,
+        (RemoteFile("data_full.json", url=_CLINC + "data_full.json"),),
+    ),
+    CatalogEntry(
+        "clinc150-minilm",
+        "CLINC150 as 384-d embeddings of all-MiniLM-L6-v2",
+        22_500,
+        "150 classes",
+        "CC BY 3.0 (Clinc).",
+        "https://github.com/clinc/oos-eval",
+        "clinc150_minilm.npz",
+        text_sets.clinc150_minilm,
+        (RemoteFile("clinc150_minilm.npz", note="the project's shared data, or load clinc150"),),
     ),
     CatalogEntry(
         "gaussian",

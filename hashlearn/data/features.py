@@ -37,10 +37,10 @@ def gist_file(pool: Pool, folder: Path) -> Path:
     pixels = np.ascontiguousarray(pool.images)
     content = hashlib.sha256(repr(pixels.shape).encode())
     content.update(pixels.data)
-    return _writable(folder) / f"gist{N_FEATURES}-{content.hexdigest()[:16]}.npy"
+    return writable_folder(folder) / f"gist{N_FEATURES}-{content.hexdigest()[:16]}.npy"
 
 
-def _writable(folder: Path) -> Path:
+def writable_folder(folder: Path) -> Path:
     """The folder itself or, if it is read-only, the platform's cache."""
     there = folder
     while not there.exists() and there != there.parent:

@@ -49,7 +49,7 @@ def arrays(features: str | Path, labels: str | Path, *, name: str | None = None)
 
 def cifar10_gist_file(path: Path) -> Pool:
     """CIFAR-10 as 512-d GIST from ``cifar10_gist512.npz`` (X_train, y_train, X_test, y_test, classes)."""
-    file = _there(path, "cifar10_gist512.npz", "CIFAR-10 as GIST")
+    file = file_there(path, "cifar10_gist512.npz", "CIFAR-10 as GIST")
     parts: list[tuple[Any, NDArray[Any]]] = []
     for part in ("train", "test"):
         X = np.asarray(open_part(f"{file}:X_{part}", "X"), dtype=np.float32)
@@ -61,13 +61,13 @@ def cifar10_gist_file(path: Path) -> Pool:
 def cifar10_lite2(path: Path) -> Pool:
     """CIFAR-10 as EfficientNet-Lite2 features at 160 pixels, as ``hashlearn data features`` writes it, in one part."""
     title = "CIFAR-10 as EfficientNet-Lite2 features"
-    files_of = [_there(path, f"cifar10_lite2_{part}.npy", title) for part in ("X", "y")]
+    files_of = [file_there(path, f"cifar10_lite2_{part}.npy", title) for part in ("X", "y")]
     return arrays(*files_of, name="CIFAR-10 EfficientNet-Lite2")
 
 
 def coco18(path: Path) -> Pool:
     """A cut of COCO: 30,000 images, 18 categories, 1280-d EfficientNet-Lite0 features (``coco18_efflite0.npz``)."""
-    file = _there(path, "coco18_efflite0.npz", "COCO-18")
+    file = file_there(path, "coco18_efflite0.npz", "COCO-18")
     with np.load(file, allow_pickle=False) as archive:
         X = (archive["feat_q"].astype(np.float32) / 255) ** 2 * archive["feat_scale"]
         names = tuple(map(str, archive["label_names"]))
@@ -86,12 +86,12 @@ def coco18_without_person(path: Path) -> Pool:
 
 def corel16k(path: Path) -> Pool:
     """Corel images: 13,766 bags of 500 visual words (0/1), 153 labels (``corel16k001.npz``)."""
-    file = _there(path, "corel16k001.npz", "Corel16k")
+    file = file_there(path, "corel16k001.npz", "Corel16k")
     with np.load(file, allow_pickle=False) as archive:
         return Pool("Corel16k", archive["X"], archive["Y"].astype(np.uint8))
 
 
-def _there(path: Path, name: str, title: str) -> Path:
+def file_there(path: Path, name: str, title: str) -> Path:
     file = path / name if path.is_dir() else path
     if not file.is_file() or file.name != name:
         raise DatasetMissing(f"{title} is not in {path}: put {name} there.")

@@ -17,10 +17,10 @@ from torch import Tensor
 
 from hashlearn.deep.backbones import Backbone, build
 from hashlearn.deep.backbones.base import Normalised
-from hashlearn.deep.feature_file import FeatureWriter, is_finished, read_finished
 from hashlearn.deep.images import ImageSource, image_source
 from hashlearn.deep.network import pick_device, torch_threads
 from hashlearn.files.arrays import FileError
+from hashlearn.files.feature_file import FeatureWriter, is_finished, read_finished
 from hashlearn.parallel import in_order, thread_count
 from hashlearn.progress import report
 
@@ -126,7 +126,7 @@ def _in_file(
     restart: bool,
 ) -> Extracted:
     if not restart and is_finished(path):
-        skipped = read_finished(path, facts, width, dtype)
+        skipped = read_finished(path, facts, width, dtype)["skipped"]
         names = _kept(source, skipped)
     else:
         with FeatureWriter(path, facts, width, dtype, restart=restart) as writer:
@@ -135,7 +135,7 @@ def _in_file(
                 writer.add(batch.features, batch.done, before | _skipped(source, batch.done))
             skipped = before | _skipped(source)
             names = _kept(source, skipped)
-            writer.finish(names, skipped)
+            writer.finish({"skipped": skipped, "names": names})
     return Extracted(np.load(path, mmap_mode="r", allow_pickle=False), names, skipped)
 
 

@@ -161,7 +161,7 @@ import sys, time
 import numpy as np
 sys.path[:0] = [{root!r}, {tests!r}]
 from deep.test_extract import PIXELS, Corners, backbones, extract
-from hashlearn.deep import feature_file
+from hashlearn.files import feature_file
 feature_file._SAVE_SECONDS = 0.0
 class Slow(Corners):
     def forward(self, x):

