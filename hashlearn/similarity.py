@@ -26,6 +26,8 @@ class Similarity(Protocol):
     largest: float
     graded: bool
     """Whether similarity has degrees (label sets), rather than pairs being only similar or dissimilar."""
+    classes: tuple[float, float] | None
+    """S within a class and S between classes if every group is one class, otherwise None."""
 
     @property
     def n_groups(self) -> int: ...
@@ -76,6 +78,8 @@ class LabelSimilarity:
             raise ValueError(f"The largest relevance must be positive. Got {self.largest} instead.")
         self.graded = bool(np.any(self.sizes > 1))
         self.alpha = _alpha(dissimilar, self.largest, -0.5 if self.graded else -1.0)
+        # All named relevances of a class with itself are 1.
+        self.classes = None if self.graded or callable(relevance) else (1.0, self.alpha)
 
     @property
     def n_groups(self) -> int:
@@ -108,6 +112,7 @@ class MatrixSimilarity:
     """S as given by the user: one row per training row, one column per anchor, 0 where S is unknown."""
 
     graded = False
+    classes: tuple[float, float] | None = None
 
     def __init__(self, matrix: Any, anchors: NDArray[np.intp], largest: float | None = None) -> None:
         self.matrix = sparse.csr_matrix(matrix, dtype=np.float64) if sparse.issparse(matrix) else matrix

@@ -23,12 +23,12 @@ typedef struct {
     float *bits;            /* [bit][row], -1 or +1 */
     const int64_t *kinds;   /* [row] */
     const int64_t *columns; /* [row], -1 for a row that is no anchor */
-    const double *table;    /* [row kind][column kind] */
-    double *pull;           /* [bit][row kind] */
+    const double *table;    /* [row kind][column kind]; with ``classes`` S within a class and S between classes */
+    double *pull;           /* [bit][row kind]; with ``classes`` the sums of each class, and after them that of all */
     double *gram;           /* [bit][bit] */
     double scale, beta;
-    Py_ssize_t n_bits, n_rows, n_kinds, n_columns;
-    int stagewise, inner_iter;
+    Py_ssize_t n_bits, n_rows, n_kinds, n_columns, n_sums;
+    int stagewise, inner_iter, classes;
 } Batch;
 
 typedef struct {
@@ -64,14 +64,29 @@ static void gains(const Batch *batch, Room *room, const double *pull, const doub
         room->others[i] = 0;
         for (Py_ssize_t k = 0; k < rest; k++) room->others[i] += room->weights[k] * batch->bits[k * n + i];
     }
-    for (i = 0; i < n; i++) gain[i] = batch->scale * pull[batch->kinds[i]] - room->others[i];
+    if (batch->classes) {
+        double within = batch->table[0] - batch->table[1], all = batch->table[1] * pull[batch->n_kinds];
+        for (i = 0; i < n; i++) gain[i] = batch->scale * (within * pull[batch->kinds[i]] + all) - room->others[i];
+    } else
+        for (i = 0; i < n; i++) gain[i] = batch->scale * pull[batch->kinds[i]] - room->others[i];
+}
+
+/* Add the steps of ``flips`` to the sums of their classes (sign 1), or take them back (sign -1). They are whole numbers,
+   so nothing is lost, and no other class is touched. */
+static void step_classes(const Batch *batch, const Room *room, double *pull, Py_ssize_t n_flips, double sign) {
+    for (Py_ssize_t f = 0; f < n_flips; f++) {
+        double step = sign * room->step[room->flips[f]];
+        pull[batch->columns[room->flips[f]]] += step;
+        pull[batch->n_kinds] += step;
+    }
 }
 
 /* The sums that the anchors ``flips`` of bit j would leave. */
 FOR_EACH_PROCESSOR
 static void flipped_sums(const Batch *batch, Room *room, Py_ssize_t j, Py_ssize_t n_flips) {
-    const double *pull = batch->pull + j * batch->n_kinds;
-    for (Py_ssize_t r = 0; r < batch->n_kinds; r++) {
+    double *pull = batch->pull + j * batch->n_sums;
+    if (batch->classes) step_classes(batch, room, pull, n_flips, 1);
+    for (Py_ssize_t r = 0; !batch->classes && r < batch->n_kinds; r++) {
         const double *row = batch->table + r * batch->n_columns;
         double sum = 0;
         for (Py_ssize_t f = 0; f < n_flips; f++) sum += row[batch->columns[room->flips[f]]] * room->step[room->flips[f]];
@@ -109,10 +124,11 @@ static Py_ssize_t strongest_half(Room *room, Py_ssize_t n_flips) {
 /* True when something changed. */
 static int update_bit(Batch *batch, Room *room, Py_ssize_t j) {
     float *own = batch->bits + j * batch->n_rows;
-    double *gram = batch->gram + j * batch->n_bits;
+    double *gram = batch->gram + j * batch->n_bits, *pull = batch->pull + j * batch->n_sums;
+    const double *moved_pull = batch->classes ? pull : room->pull;
     Py_ssize_t rest = batch->stagewise ? j : batch->n_bits;
     int changed = 0;
-    gains(batch, room, batch->pull + j * batch->n_kinds, gram, rest, room->gain);
+    gains(batch, room, pull, gram, rest, room->gain);
     for (int round = 0; round < batch->inner_iter; round++) {
         Py_ssize_t n_flips = 0;
         for (Py_ssize_t i = 0; i < batch->n_rows; i++) {
@@ -129,18 +145,19 @@ static int update_bit(Batch *batch, Room *room, Py_ssize_t j) {
             memset(room->step, 0, batch->n_rows * sizeof(float));
             for (Py_ssize_t f = 0; f < n_flips; f++) room->step[room->flips[f]] = -2 * own[room->flips[f]];
             flipped_sums(batch, room, j, n_flips);
-            gains(batch, room, room->pull, room->gram, rest, room->moved);
+            gains(batch, room, moved_pull, room->gram, rest, room->moved);
             double gained = 0, size = 0;
             for (Py_ssize_t i = 0; i < batch->n_rows; i++) {
                 gained += room->step[i] * (room->gain[i] + room->moved[i]);
                 size += fabsf(room->step[i]) * (fabs(room->gain[i]) + fabs(room->moved[i]));
             }
             accepted = gained >= -ROUNDING * size;
+            if (!accepted && batch->classes) step_classes(batch, room, pull, n_flips, -1);
             if (!accepted) n_flips = strongest_half(room, n_flips);
         }
         if (!accepted) return changed;
         changed = 1;
-        memcpy(batch->pull + j * batch->n_kinds, room->pull, batch->n_kinds * sizeof(double));
+        if (!batch->classes) memcpy(pull, room->pull, batch->n_kinds * sizeof(double));
         memcpy(gram, room->gram, batch->n_bits * sizeof(double));
         for (Py_ssize_t k = 0; k < batch->n_bits; k++) batch->gram[k * batch->n_bits + j] = room->gram[k];
         for (Py_ssize_t i = 0; i < batch->n_rows; i++) own[i] += room->step[i];
@@ -152,23 +169,26 @@ static int update_bit(Batch *batch, Room *room, Py_ssize_t j) {
 }
 
 PyDoc_STRVAR(update_batch_doc,
-"update_batch(bits, kinds, columns, table, pull, gram, scale, beta, stagewise, inner_iter)\n\n"
+"update_batch(bits, kinds, columns, table, pull, gram, scale, beta, stagewise, inner_iter, classes)\n\n"
 "Move all bits (bits, rows) of a batch, and pull (bits, row kinds) and gram (bits, bits) with them, in place;\n"
-"True when a bit changed. Arrays are C-contiguous: bits of float32, kinds and columns of int64, others of float64.\n"
+"True when a bit changed. With classes, table is S within a class and between classes, pull (bits, classes + 1) are\n"
+"the sums of the anchors by class and over all classes, and kinds and columns are both numbers of classes. Arrays are C-contiguous: bits of float32, kinds and columns of int64, others of float64.\n"
 "Anchors times bits must be below 2^24.");
 
 static PyObject *update_batch(PyObject *self, PyObject *args) {
     Py_buffer bits, kinds, columns, table, pull, gram;
     Batch batch = {0};
-    if (!PyArg_ParseTuple(args, "w*y*y*y*w*w*ddpi", &bits, &kinds, &columns, &table, &pull, &gram, &batch.scale,
-                          &batch.beta, &batch.stagewise, &batch.inner_iter))
+    if (!PyArg_ParseTuple(args, "w*y*y*y*w*w*ddpip", &bits, &kinds, &columns, &table, &pull, &gram, &batch.scale,
+                          &batch.beta, &batch.stagewise, &batch.inner_iter, &batch.classes))
         return NULL;
     const Py_ssize_t size = sizeof(double);
     const Py_ssize_t bit = sizeof(float);
     Py_ssize_t rows = kinds.len / size, n_bits = rows ? bits.len / bit / rows : 0;
-    Py_ssize_t n_kinds = n_bits ? pull.len / size / n_bits : 0, n_columns = n_kinds ? table.len / size / n_kinds : 0;
+    Py_ssize_t n_sums = n_bits ? pull.len / size / n_bits : 0, n_kinds = batch.classes ? n_sums - 1 : n_sums;
+    Py_ssize_t n_columns = n_kinds < 1 ? 0 : batch.classes ? n_kinds : table.len / size / n_kinds;
+    Py_ssize_t n_values = batch.classes ? 2 : n_kinds * n_columns;
     int sound = n_bits > 0 && n_columns > 0 && bits.len == rows * n_bits * bit && columns.len == kinds.len &&
-                pull.len == n_bits * n_kinds * size && table.len == n_kinds * n_columns * size &&
+                pull.len == n_bits * n_sums * size && table.len == n_values * size &&
                 gram.len == n_bits * n_bits * size;
     for (Py_ssize_t i = 0; sound && i < rows; i++) {
         int64_t kind = ((int64_t *)kinds.buf)[i], column = ((int64_t *)columns.buf)[i];
@@ -182,6 +202,7 @@ static PyObject *update_batch(PyObject *self, PyObject *args) {
         batch.bits = bits.buf, batch.kinds = kinds.buf, batch.columns = columns.buf, batch.table = table.buf;
         batch.pull = pull.buf, batch.gram = gram.buf;
         batch.n_bits = n_bits, batch.n_rows = rows, batch.n_kinds = n_kinds, batch.n_columns = n_columns;
+        batch.n_sums = n_sums;
         double *next = room_memory;
         Room room = {.flips = places};
         room.gain = next, room.moved = next += rows, room.strength = next += rows;

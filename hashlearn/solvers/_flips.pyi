@@ -14,6 +14,7 @@ def update_batch(
     beta: float,
     stagewise: bool,
     inner_iter: int,
+    classes: bool,
 ) -> bool: ...
 def code_rows(
     codes: NDArray[np.float32],

@@ -33,14 +33,15 @@ def learn(
 ) -> Trace:
     """Learn the codes of the problem's rows from ``start`` in {-1, +1}, batch by batch, until no bit changes."""
     codes = np.array(start, dtype=np.float64)
-    slopes = Slopes(loss, problem.table, codes.shape[1])
+    table = problem.dense_table()
+    slopes = Slopes(loss, table, codes.shape[1])
     trace = Trace(codes)
     for iteration in range(max_iter):
         report("learn anchors", iteration + 1, max_iter)
         before = codes.copy()
         for batch in batches(iteration):
             codes[batch] = _update_batch(problem, codes, batch, slopes, beta, residual, inner_iter)
-        trace.objective.append(_objective(problem, codes, loss))
+        trace.objective.append(_objective(problem, table, codes, loss))
         trace.changes.append(int(np.count_nonzero(codes != before)))
         if trace.changes[-1] == 0:
             trace.converged = True
@@ -217,14 +218,14 @@ def gains(states: States, slopes: Slopes, group: IntArray, codes: NDArray[np.flo
     return result
 
 
-def _objective(problem: AnchorProblem, codes: FloatArray, loss: GeneralLoss) -> float:
-    """Sum the loss over all rows and anchors."""
+def _objective(problem: AnchorProblem, table: FloatArray, codes: FloatArray, loss: GeneralLoss) -> float:
+    """Sum the loss over all rows and anchors; ``table`` is the problem's as an array."""
     anchors = problem.is_anchor
     states = States.of(problem.column_kind[anchors], codes[anchors])
     total = 0.0
     for start in range(0, len(codes), 1024):
         rows = slice(start, start + 1024)
-        s = problem.table[problem.row_kind[rows][:, None], states.column]
+        s = table[problem.row_kind[rows][:, None], states.column]
         value = loss.value(s, codes[rows] @ states.codes.T, problem.scale, codes.shape[1])
         total += float((value @ states.weight).sum())
     return total

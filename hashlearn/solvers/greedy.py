@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from hashlearn.compiled import compiled_part
 from hashlearn.progress import report
 from hashlearn.solvers.losses import QuadraticLoss
-from hashlearn.solvers.problem import AnchorProblem, Batches, Trace, keeps_ground
+from hashlearn.solvers.problem import AnchorProblem, Batches, ClassTable, Trace, keeps_ground, mapped
 from hashlearn.typing import FloatArray
 
 _flips = compiled_part("hashlearn.solvers._flips")
@@ -54,16 +54,29 @@ def learn(
 
 
 class _State:
-    """Codes and the two sums over anchors. ``gram`` has a zero diagonal, because bit j does not act on itself."""
+    """Codes and the two sums over anchors. ``gram`` has a zero diagonal, because bit j does not act on itself.
+
+    Of plain classes ``sums`` holds the sum of every class and, in its last column, that of all anchors. Their pull
+    follows from those two numbers, so a flip changes one class only, whatever the number of classes. Otherwise ``sums``
+    is the pull of every row kind.
+    """
 
     def __init__(self, problem: AnchorProblem, start: FloatArray, loss: QuadraticLoss, residual: str) -> None:
         self.problem = problem
         self.codes = np.array(start, dtype=np.float64)
         n_bits = self.codes.shape[1]
         self.scale = loss.scale(problem.scale, n_bits)
-        self.table = np.ascontiguousarray(loss.target(problem.table), dtype=np.float64)
+        self.table = mapped(problem.table, loss.target)
         self.stagewise = residual == "stagewise"
-        self.pull = np.ascontiguousarray((self.table @ problem.column_sums(self.codes)).T)
+        by_column = problem.column_sums(self.codes)
+        if isinstance(self.table, ClassTable):
+            self.values = np.array([self.table.within, self.table.between])
+            self.sums = np.zeros((n_bits, self.table.shape[0] + 1))
+            self.sums[:, : len(by_column)] = by_column.T
+            self.sums[:, -1] = by_column.sum(axis=0)
+        else:
+            self.values = self.table
+            self.sums = np.ascontiguousarray((self.table @ by_column).T)
         anchors = self.codes[problem.is_anchor]
         self.gram = anchors.T @ anchors
         np.fill_diagonal(self.gram, 0.0)
@@ -74,8 +87,9 @@ class _State:
         columns = self.problem.column_kind[batch]
         if self.compiled:
             single = np.ascontiguousarray(self.codes[batch].T, dtype=np.float32)
-            sums = (self.table, self.pull, self.gram)
-            if _flips.update_batch(single, kinds, columns, *sums, self.scale, beta, self.stagewise, inner_iter):
+            sums = (self.values, self.sums, self.gram)
+            options = (self.scale, beta, self.stagewise, inner_iter, isinstance(self.table, ClassTable))
+            if _flips.update_batch(single, kinds, columns, *sums, *options):
                 self.codes[batch] = single.T
             return
         bits = np.ascontiguousarray(self.codes[batch].T)
@@ -93,7 +107,7 @@ class _State:
         Bits before it need no visit, and in the last iterations most batches do not change at all.
         """
         others = np.tril(self.gram, -1) if self.stagewise else self.gram
-        gains = self.scale * self.pull[:, kinds] - others @ bits
+        gains = self.scale * self._pull(self.sums, kinds) - others @ bits
         flips = ((gains + beta * bits >= 0) != (bits > 0)).any(axis=1)
         return int(flips.argmax()) if flips.any() else None
 
@@ -108,7 +122,7 @@ class _State:
         inner_iter: int,
     ) -> None:
         others = bits[:rest]
-        gain = self.scale * self.pull[j][kinds] - self.gram[j, :rest] @ others
+        gain = self.scale * self._pull(self.sums[j], kinds) - self.gram[j, :rest] @ others
         for _ in range(inner_iter):
             flips = np.flatnonzero((gain + beta * bits[j] >= 0) != (bits[j] > 0))
             if not len(flips):
@@ -117,13 +131,12 @@ class _State:
             bits[j, flips[columns[flips] < 0]] *= -1
             while len(anchors):
                 step = -2 * bits[j, anchors]
-                by_column = np.bincount(columns[anchors], weights=step, minlength=self.table.shape[1])
-                pull = self.pull[j] + self.table @ by_column
+                sums = self._moved(self.sums[j], columns[anchors], step)
                 gram = self.gram[j] + bits[:, anchors] @ step
                 gram[j] = 0.0
-                moved = self.scale * pull[kinds] - gram[:rest] @ others
+                moved = self.scale * self._pull(sums, kinds) - gram[:rest] @ others
                 if keeps_ground(step, gain[anchors], moved[anchors]):
-                    self.pull[j], self.gram[j], self.gram[:, j] = pull, gram, gram
+                    self.sums[j], self.gram[j], self.gram[:, j] = sums, gram, gram
                     bits[j, anchors] += step
                     gain = moved
                     break
@@ -131,9 +144,27 @@ class _State:
             else:
                 return
 
+    def _pull(self, sums: FloatArray, kinds: NDArray[np.intp]) -> FloatArray:
+        """Return the pull of rows of these kinds, from the sums of one bit or of all bits."""
+        if not isinstance(self.table, ClassTable):
+            return sums[..., kinds]
+        within, between = self.values
+        return (within - between) * sums[..., kinds] + between * sums[..., -1:]
+
+    def _moved(self, sums: FloatArray, columns: NDArray[np.intp], step: FloatArray) -> FloatArray:
+        """Return the sums of one bit after the anchors in these columns have moved by ``step``."""
+        by_column = np.bincount(columns, weights=step, minlength=self.table.shape[1])
+        if not isinstance(self.table, ClassTable):
+            return sums + self.table @ by_column
+        result = sums.copy()
+        result[: len(by_column)] += by_column
+        result[-1] += by_column.sum()
+        return result
+
     def objective(self) -> float:
+        pull = self._pull(self.sums, np.arange(self.table.shape[0])).T
         gram = self.gram + np.eye(len(self.gram)) * np.count_nonzero(self.problem.is_anchor)
-        return self.problem.objective(self.table, self.scale, self.codes, self.pull.T, gram)
+        return self.problem.objective(self.table, self.scale, self.codes, pull, gram)
 
 
 def strongest_half(flips: NDArray[np.intp], gain: FloatArray, count: FloatArray | None = None) -> NDArray[np.intp]:

@@ -10,11 +10,42 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from hashlearn.similarity import Similarity
+from hashlearn.typing import FloatArray
 
 GROUP_BLOCK = 4096
 ROUNDING = 1e-12
 
 Batches = Callable[[int], list[NDArray[np.intp]]]
+
+
+@dataclass(frozen=True)
+class ClassTable:
+    """The table of plain classes, as two numbers. Row kind k and column kind k are the same class.
+
+    A product with the table needs only the sum of each class and the sum of all: so many classes need no table at all.
+    """
+
+    within: float
+    between: float
+    shape: tuple[int, int]
+
+    def __matmul__(self, sums: FloatArray) -> FloatArray:
+        """Multiply by sums over column kinds, (n_columns,) or (n_columns, k)."""
+        result = np.empty((self.shape[0], *sums.shape[1:]))
+        result[:] = self.between * sums.sum(axis=0)
+        result[: self.shape[1]] += (self.within - self.between) * sums
+        return result
+
+
+Table = FloatArray | ClassTable
+
+
+def mapped(table: Table, function: Callable[[FloatArray], FloatArray]) -> Table:
+    """Apply a function to every entry of a table."""
+    if not isinstance(table, ClassTable):
+        return np.ascontiguousarray(function(table), dtype=np.float64)
+    within, between = function(np.array([table.within, table.between]))
+    return ClassTable(float(within), float(between), table.shape)
 
 
 @dataclass
@@ -23,7 +54,7 @@ class AnchorProblem:
 
     Attributes
     ----------
-    table : FloatArray
+    table : Table
         S between row kinds and column kinds. All rows of one kind have the same similarities.
     row_kind, column_kind : IntArray
         The kinds of every row; the column kind is -1 for a row that is not an anchor.
@@ -31,7 +62,7 @@ class AnchorProblem:
         The paper's lambda = n_bits / r_max.
     """
 
-    table: NDArray[np.float64]
+    table: Table
     row_kind: NDArray[np.intp]
     column_kind: NDArray[np.intp]
     scale: float
@@ -50,12 +81,27 @@ class AnchorProblem:
         columns, kind_of_anchor = np.unique(similarity.columns(anchors), return_inverse=True)
         place = np.full(int(max(rows.max(), anchors.max())) + 1, -1, dtype=np.intp)
         place[anchors] = kind_of_anchor.ravel()
-        table = similarity.table(groups, columns)
+        table: Table
+        if similarity.classes is None:
+            table = similarity.table(groups, columns)
+        else:
+            # Classes with anchors come first, so that kinds of rows and of columns have the same numbers.
+            order = np.argsort(~np.isin(groups, columns), kind="stable")
+            row_kind = np.argsort(order)[row_kind]
+            table = ClassTable(*similarity.classes, (len(groups), len(columns)))
         return cls(table, row_kind.ravel().astype(np.intp), place[rows], n_bits / similarity.largest)
 
     @property
     def is_anchor(self) -> NDArray[np.bool_]:
         return self.column_kind >= 0
+
+    def dense_table(self) -> FloatArray:
+        """Return the table as an array, for losses that need every entry."""
+        if not isinstance(self.table, ClassTable):
+            return self.table
+        table = np.full(self.table.shape, self.table.between)
+        np.fill_diagonal(table, self.table.within)
+        return table
 
     def column_sums(self, codes: NDArray[np.float64]) -> NDArray[np.float64]:
         """Sum the codes of the anchors by column kind."""
@@ -66,15 +112,15 @@ class AnchorProblem:
 
     def objective(
         self,
-        target: NDArray[np.float64],
+        target: Table,
         scale: float,
         codes: NDArray[np.float64],
         pull: NDArray[np.float64],
         gram: NDArray[np.float64],
     ) -> float:
         """Return the sum of (scale f(S) - u)^2 over rows and anchors, computed from sums; ``target`` is f(table)."""
-        weights = np.bincount(self.column_kind[self.is_anchor], minlength=target.shape[1])
-        squares = ((target**2) @ weights)[self.row_kind].sum()
+        weights = np.bincount(self.column_kind[self.is_anchor], minlength=target.shape[1]).astype(np.float64)
+        squares = (mapped(target, np.square) @ weights)[self.row_kind].sum()
         cross = float(np.sum(codes * pull[self.row_kind]))
         return float(scale**2 * squares - 2 * scale * cross + np.sum((codes.T @ codes) * gram))
 
@@ -125,6 +171,10 @@ def group_pull(
     transform: Callable[[NDArray[np.float64]], NDArray[np.float64]],
 ) -> NDArray[np.float64]:
     """Compute f(S) H_A per group (n_groups, n_bits), unscaled, in blocks, so that S is never stored as a whole."""
+    if similarity.classes is not None:
+        sums = sums_by_kind(similarity.group[anchors], anchor_codes, similarity.n_groups)
+        shape = similarity.n_groups, similarity.n_groups
+        return mapped(ClassTable(*similarity.classes, shape), transform) @ sums
     columns, kind = np.unique(similarity.columns(anchors), return_inverse=True)
     sums = sums_by_kind(kind.ravel(), anchor_codes, len(columns))
     pull = np.empty((similarity.n_groups, anchor_codes.shape[1]))

@@ -40,7 +40,7 @@ class QuadraticRows:
 
     def gain(self, group: IntArray, codes: Float32Array) -> Float32Array:
         hollow = (self.gram - np.diag(np.diag(self.gram))).astype(np.float32)
-        return (self.scale * self.pull).astype(np.float32)[group] - codes @ hollow
+        return (self.scale * self.pull[group]).astype(np.float32) - codes @ hollow
 
 
 class GreedyRows(QuadraticRows):

@@ -28,7 +28,7 @@ def leading_directions(
         sums = sums_by_kind(problem.row_kind, features, problem.table.shape[0])
         columns = problem.column_sums(features)
         basis, _ = linalg.qr(np.concatenate([sums, columns]).T, mode="economic")
-        middle = (sums @ basis).T @ problem.table @ (columns @ basis)
+        middle = (sums @ basis).T @ (problem.table @ (columns @ basis))
         left, strength, _ = linalg.svd(middle)
         keep = min(n_bits, int(np.count_nonzero(strength > RANK_TOLERANCE * max(strength[0], 1e-300))))
         leading = fix_signs(basis @ left[:, :keep])

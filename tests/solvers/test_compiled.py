@@ -130,6 +130,11 @@ def batch_arrays():
     }
 
 
+def class_arrays():
+    """Two classes: S within and between them, their sums and the sum of all."""
+    return batch_arrays() | {"table": np.array([1.0, -1.0]), "pull": np.ones((4, 3))}
+
+
 def row_arrays():
     return {
         "codes": np.ones((3, 4), dtype=np.float32),
@@ -140,7 +145,8 @@ def row_arrays():
 
 
 CALLS = {
-    "update_batch": (batch_arrays, (1.0, 1.0, False, 3)),
+    "update_batch": (batch_arrays, (1.0, 1.0, False, 3, False)),
+    "update_classes": (class_arrays, (1.0, 1.0, False, 3, True)),
     "code_rows": (row_arrays, (1.0, False, 3)),
 }
 
@@ -149,16 +155,18 @@ CALLS = {
 @pytest.mark.parametrize(("call", "name"), [(call, name) for call, (make, _) in CALLS.items() for name in make()])
 def test_arrays_that_do_not_fit_are_refused(call, name):
     make, options = CALLS[call]
-    getattr(FLIPS, call)(*make().values(), *options)
+    function = getattr(FLIPS, call.replace("classes", "batch"))
+    function(*make().values(), *options)
     arrays = make()
     arrays[name] = arrays[name].ravel()[:-1].copy()
     with pytest.raises(ValueError, match="do not fit"):
-        getattr(FLIPS, call)(*arrays.values(), *options)
+        function(*arrays.values(), *options)
 
 
 @needs_flips
 @pytest.mark.parametrize(("call", "name", "value"), [
     ("update_batch", "kinds", 2), ("update_batch", "kinds", -1), ("update_batch", "columns", 3),
+    ("update_classes", "kinds", 2), ("update_classes", "columns", 2),
     ("code_rows", "group", 2), ("code_rows", "group", -1),
 ])  # fmt: skip
 def test_numbers_beyond_the_tables_are_refused(call, name, value):
@@ -166,4 +174,4 @@ def test_numbers_beyond_the_tables_are_refused(call, name, value):
     arrays = make()
     arrays[name][-1] = value
     with pytest.raises(ValueError, match="do not fit"):
-        getattr(FLIPS, call)(*arrays.values(), *options)
+        getattr(FLIPS, call.replace("classes", "batch"))(*arrays.values(), *options)

@@ -24,7 +24,7 @@ def setting(seed, n=40, n_bits=12, multilabel=True):
 
 
 def direct_objective(problem, codes, loss):
-    S = problem.table[problem.row_kind][:, problem.column_kind]
+    S = problem.dense_table()[problem.row_kind][:, problem.column_kind]
     return loss.value(S, codes @ codes.T, problem.scale, codes.shape[1]).sum()
 
 
