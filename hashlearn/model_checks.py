@@ -25,6 +25,7 @@ def check_model(hasher: BaseHasher) -> None:
     _check_number(hasher.n_bits_, "n_bits_", MAX_BITS)
     if (codes := getattr(hasher, "codes_", None)) is not None and codes.shape[1:] != (n_bytes(hasher.n_bits_),):
         raise ValueError(f"codes of {hasher.n_bits_} bits have the shape {codes.shape}")
+    _check_calibration(hasher)
     for part in getattr(hasher, "hashers_", ()):
         check_model(part)
     if _has_network(hasher):
@@ -35,6 +36,21 @@ def check_model(hasher: BaseHasher) -> None:
             projections = hasher._block_projection()(np.zeros((n_rows, hasher.n_features_in_), dtype=np.float32))
         if projections.shape != (n_rows, hasher.n_bits_):
             raise ValueError(f"{hasher.n_bits_} bits have projections of the shape {projections.shape}")
+
+
+def _check_calibration(hasher: BaseHasher) -> None:
+    """Check the numbers per bit. Numbers of another shape might pass a product by broadcasting."""
+    calibration, thresholds = getattr(hasher, "calibration_", None), getattr(hasher, "thresholds_", None)
+    if calibration is None:
+        if thresholds is not None:
+            raise ValueError("thresholds_ need calibration_")
+        return
+    if calibration.slopes_.shape != (hasher.n_bits_,) or calibration.offsets_.shape != (hasher.n_bits_,):
+        raise ValueError(f"{hasher.n_bits_} bits have slopes of the shape {calibration.slopes_.shape}")
+    if not (np.all(calibration.slopes_ > 0) and np.all(calibration.offsets_ == 0)):
+        raise ValueError("slopes must be positive and offsets 0")
+    if thresholds is not None and (thresholds.shape != (hasher.n_bits_,) or not np.all(np.abs(thresholds) < 1)):
+        raise ValueError(f"{hasher.n_bits_} bits have thresholds of the shape {thresholds.shape}")
 
 
 def _check_number(value: Any, name: str, most: int | None = None) -> None:

@@ -22,14 +22,15 @@ from hashlearn.fitting.identity import content
 from hashlearn.fitting.inputs import as_source
 from hashlearn.fitting.job import Checkpoint, Job
 from hashlearn.fitting.sources import AnySource
-from hashlearn.kernel import FeatureMap
+from hashlearn.functions.calibration import Calibration, spread_thresholds
+from hashlearn.kernel import FeatureMap, dense_rows
 from hashlearn.labels import as_labels
 from hashlearn.methodinfo import MethodInfo, OldFact
-from hashlearn.parallel import ordered_map, row_blocks
+from hashlearn.parallel import one_blas_thread, ordered_map, row_blocks
 from hashlearn.parameters import DeclaredEstimator, check_parameters, fitted, parameter
 from hashlearn.primitives.steps import keeps_partial
 from hashlearn.progress import verbose_listening
-from hashlearn.typing import Matrix
+from hashlearn.typing import Matrix, PackedCodes
 
 
 def block_precision(X: Matrix) -> Any:
@@ -42,6 +43,13 @@ def project_block(features: FeatureMap, function: HashFunction, X: Matrix) -> ND
     mapped = features.map_block(X, dtype=block_precision(X))
     mapped -= features.center_
     return function.project(mapped)
+
+
+def database_signs(project: Callable[[Matrix], NDArray[Any]], shift: NDArray[np.float32], X: Matrix) -> NDArray[Any]:
+    """Bits of a block of rows as signs: 1 where a projection is at least ``shift``, in the precision of ``encode``."""
+    projections = np.asarray(project(X), dtype=np.float32)
+    # Not the difference, which may round to 0.
+    return np.where(projections >= shift, np.float32(1), np.float32(-1))
 
 
 class HashFunction(Protocol):
@@ -75,6 +83,13 @@ class BaseHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DeclaredEsti
     )
     function_: HashFunction = fitted("The hash function, from features to projections.")
     features_: FeatureMap = fitted("The map from rows to features.")
+    calibration_: Calibration = fitted(
+        "From projections to expected bits: one slope per bit, learned from at most 2,048 training rows. The target is "
+        "the learned bit of a row if the method learns codes, otherwise the bit of a near row."
+    )
+    thresholds_: NDArray[np.float64] = fitted(
+        "(n_bits,) Expected bits above which the bit of a database row is 1; set only if they are spread."
+    )
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -194,7 +209,7 @@ class BaseHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DeclaredEsti
         return {"method": type(self).__name__, "parameters": params, "data": source.signature()}
 
     def decision_function(self, X: Matrix) -> NDArray[np.float32]:
-        """Project rows: the signs of the projections are the bits. They are used for asymmetric search.
+        """Project rows: the signs of the projections are the bits.
 
         Parameters
         ----------
@@ -207,6 +222,26 @@ class BaseHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DeclaredEsti
         check_is_fitted(self)
         X = validate_data(self, X, accept_sparse="csr", dtype=[np.float32, np.float64], reset=False)
         return self._project(X)
+
+    def expected_bits(self, X: Matrix) -> NDArray[np.float32]:
+        """Compute the expected bits e(x), calibrated projections: what a real-valued query is.
+
+        A value is near -1 or +1 where the bit is certain and near 0 where it is not, on one scale for all bits of all
+        hashers; its sign is the bit. A hasher from a model file of hashlearn 0.2, which has no ``calibration_``, gives
+        its projections as they are.
+
+        Parameters
+        ----------
+        X : array or sparse matrix (n, n_features)
+
+        Returns
+        -------
+        float32 (n, n_bits)
+            In [-1, 1].
+        """
+        projections = self.decision_function(X)
+        calibration = getattr(self, "calibration_", None)
+        return projections if calibration is None else calibration.expected_bits(projections)
 
     def transform(self, X: Matrix) -> NDArray[np.uint8]:
         """Hash rows to bits.
@@ -223,7 +258,9 @@ class BaseHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DeclaredEsti
         return (self.decision_function(X) >= 0).astype(np.uint8)
 
     def encode(self, X: Matrix) -> NDArray[np.uint8]:
-        """Hash rows to packed codes.
+        """Hash rows of a database to packed codes.
+
+        They are the bits of ``transform``, unless the hasher has spread ``thresholds_`` for database rows.
 
         Parameters
         ----------
@@ -234,12 +271,25 @@ class BaseHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DeclaredEsti
         uint8 (n, ceil(n_bits / 8))
             Bit 0 is the most significant bit of byte 0.
         """
+        return self._database_codes(self.decision_function(X))
+
+    def encode_queries(self, X: Matrix) -> NDArray[np.uint8]:
+        """Hash queries to packed codes: the signs of the projections, also if the hasher has ``thresholds_``.
+
+        Parameters
+        ----------
+        X : array or sparse matrix (n, n_features)
+
+        Returns
+        -------
+        uint8 (n, ceil(n_bits / 8))
+        """
         return codes.pack(self.decision_function(X) >= 0)
 
     def encode_chunks(
         self, chunks: Any, folder: str | Path, *, executor: Any = None, shard_rows: int | None = None, **facts: str
     ) -> list[Path]:
-        """Hash rows that need not fit in memory, and write their packed codes to .npy files in a folder.
+        """Hash rows as ``encode`` does, but from chunks that need not fit in memory, to .npy files in a folder.
 
         Every file appears whole or not at all. So the same call after a crash makes only the files that are missing.
 
@@ -265,7 +315,7 @@ class BaseHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DeclaredEsti
                 f"X has {source.n_features} features, but {type(self).__name__} is expecting {wanted} "
                 "features as input."
             )
-        project = self._block_projection()
+        project = self._database_projection()
         return encode_source(source, project, self.n_bits_, folder, executor, self.n_jobs, shard_rows, facts)
 
     def score(self, X: Matrix, y: Any) -> float:
@@ -284,16 +334,17 @@ class BaseHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DeclaredEsti
         -------
         float
         """
-        packed = self.encode(X)
+        projections = self.decision_function(X)
+        packed, queries = self._database_codes(projections), codes.pack(projections >= 0)
         labels = as_labels(y, self._unlabeled).sets
         check_consistent_length(packed, labels)
         labeled = np.flatnonzero(np.diff(labels.indptr))
         if len(labeled) < 2:
             raise ValueError(f"score needs at least 2 labeled rows: one searches the other. Got {len(labeled)}.")
-        packed, labels = packed[labeled], labels[labeled]
+        packed, queries, labels = packed[labeled], queries[labeled], labels[labeled]
         halves = (slice(0, None, 2), slice(1, None, 2))
         scores = [
-            metrics.mean_average_precision(packed[a], packed[b], labels[a], labels[b], at=None, n_jobs=self.n_jobs)
+            metrics.mean_average_precision(queries[a], packed[b], labels[a], labels[b], at=None, n_jobs=self.n_jobs)
             for a, b in (halves, halves[::-1])
         ]
         return float(np.mean(scores))
@@ -301,6 +352,44 @@ class BaseHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DeclaredEsti
     def _block_projection(self) -> Callable[[Matrix], NDArray[Any]]:
         """Return the function that projects a block of finite rows. It can be pickled for other processes."""
         return partial(project_block, self.features_, self.function_)
+
+    def _database_projection(self) -> Callable[[Matrix], NDArray[Any]]:
+        """Return the function whose signs on a block of rows are the bits of database rows. It can be pickled."""
+        shift = self._database_shift()
+        project = self._block_projection()
+        return project if shift is None else partial(database_signs, project, shift)
+
+    def _database_codes(self, projections: NDArray[np.float32]) -> PackedCodes:
+        shift = self._database_shift()
+        return codes.pack(projections >= (0 if shift is None else shift))
+
+    def _database_shift(self) -> NDArray[np.float32] | None:
+        """Return how large projections must be for the bits of a database row to be 1; None for at least 0."""
+        thresholds = getattr(self, "thresholds_", None)
+        if thresholds is None:
+            return None
+        return (2 * np.arctanh(thresholds) / self.calibration_.slopes_).astype(np.float32)
+
+    def _calibrate(self, rows: Matrix, learned: PackedCodes | None = None) -> None:
+        """Learn ``calibration_`` from a sample of training rows; ``learned`` are their codes if codes are learned."""
+        projections = self._project(rows)
+        with one_blas_thread():
+            if learned is not None:
+                bits = codes.unpack(learned, self.n_bits_)
+                self._set_calibration(Calibration.fit(projections, bits, offset=False))
+            else:
+                self._set_calibration(Calibration.fit_neighbors(projections, dense_rows(rows)))
+
+    def _set_calibration(self, calibration: Calibration) -> None:
+        """Set ``calibration_`` such that signs of expected bits are those of projections; removes old thresholds."""
+        self.calibration_ = calibration.keeping_signs()
+        self.__dict__.pop("thresholds_", None)
+
+    def _set_thresholds(self, spread: float, seed: int = 0) -> None:
+        """Spread the thresholds of database rows over [-spread, spread], after ``calibration_`` is set; 0 for none."""
+        self.__dict__.pop("thresholds_", None)
+        if spread > 0:
+            self.thresholds_ = spread_thresholds(self.n_bits_, spread, seed)
 
     def _project(self, X: Matrix) -> NDArray[np.float32]:
         """Project validated rows, block by block on threads, in their own precision.

@@ -20,7 +20,7 @@ from hashlearn.files.arrays import FileError, one_line
 from hashlearn.files.codes import CODE_SUFFIXES, CodeInfo, CodeWriter
 from hashlearn.files.output import check_output, written_whole
 from hashlearn.fitting.executors import TaskFunction, run
-from hashlearn.typing import Arrays, PackedCodes
+from hashlearn.typing import Arrays, IntArray, PackedCodes
 
 WRITTEN_ROWS = 1 << 20
 """Codes are copied to their file in blocks of so many rows."""
@@ -130,6 +130,23 @@ class Checkpoint:
             shutil.rmtree(self.path, ignore_errors=True)
 
 
+class SampleCodes:
+    """The codes of a few rows, picked out of the codes of all rows as these pass by."""
+
+    def __init__(self, rows: IntArray, packed: PackedCodes) -> None:
+        self.rows, self.packed = rows, packed
+
+    def put(self, rows: slice | IntArray, packed: PackedCodes) -> None:
+        """Take codes of rows: a slice with start and stop, or ascending row numbers."""
+        if isinstance(rows, slice):
+            first, last = np.searchsorted(self.rows, (rows.start, rows.stop))
+            self.packed[first:last] = packed[self.rows[first:last] - rows.start]
+        elif len(rows):
+            place = np.minimum(np.searchsorted(rows, self.rows), len(rows) - 1)
+            found = rows[place] == self.rows
+            self.packed[found] = packed[place[found]]
+
+
 class Job:
     """How a fit is carried out. As a context it leaves no temporary file.
 
@@ -145,7 +162,9 @@ class Job:
     Attributes
     ----------
     codes_out : uint8 (n_rows, n_bytes) or None
-        Where passes write the packed codes of the rows; None if no codes are wanted.
+        Where the packed codes of the rows are; None if no codes are wanted.
+    sample_codes : SampleCodes or None
+        If no codes are wanted, where the codes of a few rows are, which the calibration of the bits needs.
     """
 
     def __init__(
@@ -160,26 +179,61 @@ class Job:
         self.codes_path = None if isinstance(codes, bool) else check_output(codes, CODE_SUFFIXES)
         self.codes_wanted = bool(codes)
         self.codes_out: PackedCodes | None = None
+        self.sample_codes: SampleCodes | None = None
         self._temporary: Path | None = None
 
     def run(self, function: TaskFunction, plan: Any, tasks: Iterable[Any]) -> Iterator[Any]:
         """Return ``function(plan, task)`` for every task, in order; see ``executors.run``."""
         return run(function, plan, tasks, self.executor, self.n_jobs)
 
-    def open_codes(self, n_rows: int, n_bits: int) -> None:
-        """Set ``codes_out``: in memory, or on disk if the codes go to a file or a checkpoint."""
-        if not self.codes_wanted:
-            return
+    def open_codes(self, n_rows: int, n_bits: int, sample: IntArray | None = None) -> None:
+        """Set ``codes_out``: in memory, or on disk if the codes go to a file or a checkpoint.
+
+        The codes of the rows ``sample`` (ascending numbers) are kept even if codes are not wanted.
+        """
         shape = (n_rows, codes.n_bytes(n_bits))
-        if self.checkpoint.path is not None:
-            file = self.checkpoint.path / "codes.bin"
-            known = file.exists() and file.stat().st_size == shape[0] * shape[1]
-            self.codes_out = np.memmap(file, dtype=np.uint8, mode="r+" if known else "w+", shape=shape)
-        elif self.codes_path is not None:
+        if not self.codes_wanted:
+            if sample is not None:
+                own = (len(sample), shape[1])
+                packed = self._saved_codes("sample-codes.bin", own)
+                self.sample_codes = SampleCodes(sample, np.zeros(own, dtype=np.uint8) if packed is None else packed)
+            return
+        self.codes_out = self._saved_codes("codes.bin", shape)
+        if self.codes_out is not None:
+            return
+        if self.codes_path is not None:
             self._temporary = self.codes_path.with_name(f".{self.codes_path.name}.{secrets.token_hex(6)}.tmp")
             self.codes_out = np.memmap(self._temporary, dtype=np.uint8, mode="w+", shape=shape)
         else:
             self.codes_out = np.zeros(shape, dtype=np.uint8)
+
+    def _saved_codes(self, name: str, shape: tuple[int, int]) -> PackedCodes | None:
+        """Open codes in the checkpoint, those of an earlier run if there was one; None without a checkpoint."""
+        if self.checkpoint.path is None:
+            return None
+        file = self.checkpoint.path / name
+        known = file.exists() and file.stat().st_size == shape[0] * shape[1]
+        return np.memmap(file, dtype=np.uint8, mode="r+" if known else "w+", shape=shape)
+
+    def put_codes(self, rows: slice | IntArray, packed: PackedCodes) -> None:
+        """Write learned codes of rows: a slice with start and stop, or ascending row numbers."""
+        if self.codes_out is not None:
+            self.codes_out[rows] = packed
+        elif self.sample_codes is not None:
+            self.sample_codes.put(rows, packed)
+
+    def flush_codes(self) -> None:
+        """Write codes in files of a checkpoint to disk."""
+        kept = self.codes_out if self.sample_codes is None else self.sample_codes.packed
+        if isinstance(kept, np.memmap):
+            kept.flush()
+
+    def codes_of(self, sample: IntArray) -> PackedCodes:
+        """Return the codes of the rows that ``open_codes`` was told to keep in any case."""
+        if self.codes_out is not None:
+            return np.array(self.codes_out[sample])
+        assert self.sample_codes is not None
+        return np.array(self.sample_codes.packed)
 
     def finished_codes(self, n_bits: int, **facts: str) -> PackedCodes | None:
         """Return the codes, from memory or from the file that they are written to; None if they are not wanted.
@@ -204,7 +258,7 @@ class Job:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self.codes_out = None
+        self.codes_out = self.sample_codes = None
         if self._temporary is not None:
             with contextlib.suppress(OSError):
                 self._temporary.unlink(missing_ok=True)

@@ -140,7 +140,7 @@ def add_up(
     source : Source or Stream
     function : callable
         ``function(plan, task)`` returns the sums of a task's rows, which rows they are, and their packed codes or None.
-        Codes go to ``job.codes_out``.
+        Codes go to ``job.put_codes``.
     phase : str
         What progress reports call the pass.
     kind : class of the sums or None
@@ -158,16 +158,15 @@ def add_up(
         done, start = from_arrays(kind, under(saved, "sums.")), int(saved["stop"])
 
     def state() -> Arrays:
-        if isinstance(job.codes_out, np.memmap):
-            job.codes_out.flush()
+        job.flush_codes()
         return {"stop": np.array(start), **{f"sums.{name}": array for name, array in to_arrays(done).items()}}
 
     # A stream that is finished is not iterated again.
     ranges = source.ranges(range_rows(source), start) if start < source.n_rows else iter(())
     with job.checkpoint.saving(name, state) as save:
         for sums, rows, packed in job.run(function, plan, tasks(ranges)):
-            if job.codes_out is not None and packed is not None:
-                job.codes_out[rows] = packed
+            if packed is not None:
+                job.put_codes(rows, packed)
             if part is None:
                 # A cluster may give out results that it shares, and that must not be changed.
                 part = sums if job.executor is None else copy.deepcopy(sums)

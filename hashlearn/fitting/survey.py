@@ -16,6 +16,7 @@ import numpy as np
 from scipy import sparse
 
 import hashlearn.rowkeys as rowkeys
+from hashlearn.fitting.calibration_sample import SAMPLE_ROWS, SAMPLE_SEED, CalibrationSample
 from hashlearn.fitting.candidates import HIGHEST_KEY, SLACK, Candidates, lowest_of_groups
 from hashlearn.fitting.grouping import GroupLookup, IdentityCollision, LabelReader, LabelSetIndex, RangeLabelSets
 from hashlearn.fitting.job import Job
@@ -90,6 +91,7 @@ class SurveyPart:
     totals: FloatArray
     squares: FloatArray
     landmarks: Candidates
+    sample: Candidates
     label_sets: RangeLabelSets | None = None
     anchors: Candidates | None = None
 
@@ -102,6 +104,7 @@ class Survey:
     ----------
     total, squares : moments of all rows, as ``features.moments`` defines them.
     landmark_rows : the drawn landmarks, None if none were asked for.
+    sample : rows for the calibration of the bits, of the labeled ones if there are labels.
     table : the label set of every group; ``counts`` are the numbers of their rows.
     groups : the group of any row.
     anchors, anchor_groups, anchor_rows : numbers, groups and rows of the drawn anchors.
@@ -111,6 +114,7 @@ class Survey:
     total: FloatArray
     squares: float
     landmark_rows: Matrix | None
+    sample: CalibrationSample
     table: sparse.csr_matrix | None = None
     counts: Int64Array | None = None
     groups: GroupLookup | None = None
@@ -173,6 +177,9 @@ def survey_range(plan: SurveyPlan, task: tuple[RowRange, int]) -> SurveyPart:
         if plan.n_anchors:
             anchors = _anchor_candidates(plan, rows, label_sets, labeled_before)
             keep[anchors.row - rows.start] = True
+    sample = _sample_candidates(rows, label_sets, labeled_before, plan.slack)
+    keep[sample.row - rows.start] = True
+    if label_sets is not None:
         label_sets.place = np.empty(0, dtype=np.intp)  # one number per row, which is not needed any more
     kept, totals, squares = [], [], []
     for start in range(rows.start, rows.stop, BLOCK_ROWS):
@@ -187,18 +194,33 @@ def survey_range(plan: SurveyPlan, task: tuple[RowRange, int]) -> SurveyPart:
     if kept:
         features, place = stack(kept), np.cumsum(keep) - 1
         landmarks.features = [features[place[landmark_places]]]
+        sample.features = [features[place[sample.row - rows.start]]]
         if anchors is not None:
             anchors.features = [features[place[anchors.row - rows.start]]]
-    return SurveyPart(rows.stop, np.array(totals), np.array(squares), landmarks, label_sets, anchors)
+    return SurveyPart(rows.stop, np.array(totals), np.array(squares), landmarks, sample, label_sets, anchors)
+
+
+def _sample_candidates(rows: RowRange, found: RangeLabelSets | None, labeled_before: int, slack: int) -> Candidates:
+    keys = rowkeys.row_keys(SAMPLE_SEED, rowkeys.SAMPLE, rows.start, rows.stop)
+    labeled = np.arange(len(keys)) if found is None else np.flatnonzero(found.place >= 0)
+    n_seen = rows.stop if found is None else _labeled_so_far(rows, len(labeled), labeled_before)
+    limit = rowkeys.limit(SAMPLE_ROWS, n_seen, slack)
+    places = labeled[keys[labeled] <= limit]
+    identity = None if found is None else found.identity[found.place[places]]
+    return Candidates(keys[places], places + rows.start, np.array([limit]), identity=identity)
+
+
+def _labeled_so_far(rows: RowRange, n_labeled: int, labeled_before: int) -> int:
+    """Return labeled rows up to here: those counted already, or an eighth of what this range's own share suggests."""
+    likely = rows.stop * n_labeled / (rows.stop - rows.start) / 8
+    return max(labeled_before + n_labeled, int(likely), 1)
 
 
 def _anchor_candidates(plan: SurveyPlan, rows: RowRange, found: RangeLabelSets, labeled_before: int) -> Candidates:
     keys = rowkeys.row_keys(plan.anchor_seed, rowkeys.ANCHORS, rows.start, rows.stop)
     labeled = np.flatnonzero(found.place >= 0)
     order = labeled[np.lexsort((keys[labeled], found.place[labeled]))]
-    # Labeled rows up to here: those that are counted already, or an eighth of what this range's own share suggests.
-    likely = rows.stop * len(labeled) / (rows.stop - rows.start) / 8
-    n_seen = max(labeled_before + len(labeled), int(likely), 1)
+    n_seen = _labeled_so_far(rows, len(labeled), labeled_before)
     chosen, below = lowest_of_groups(found.place[order], keys[order], found.count, plan.n_anchors, n_seen, plan.slack)
     places = order[chosen]
     identity = found.identity[found.place[places]]
@@ -211,6 +233,7 @@ class SurveyState:
 
     total: FloatArray
     landmarks: Candidates
+    sample: Candidates
     stop: int = 0
     squares: float = 0.0
     n_labeled: int = 0
@@ -221,7 +244,8 @@ class SurveyState:
 
     @classmethod
     def begin(cls, plan: SurveyPlan) -> SurveyState:
-        state = cls(np.zeros(plan.n_features), Candidates.none(by_label_set=False))
+        landmarks, sample = Candidates.none(by_label_set=False), Candidates.none(by_label_set=False)
+        state = cls(np.zeros(plan.n_features), landmarks, sample)
         if plan.labels is not None:
             state.label_sets = LabelSetIndex()
             state.anchors = Candidates.none(by_label_set=True) if plan.n_anchors else None
@@ -234,7 +258,8 @@ class SurveyState:
             self.total += total
             self.squares += float(square)
         self.landmarks = self.landmarks.joined(part.landmarks, np.minimum(self.landmarks.below, part.landmarks.below))
-        n_candidates = len(self.landmarks.key)
+        self.sample = self.sample.joined(part.sample, np.minimum(self.sample.below, part.sample.below))
+        n_candidates = len(self.landmarks.key) + len(self.sample.key)
         if self.label_sets is not None and part.label_sets is not None:
             old, new = self.label_sets.identity, part.label_sets.identity
             self.label_sets.add(part.label_sets)
@@ -253,7 +278,8 @@ class SurveyState:
     def _drop_candidates(self, plan: SurveyPlan) -> None:
         """Drop the candidates that the rows seen since have made superfluous."""
         self.landmarks = self.landmarks.select(rowkeys.lowest(self.landmarks.key, plan.n_landmarks))
-        n_candidates = len(self.landmarks.key)
+        self.sample = self.sample.select(rowkeys.lowest(self.sample.key, SAMPLE_ROWS))
+        n_candidates = len(self.landmarks.key) + len(self.sample.key)
         if self.anchors is not None and self.label_sets is not None and len(self.anchors.key):
             group = self.label_sets.places(self.anchors.identity)  # type: ignore[arg-type]
             order = np.lexsort((self.anchors.key, group))
@@ -275,15 +301,16 @@ class SurveyState:
         """
         if self.stop < 2:
             raise ValueError(f"At least 2 rows are needed. Got {self.stop}.")
-        landmarks = self.landmarks.select(rowkeys.lowest(self.landmarks.key, plan.n_landmarks))
-        if len(landmarks.key) < min(plan.n_landmarks, self.stop) or np.any(landmarks.key > landmarks.below):
-            raise rowkeys.Incomplete
-        result = Survey(self.stop, self.total, self.squares, _rows_of(landmarks, source))
+        landmarks = _drawn(self.landmarks, plan.n_landmarks, self.stop)
+        sample = _drawn(self.sample, SAMPLE_ROWS, self.stop if self.label_sets is None else self.n_labeled)
+        drawn = CalibrationSample(sample.row.astype(np.intp), _rows_of(sample, source))
+        result = Survey(self.stop, self.total, self.squares, _rows_of(landmarks, source), drawn)
         if self.label_sets is not None and plan.labels is not None:
             check_variety(len(self.label_sets))
             result.table, result.groups = self.label_sets.table(), GroupLookup(plan.labels, self.label_sets)
             result.counts = self.label_sets.count[np.argsort(self.label_sets.numbers())]
             result.n_unlabeled = self.stop - self.n_labeled
+            drawn.groups = self.label_sets.numbers()[self.label_sets.places(sample.identity)]  # type: ignore[arg-type]
             if plan.n_anchors:
                 self._draw_anchors(result, source, plan)
         return result
@@ -304,6 +331,20 @@ class SurveyState:
         anchors = self.anchors.select(drawn)
         result.anchors, result.anchor_groups = anchors.row.astype(np.intp), group[drawn].astype(np.intp)
         result.anchor_rows = _rows_of(anchors, source)
+
+
+def _drawn(candidates: Candidates, count: int, n_rows: int) -> Candidates:
+    """Return the ``count`` candidates with the lowest keys of ``n_rows`` rows that could be drawn.
+
+    Raises
+    ------
+    rowkeys.Incomplete
+        If a row that is no candidate might belong to them.
+    """
+    drawn = candidates.select(rowkeys.lowest(candidates.key, count))
+    if len(drawn.key) < min(count, n_rows) or np.any(drawn.key > drawn.below):
+        raise rowkeys.Incomplete
+    return drawn
 
 
 def _rows_of(drawn: Candidates, source: AnySource) -> Matrix | None:

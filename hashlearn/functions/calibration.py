@@ -7,7 +7,7 @@ the bit is certain and near 0 where it is not. Real-valued queries are e(q); the
 The target of the calibration depends on the hasher. For a hasher that learns codes it is the learned bit, preferably on
 rows that its function was not fitted to. For a hasher whose codes are sgn(z), the learned bit is the sign itself and
 carries no information. A query needs the bit of a *relevant row* there, so the target is the bit of a near neighbor
-(``neighbor_pairs``).
+(``fit_neighbors``).
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ MAX_STEPS = 50
 HALVINGS = 20
 TOLERANCE = 1e-10
 PAIR_ROWS, PAIR_NEIGHBORS = 2048, 5
+LEAST_SLOPE = 1e-6
 
 
 class Calibration:
@@ -46,8 +47,25 @@ class Calibration:
         projections separate the bits and where a bit is constant. ``offset=False`` keeps offsets at 0. Then sgn(e) is
         sgn(z), which hashers with codes sgn(z) need.
         """
+        return cls._of_targets(projections, _targets(np.asarray(bits) > 0), offset)
+
+    @classmethod
+    def fit_neighbors(cls, projections: NDArray[Any], rows: NDArray[Any]) -> Calibration:
+        """Fit curves without offset to the bits sgn(z) of the nearest other rows, for hashers whose codes are sgn(z).
+
+        Parameters
+        ----------
+        projections, rows : (n, n_bits), (n, d)
+            Of a sample of about ``PAIR_ROWS`` rows: all distances between them are computed.
+        """
+        bits = np.asarray(projections) >= 0
+        near = bits[nearest_rows(rows)]
+        # All pairs of a row have the same projection, so one row with the mean of their targets is as good.
+        return cls._of_targets(projections, _targets(near).mean(axis=1), offset=False)
+
+    @classmethod
+    def _of_targets(cls, projections: NDArray[Any], targets: FloatArray, offset: bool) -> Calibration:
         z = np.asarray(projections, dtype=np.float64)
-        targets = _targets(np.asarray(bits) > 0)
         # Projections are divided by their size, so that one tolerance suits all bits. A projection may always be 0.
         size = np.sqrt(np.mean(z**2, axis=0))
         size[size == 0] = 1.0
@@ -60,6 +78,13 @@ class Calibration:
                 offsets[falling] = np.log(shares / (1 - shares))
         return cls(slopes / size, offsets)
 
+    def keeping_signs(self) -> Calibration:
+        """Return curves with sgn(e) = sgn(z): without offsets, and with slopes of at least ``LEAST_SLOPE``.
+
+        A slope of 0 would make all bits of a column 1. The least positive one keeps the sign and next to no weight.
+        """
+        return Calibration(np.maximum(self.slopes_, LEAST_SLOPE), np.zeros(len(self.slopes_)))
+
     def expected_bits(self, projections: NDArray[Any]) -> NDArray[Any]:
         """Return e(z) = tanh((slope z + offset) / 2) in [-1, 1], in the precision of the projections."""
         z = np.asarray(projections)
@@ -69,10 +94,11 @@ class Calibration:
         return np.tanh(half, out=half).astype(dtype, copy=False)
 
 
-def neighbor_pairs(rows: NDArray[Any], n_neighbors: int = PAIR_NEIGHBORS) -> tuple[IntArray, IntArray]:
-    """Return pairs of every row and each of its ``n_neighbors`` nearest other rows (Euclidean) as two arrays.
+def nearest_rows(rows: NDArray[Any], n_neighbors: int = PAIR_NEIGHBORS) -> IntArray:
+    """Return the numbers (n, n_neighbors) of the nearest other rows (Euclidean) of every row, in ascending order.
 
-    All distances are computed at once, so pass a sample of about ``PAIR_ROWS`` rows.
+    All distances are computed at once, so pass a sample of about ``PAIR_ROWS`` rows. Of equally near rows the first
+    ones win.
     """
     rows = np.asarray(rows, dtype=np.float64)
     n_neighbors = min(n_neighbors, len(rows) - 1)
@@ -80,13 +106,16 @@ def neighbor_pairs(rows: NDArray[Any], n_neighbors: int = PAIR_NEIGHBORS) -> tup
         raise ValueError(f"Neighbors need at least 2 rows. Got {len(rows)} instead.")
     centered = rows - rows.mean(axis=0)
     squares = np.einsum("ij,ij->i", centered, centered)
-    distances = squares[None, :] - 2 * (
-        centered @ centered.T
-    )  # without the row's own square, which does not change the order
+    # Without the row's own square, which does not change the order.
+    distances = squares[None, :] - 2 * (centered @ centered.T)
     np.fill_diagonal(distances, np.inf)
-    # The sort is stable and complete, so that equal distances are ordered alike on every machine.
-    nearest = np.argsort(distances, axis=1, kind="stable")[:, :n_neighbors]
-    return np.repeat(np.arange(len(rows)), n_neighbors), nearest.ravel()
+    farthest = np.partition(distances, n_neighbors - 1, axis=1)[:, n_neighbors - 1 : n_neighbors]
+    near = distances <= farthest
+    for row in np.flatnonzero(near.sum(axis=1) > n_neighbors):
+        kept = np.argsort(distances[row], kind="stable")[:n_neighbors]
+        near[row] = False
+        near[row, kept] = True
+    return np.flatnonzero(near).reshape(len(rows), n_neighbors) % len(rows)
 
 
 def spread_thresholds(n_bits: int, width: float, seed: int) -> FloatArray:
@@ -99,8 +128,10 @@ def spread_thresholds(n_bits: int, width: float, seed: int) -> FloatArray:
 
 
 def _targets(ones: NDArray[np.bool_]) -> FloatArray:
-    n_ones = ones.sum(axis=0)
-    high, low = (n_ones + 1) / (n_ones + 2), 1 / (len(ones) - n_ones + 2)
+    """Return Platt's targets of bits (..., n_bits)."""
+    counted = ones.reshape(-1, ones.shape[-1])
+    n_ones = counted.sum(axis=0)
+    high, low = (n_ones + 1) / (n_ones + 2), 1 / (len(counted) - n_ones + 2)
     return np.where(ones, high, low)
 
 

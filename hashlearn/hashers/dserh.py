@@ -11,6 +11,7 @@ from scipy import linalg, sparse
 from hashlearn import codes
 from hashlearn.constraints import COUNT, POSITIVE, Interval, IsArrayLike
 from hashlearn.deprecation import renamed_parameters
+from hashlearn.fitting.calibration_sample import SAMPLE_ROWS
 from hashlearn.fitting.frames.gram import GramHasher, LearnedFunction
 from hashlearn.fitting.frames.in_memory import linear
 from hashlearn.fitting.frames.kernel_parameters import KernelParameters
@@ -19,6 +20,7 @@ from hashlearn.fitting.frames.training import GramSums, SumPlan, Training, cente
 from hashlearn.fitting.job import Job
 from hashlearn.fitting.passes import add_up
 from hashlearn.fitting.row_sample import find_candidates
+from hashlearn.functions.calibration import Calibration
 from hashlearn.methodinfo import MethodInfo
 from hashlearn.parameters import fitted, parameter
 from hashlearn.primitives import rank_weights, steps, top_eigenvectors
@@ -110,6 +112,10 @@ class DSeRH(KernelParameters, GramHasher):
         sums = add_up(sample.source, sum_rows, SumPlan(sample, by_group=True), inner, "add up sample")
         learned = self._learn_sums(sample, centered_sums(sums, sample, np.zeros(features.shape[1])), inner, rng)
         learned.coded, learned.row_codes = False, (rows, inner.codes_out)
+        few, _, own = found.draw(min(SAMPLE_ROWS, self.n_samples))
+        bits = codes.unpack(inner.codes_out[np.searchsorted(rows, few)], self.n_bits_)
+        projections = learned.function.project(own - self.features_.center_)
+        learned.calibration = Calibration.fit(projections, bits, offset=False)
         return learned
 
     def _learn_sums(self, training: Training, sums: GramSums, job: Job, rng: np.random.RandomState) -> LearnedFunction:

@@ -13,18 +13,14 @@ from sklearn.base import clone
 from sklearn.utils import get_tags
 from sklearn.utils.validation import validate_data
 
-import hashlearn.rowkeys as rowkeys
 from hashlearn import codes
 from hashlearn.constraints import Instance
 from hashlearn.fitting.base import BaseHasher
-from hashlearn.functions.calibration import PAIR_ROWS, Calibration, neighbor_pairs
-from hashlearn.kernel import dense_rows
+from hashlearn.functions.calibration import Calibration
 from hashlearn.methodinfo import MethodInfo
 from hashlearn.parameters import check_parameters, fitted, parameter
 from hashlearn.timing import PhaseTimer
 from hashlearn.typing import Matrix
-
-LEAST_SLOPE = 1e-6
 
 
 class JoinedHasher(BaseHasher):
@@ -34,9 +30,8 @@ class JoinedHasher(BaseHasher):
     of each keep most of both: ``JoinedHasher([GSDHP(32), ITQ(32)])``. Each hasher is fitted on all rows; its codes in
     ``codes_`` are learned or hashed as it does by itself. ``function_`` and ``features_`` are those of the hashers.
 
-    The projections of the hashers differ in size, so ``decision_function`` brings them to one scale by one slope per
-    bit: the expected bit in [-1, 1]. For a hasher that learns codes this is the expected learned bit of the row, for
-    any other hasher the expected bit of a near neighbor. The signs, and with them the codes, are those of the hashers.
+    ``decision_function`` gives the projections of the hashers side by side, which differ in size. ``expected_bits``,
+    which real-valued queries use, brings them to one scale by the ``calibration_`` of each hasher.
 
     Examples
     --------
@@ -69,7 +64,7 @@ class JoinedHasher(BaseHasher):
 
     hashers_: list[BaseHasher] = fitted("The fitted clones.")
     n_bits_: int = fitted("The sum of their bits.")
-    calibration_: Calibration = fitted("The slopes that bring the projections to one scale.")
+    calibration_: Calibration = fitted("The calibrations of the hashers side by side.")
     seconds_: dict[str, float] = fitted("Seconds of the fit of each hasher.")
 
     def __init__(self, hashers: Sequence[BaseHasher]) -> None:
@@ -124,37 +119,20 @@ class JoinedHasher(BaseHasher):
         if self.n_bits_ > codes.MAX_BITS:
             raise ValueError(f"Codes have at most {codes.MAX_BITS} bits. Got {self.n_bits_} in this JoinedHasher.")
         self.codes_ = codes.pack(np.hstack([codes.unpack(part.codes_, part.n_bits_) for part in self.hashers_]))
-        self.calibration_ = self._calibrated(X)
+        slopes = np.concatenate([part.calibration_.slopes_ for part in self.hashers_])
+        self._set_calibration(Calibration(slopes, np.zeros(len(slopes))))
+        self._join_thresholds()
         self.seconds_ = timer.seconds
         return self
 
-    def _calibrated(self, X: Matrix) -> Calibration:
-        """Learn the slope of every bit from a sample of the training rows."""
-        sample = rowkeys.draw_rows(0, rowkeys.SAMPLE, X.shape[0], PAIR_ROWS)
-        rows = X[sample]
-        row, neighbor = neighbor_pairs(dense_rows(rows))
-        slopes = []
-        for hasher in self.hashers_:
-            projections = hasher._project(rows)
-            if hasher.info.database == "learned":
-                bits: NDArray[Any] = codes.unpack(hasher.codes_[sample], hasher.n_bits_)
-            else:
-                # The bits of these codes are the signs of the projections, which say nothing about their own certainty.
-                bits, projections = projections[neighbor] >= 0, projections[row]
-            slopes.append(Calibration.fit(projections, bits, offset=False).slopes_)
-        # A slope of 0 would make all bits of a column 1. The least positive one keeps the sign and next to no weight.
-        joined = np.maximum(np.concatenate(slopes), LEAST_SLOPE)
-        return Calibration(joined, np.zeros(len(joined)))
+    def _join_thresholds(self) -> None:
+        """Set ``thresholds_`` to those of the hashers if any has them; a hasher without has 0."""
+        if any(hasattr(part, "thresholds_") for part in self.hashers_):
+            own = [getattr(part, "thresholds_", np.zeros(part.n_bits_)) for part in self.hashers_]
+            self.thresholds_ = np.concatenate(own)
 
     def _block_projection(self) -> Callable[[Matrix], NDArray[Any]]:
-        return partial(
-            project_side_by_side, [hasher._block_projection() for hasher in self.hashers_], self._known_calibration
-        )
-
-    @property
-    def _known_calibration(self) -> Calibration | None:
-        """The calibration, or None for a model file of hashlearn 0.2.0, which has none."""
-        return getattr(self, "calibration_", None)
+        return partial(project_side_by_side, [hasher._block_projection() for hasher in self.hashers_])
 
     @property
     def _unlabeled(self) -> Any:
@@ -162,8 +140,7 @@ class JoinedHasher(BaseHasher):
         return next((found for _, hasher in self._named() if (found := hasher._unlabeled) is not None), None)
 
     def _project(self, X: Matrix) -> NDArray[np.float32]:
-        joined = np.hstack([hasher._project(X) for hasher in self.hashers_])
-        return joined if self._known_calibration is None else self._known_calibration.expected_bits(joined)
+        return np.hstack([hasher._project(X) for hasher in self.hashers_])
 
     def _named(self) -> list[tuple[str, BaseHasher]]:
         """The hashers by class name in lower case, numbered from 1 if it repeats."""
@@ -180,9 +157,6 @@ class JoinedHasher(BaseHasher):
         return result
 
 
-def project_side_by_side(
-    projections: Sequence[Callable[[Matrix], NDArray[Any]]], calibration: Calibration | None, X: Matrix
-) -> NDArray[Any]:
-    """Projections of a block of rows by several hashers, in their order and on one scale."""
-    joined = np.hstack([project(X) for project in projections])
-    return joined if calibration is None else calibration.expected_bits(joined)
+def project_side_by_side(projections: Sequence[Callable[[Matrix], NDArray[Any]]], X: Matrix) -> NDArray[Any]:
+    """Projections of a block of rows by several hashers, in their order."""
+    return np.hstack([project(X) for project in projections])

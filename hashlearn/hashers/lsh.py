@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from hashlearn import codes
 from hashlearn.fitting.base import BaseHasher
+from hashlearn.fitting.calibration_sample import CalibrationSample
 from hashlearn.fitting.job import Job
 from hashlearn.fitting.passes import hash_rows
 from hashlearn.fitting.sources import AnySource
@@ -55,6 +56,7 @@ class LSH(BaseHasher):
             total += part
         self._draw(total / X.shape[0], self._rng())
         self.codes_ = codes.pack(self._project(X) >= 0)
+        self._calibrate(CalibrationSample.of_array(X).rows)
         return self
 
     def _fit_source(self, source: AnySource, job: Job, rng: np.random.RandomState) -> None:
@@ -62,6 +64,7 @@ class LSH(BaseHasher):
         self._draw(found.total / found.n_rows, rng)
         job.open_codes(found.n_rows, self.n_bits_)
         hash_rows(source, self.features_, self.function_, None, job)
+        self._calibrate(found.sample.rows)
         self._store_codes(job, source="hashed")
 
     def _draw(self, mean: NDArray[np.float64], rng: np.random.RandomState) -> None:

@@ -31,6 +31,7 @@ def assert_same(one, other):
     # A class code's linear part stands for its function.
     weights = [getattr(model.function_, "scores_", model.function_).weights_ for model in (one, other)]
     np.testing.assert_array_equal(*weights)
+    np.testing.assert_array_equal(one.calibration_.slopes_, other.calibration_.slopes_)
     if hasattr(one.features_, "landmarks_"):
         np.testing.assert_array_equal(one.features_.landmarks_, other.features_.landmarks_)
         assert one.features_.bandwidth_ == other.features_.bandwidth_

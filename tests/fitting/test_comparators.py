@@ -51,6 +51,10 @@ def test_chunks_give_the_answer_of_memory(name):
     expected = clone(model).fit(X, labels)
     assert_same(expected, clone(model).fit_chunks(Chunks(X, labels, 1313)))
     assert_same(expected, clone(model).fit_chunks(X, labels))
+    # Learned codes of the rows that the calibration needs are kept, even if no codes are wanted.
+    nowhere = clone(model).fit_chunks(Chunks(X, labels, 1313), codes=False)
+    assert not hasattr(nowhere, "codes_")
+    np.testing.assert_array_equal(nowhere.calibration_.slopes_, expected.calibration_.slopes_)
 
 
 @pytest.mark.parametrize("name", [*METHODS, "gsdh_p", "sdh_p"])

@@ -91,6 +91,19 @@ def test_a_broken_pool_is_one_sentence():
         list(run(leave, None, [1, 2], pool, None))
 
 
+def test_a_checkpoint_keeps_the_codes_that_the_calibration_needs(data, in_memory, tmp_path):
+    part, source = logged(*data)
+
+    def fail_late(phase, done, total):
+        if phase == "learn anchors":
+            part.bad = 5000
+
+    with listening(fail_late), pytest.raises(FileError, match="a disk failed"):
+        hasher(n_jobs=1).fit_chunks(source, checkpoint=tmp_path / "point", codes=False)
+    fitted = hasher().fit_chunks(logged(*data)[1], checkpoint=tmp_path / "point", codes=False)
+    np.testing.assert_array_equal(fitted.calibration_.slopes_, in_memory.calibration_.slopes_)
+
+
 @pytest.mark.parametrize("bad", [5000, 2500])
 def test_a_checkpoint_goes_on_where_it_stopped(data, in_memory, tmp_path, bad):
     """The fit fails in its second pass; the next one reads neither the first pass's rows nor those coded already."""

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from hashlearn.functions.calibration import Calibration, neighbor_pairs, spread_thresholds
+from hashlearn.functions.calibration import Calibration, nearest_rows, spread_thresholds
 
 
 def drawn(n_rows, slopes, offsets, seed=0):
@@ -106,28 +106,43 @@ def test_precision_is_that_of_the_projections():
     np.testing.assert_array_equal(found.expected_bits(np.array([[-1e300], [1e300]])), [[-1], [1]])
 
 
-def test_neighbor_pairs_are_the_nearest_rows():
+def test_nearest_rows():
     rows = np.array([[0.0], [1.0], [3.0], [10.0]])
-    first, second = neighbor_pairs(rows, 2)
-    assert first.tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
-    assert second.tolist() == [1, 2, 0, 2, 1, 0, 2, 1]
+    assert nearest_rows(rows, 2).tolist() == [[1, 2], [0, 2], [0, 1], [1, 2]]
 
 
-def test_neighbor_pairs_of_few_rows():
-    first, second = neighbor_pairs(np.array([[0.0], [1.0]]), 5)
-    assert (first.tolist(), second.tolist()) == ([0, 1], [1, 0])
+def test_of_equally_near_rows_the_first_ones_are_taken():
+    rows = np.zeros((6, 2))
+    assert nearest_rows(rows, 2).tolist() == [[1, 2], [0, 2], [0, 1], [0, 1], [0, 1], [0, 1]]
+
+
+def test_nearest_rows_of_few_rows():
+    assert nearest_rows(np.array([[0.0], [1.0]]), 5).tolist() == [[1], [0]]
     with pytest.raises(ValueError, match="at least 2 rows"):
-        neighbor_pairs(np.zeros((1, 3)))
+        nearest_rows(np.zeros((1, 3)))
+
+
+def test_curves_of_neighbors_are_those_of_all_pairs():
+    rng = np.random.default_rng(0)
+    rows, weights = rng.normal(size=(200, 5)), rng.normal(size=(5, 4))
+    z, near = rows @ weights, nearest_rows(rows, 5)
+    pairs = Calibration.fit(np.repeat(z, 5, axis=0), z[near.ravel()] >= 0, offset=False)
+    np.testing.assert_allclose(Calibration.fit_neighbors(z, rows).slopes_, pairs.slopes_, rtol=1e-6)
 
 
 def test_a_bit_that_neighbors_share_gets_a_steeper_curve_than_noise():
     """The rule for hashers whose codes are the signs of their projections."""
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(500, 2)) * [10, 0.1]
-    first, second = neighbor_pairs(rows)
-    z = rows / rows.std(axis=0)
-    found = Calibration.fit(z[first], z[second] > 0, offset=False)
+    found = Calibration.fit_neighbors(rows / rows.std(axis=0), rows)
     assert found.slopes_[0] > 10 * found.slopes_[1]
+
+
+def test_curves_that_keep_signs():
+    found = Calibration([0.0, 2.0], [1.0, 0.5]).keeping_signs()
+    z = np.array([[-1.0, -1.0], [1.0, 1.0]])
+    np.testing.assert_array_equal(np.sign(found.expected_bits(z)), z)
+    assert found.slopes_[1] == 2.0
 
 
 def test_spread_thresholds_are_a_shuffled_even_grid():

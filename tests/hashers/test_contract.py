@@ -77,6 +77,19 @@ def test_three_outputs_agree(name, digits):
 
 
 @pytest.mark.parametrize("name", METHODS)
+def test_expected_bits(name, digits, tmp_path):
+    X, y = digits
+    hasher = small(name, n_bits=12).fit(X[:300], y[:300])
+    e = hasher.expected_bits(X)
+    assert e.dtype == np.float32
+    assert np.abs(e).max() <= 1
+    np.testing.assert_array_equal(e >= 0, hasher.transform(X))
+    np.testing.assert_array_equal(hasher.encode_queries(X), hasher.encode(X))
+    hl.save(hasher, tmp_path / "model.hl")
+    np.testing.assert_array_equal(hl.load(tmp_path / "model.hl").expected_bits(X), e)
+
+
+@pytest.mark.parametrize("name", METHODS)
 def test_random_state_decides_everything(name, digits):
     X, y = digits
     first = small(name).fit(X, y)

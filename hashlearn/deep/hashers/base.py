@@ -18,9 +18,12 @@ from hashlearn import codes, metrics
 from hashlearn.constraints import COUNT, NON_NEGATIVE, POSITIVE, Anything, Constraint, Instance, Interval, Options
 from hashlearn.deep.extra import require_torch
 from hashlearn.fitting.base import BaseHasher, block_precision
+from hashlearn.fitting.calibration_sample import CalibrationSample
+from hashlearn.functions.calibration import Calibration
 from hashlearn.functions.network import NetworkFunction
 from hashlearn.kernel import dense_rows
 from hashlearn.labels import NO_LABELS, check_variety, group_rows
+from hashlearn.parallel import one_blas_thread
 from hashlearn.parameters import check_parameters, fitted, parameter
 from hashlearn.progress import verbose_listening
 from hashlearn.timing import PhaseTimer
@@ -177,9 +180,26 @@ class DeepHasher(BaseHasher):
         self.losses_, self.scores_ = np.asarray(trained.losses), np.asarray(trained.scores)
         self.n_iter_, self.best_epoch_ = len(trained.losses), trained.best_epoch
         with timer("code"):
-            self.codes_ = codes.pack(self._project_inputs(inputs) >= 0)
+            projections = self._project_inputs(inputs)
+            self.codes_ = codes.pack(projections >= 0)
             self._keep_codes(loss, training)
+            self._calibrate_outputs(projections, training, opened.rows)
         return timer.seconds
+
+    def _calibrate_outputs(
+        self, projections: NDArray[np.float32], training: NDArray[np.intp], rows: Matrix | None
+    ) -> None:
+        """Learn ``calibration_`` from outputs of the network; images have no features, so near is by outputs there."""
+        used = np.zeros(len(projections), dtype=bool)
+        used[training] = True
+        sample = CalibrationSample.of_array(projections, used)
+        if self.info.database == "learned":
+            bits = codes.unpack(self.codes_[sample.numbers], self.n_bits_)
+            self._set_calibration(Calibration.fit(sample.rows, bits, offset=False))
+            return
+        near = sample.rows if rows is None else dense_rows(rows[sample.numbers])
+        with one_blas_thread():
+            self._set_calibration(Calibration.fit_neighbors(sample.rows, near))
 
     def decision_function(self, X: Any) -> NDArray[np.float32]:
         """Outputs of the network (n, n_bits); their signs are the bits.

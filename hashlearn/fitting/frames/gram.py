@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 import hashlearn.rowkeys as rowkeys
 from hashlearn import codes
 from hashlearn.fitting.base import HashFunction
+from hashlearn.fitting.calibration_sample import CalibrationSample
 from hashlearn.fitting.frames.in_memory import LinearHasher
 from hashlearn.fitting.frames.training import (
     GramSums,
@@ -29,6 +30,7 @@ from hashlearn.fitting.job import Job
 from hashlearn.fitting.passes import FeatureSums, RowView, add_up, block_rows, hash_rows, range_rows
 from hashlearn.fitting.sources import AnySource, RowRange, memory_source
 from hashlearn.fitting.survey import SurveyPlan, survey
+from hashlearn.functions.calibration import Calibration
 from hashlearn.kernel import AnchorKernel, FeatureMap, PlainFeatures
 from hashlearn.labels import check_variety, group_rows
 from hashlearn.parallel import one_blas_thread, ordered_map, row_blocks
@@ -53,6 +55,7 @@ class LearnedFunction:
     coded : whether the method has written the codes of the labeled rows already.
     rest : the function that hashes rows without learned codes, if it is not ``function``.
     row_codes : numbers and packed codes of some rows, if only a sample has learned codes.
+    calibration : of the bits, if the method learns it itself.
     """
 
     function: HashFunction
@@ -61,6 +64,7 @@ class LearnedFunction:
     coded: bool = False
     rest: HashFunction | None = None
     row_codes: tuple[IntArray, PackedCodes] | None = None
+    calibration: Calibration | None = None
 
 
 class GramHasher(LinearHasher):
@@ -95,7 +99,9 @@ class GramHasher(LinearHasher):
                 training = Training(source, view, table, counts, n_unlabeled, self._row_seed(rng))
                 if not isinstance(features, PlainFeatures):
                     training = _mapped_once(training, X, group, self.n_jobs)
-            self._learn_all(training, source, features, job, rng, timer)
+                sample = CalibrationSample.of_array(X, None if group is None else group >= 0)
+                sample.groups = None if group is None else group[sample.numbers]
+            self._learn_all(training, source, features, sample, job, rng, timer)
         return self
 
     def _fit_source(self, source: AnySource, job: Job, rng: np.random.RandomState) -> None:
@@ -108,7 +114,7 @@ class GramHasher(LinearHasher):
             center = _provisional_center(features, found.total, found.n_rows)
             view = RowView(features, center, found.groups, found.n_rows)
             training = Training(source, view, found.table, found.counts, found.n_unlabeled, self._row_seed(rng))
-        self._learn_all(training, source, features, job, rng, timer)
+        self._learn_all(training, source, features, found.sample, job, rng, timer)
 
     def _row_seed(self, rng: np.random.RandomState) -> int:
         """Draw the seed of what is drawn by row numbers. A method that draws nothing so returns 0."""
@@ -119,12 +125,13 @@ class GramHasher(LinearHasher):
         training: Training,
         source: AnySource,
         features: FeatureMap,
+        sample: CalibrationSample,
         job: Job,
         rng: np.random.RandomState,
         timer: PhaseTimer,
     ) -> None:
         """Learn from rows of any source, and code them: rows of ``source`` are hashed by ``features``."""
-        job.open_codes(training.n_rows, self.n_bits_)
+        job.open_codes(training.n_rows, self.n_bits_, sample.numbers)
         self.features_ = features
         self._check_training(training)
         with timer("learn"), one_blas_thread():
@@ -135,13 +142,17 @@ class GramHasher(LinearHasher):
         with timer("code"):
             has_codes = learned.group_codes is not None or learned.coded
             if learned.group_codes is not None:
-                _write_group_codes(learned.group_codes, source, training.view.groups, job)
+                _write_group_codes(learned.group_codes, source, training.view.groups, sample, job)
             if training.n_unlabeled or not has_codes:
                 function, groups = learned.rest or self.function_, training.view.groups if has_codes else None
                 hash_rows(source, self.features_, function, groups, job)
-            if learned.row_codes is not None and job.codes_out is not None:
-                rows, packed = learned.row_codes
-                job.codes_out[rows] = packed
+            if learned.row_codes is not None:
+                job.put_codes(*learned.row_codes)
+        with timer("calibrate"):
+            if learned.calibration is not None:
+                self._set_calibration(learned.calibration)
+            else:
+                self._calibrate(sample.rows, job.codes_of(sample.numbers) if has_codes else None)
         self._store_codes(job, source="learned" if has_codes or learned.row_codes is not None else "hashed")
         self.seconds_ = timer.seconds
 
@@ -222,13 +233,17 @@ def _mapped_once(training: Training, X: Matrix, group: IntArray | None, n_jobs: 
     return replace(training, source=memory_source(mapped, group), view=replace(training.view, features=PlainFeatures()))
 
 
-def _write_group_codes(group_codes: NDArray[Any], source: AnySource, groups: Groups | None, job: Job) -> None:
-    """Write the code of its group for every labeled row."""
-    if job.codes_out is None:
-        return
+def _write_group_codes(
+    group_codes: NDArray[Any], source: AnySource, groups: Groups | None, sample: CalibrationSample, job: Job
+) -> None:
+    """Write the code of its group for every labeled row. If codes are not wanted, those of the sample need no pass."""
     packed = codes.pack(group_codes > 0)
+    if job.codes_out is None:
+        assert sample.groups is not None
+        job.put_codes(sample.numbers, packed[sample.groups])
+        return
     for rows, own in job.run(code_groups, (groups, packed), source.ranges(range_rows(source))):
-        job.codes_out[rows] = own
+        job.put_codes(rows, own)
 
 
 def code_groups(plan: tuple[Groups, PackedCodes], rows: RowRange) -> tuple[IntArray, PackedCodes]:

@@ -12,6 +12,7 @@ from scipy import sparse
 
 from hashlearn import codes
 from hashlearn.fitting.base import BaseHasher, HashFunction
+from hashlearn.fitting.calibration_sample import CalibrationSample
 from hashlearn.functions.linear import LinearFunction
 from hashlearn.kernel import FeatureMap, PlainFeatures
 from hashlearn.labels import check_variety, group_rows
@@ -75,6 +76,9 @@ class LinearHasher(BaseHasher):
                 known = np.arange(len(features)) if labels is None else np.flatnonzero(np.diff(labels.indptr))
                 own = learned.codes if len(learned.codes) == len(known) else learned.codes[known]
                 self.codes_[known] = codes.pack(own > 0)
+        with timer("calibrate"):
+            sample = CalibrationSample.of_array(X, None if labels is None else np.diff(labels.indptr) > 0)
+            self._calibrate(sample.rows, None if learned.codes is None else self.codes_[sample.numbers])
         self.seconds_ = timer.seconds
         return self
 

@@ -29,6 +29,7 @@ from hashlearn.constraints import (
     Options,
 )
 from hashlearn.fitting.base import BaseHasher
+from hashlearn.fitting.calibration_sample import CalibrationSample
 from hashlearn.fitting.clusters import feature_clusters
 from hashlearn.fitting.grouping import GivenGroups, Groups, LabelReader
 from hashlearn.fitting.job import Job
@@ -71,6 +72,7 @@ class Supervision:
     similarity : between groups of rows; the anchors are its rows ``places``.
     anchors : row numbers of the anchors, and ``anchor_rows`` the rows themselves.
     groups : the group of any row, from its labels in the source.
+    sample : rows for the calibration of the bits.
     """
 
     similarity: Similarity
@@ -79,6 +81,7 @@ class Supervision:
     anchor_rows: Matrix
     groups: Groups
     n_unlabeled: int
+    sample: CalibrationSample
 
 
 @dataclass
@@ -302,7 +305,8 @@ class PairwiseHasher(BaseHasher):
     ) -> Self:
         """Fit to rows in memory, whose supervision is known."""
         n_unlabeled = int(np.count_nonzero(similarity.group < 0))
-        supervision = Supervision(similarity, anchors, anchors, X[anchors], GivenGroups(), n_unlabeled)
+        sample = CalibrationSample.of_array(X, similarity.group >= 0)
+        supervision = Supervision(similarity, anchors, anchors, X[anchors], GivenGroups(), n_unlabeled, sample)
         source = memory_source(X, similarity.group)
         self._learn(source, features, supervision, Job(n_jobs=self.n_jobs), rng, timer)
         return self
@@ -321,7 +325,9 @@ class PairwiseHasher(BaseHasher):
         # Only the anchors' groups are held in memory, not those of all rows.
         similarity = LabelSimilarity(found.anchor_groups, found.table, self.relevance, self.dissimilar)
         places = np.arange(len(found.anchors))
-        supervision = Supervision(similarity, places, found.anchors, found.anchor_rows, found.groups, found.n_unlabeled)
+        supervision = Supervision(
+            similarity, places, found.anchors, found.anchor_rows, found.groups, found.n_unlabeled, found.sample
+        )
         self._learn(source, features, supervision, job, rng, timer)
 
     def _learn(
@@ -338,7 +344,7 @@ class PairwiseHasher(BaseHasher):
         anchors = self._learn_anchors(source, features, supervision, rng, timer)
         with timer("rows"):
             assert source.n_rows is not None
-            job.open_codes(source.n_rows, self.n_bits_)
+            job.open_codes(source.n_rows, self.n_bits_, supervision.sample.numbers)
             view = RowView(features, anchors.center, supervision.groups, source.n_rows)
             plan = RowPassPlan(view, anchors.start, anchors.coder)
             sums = add_up(source, code_rows, plan, job, "code rows", RowPassSums)
@@ -355,6 +361,8 @@ class PairwiseHasher(BaseHasher):
         if supervision.n_unlabeled:
             with timer("unlabeled"):
                 hash_rows(source, self.features_, self.function_, supervision.groups, job)
+        with timer("calibrate"):
+            self._calibrate(supervision.sample.rows, job.codes_of(supervision.sample.numbers))
         self._store_codes(job, source="learned")
         self.seconds_ = timer.seconds
 

@@ -222,5 +222,4 @@ def random_codes(seed: int, rows: slice, n_bits: int) -> FloatArray:
 
 def keep_codes(rounds: Rounds, job: Job) -> None:
     """Make the codes of the last round those of the fit."""
-    if job.codes_out is not None:
-        job.codes_out[:] = rounds.packed
+    job.put_codes(slice(0, len(rounds.packed)), rounds.packed)

@@ -63,8 +63,7 @@ class TwoStepHasher(GramHasher):
             job.checkpoint.save("learn-codes", saved)
         packed = saved["packed"]
         attributes = {name: v if v.ndim else v.item() for name, v in under(saved, "attributes.").items()}
-        if job.codes_out is not None:
-            job.codes_out[:] = packed
+        job.put_codes(slice(0, len(packed)), packed)
         rows = CodedRows(training, packed, self.n_bits_, job)
         rows.shift = self._set_center(training, rows.sums.mean)
         rows.center = self.features_.center_
