@@ -13,6 +13,8 @@ grid searches use), access to the attribute and model files accept the old name 
     @renamed_parameters(since="0.3", n_iter="max_iter")
     class TSH(BaseHasher): ...
 
+The same works for a dataclass, which only has a constructor and attributes.
+
 A module, class or function has a new name or module. The old module looks up names that it does not have here::
 
     def __getattr__(name: str) -> Any:
@@ -121,6 +123,8 @@ def _translating(function: Any, owner: str, renames: Mapping[str, str], since: s
 def _accept_old_names(cls: Any, renames: Mapping[str, str], since: str) -> None:
     cls._renamed_parameters = {**getattr(cls, "_renamed_parameters", {}), **renames}
     for method in ("__init__", "set_params"):
+        if not hasattr(cls, method):  # a dataclass has no set_params
+            continue
         setattr(cls, method, _translating(getattr(cls, method), cls.__name__, renames, since))
     for old, new in renames.items():
         setattr(cls, old, _old_attribute(cls.__name__, old, new, since))

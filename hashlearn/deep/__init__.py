@@ -13,7 +13,7 @@ from hashlearn.deep.hashers.base import DeepHasher
 from hashlearn.functions.network import Network
 from hashlearn.hashers import DEEP_METHODS
 
-# Modules that import torch, or are of no use without it, imported when they are asked for.
+# Modules that import torch or need it. They are imported at their first use.
 _MODULES = ("backbones", "heads", "images", "losses", "trainer")
 _METHODS = {place.partition(":")[2]: place for place in DEEP_METHODS.values()}
 

@@ -1,4 +1,4 @@
-"""Checkpoints of a training: everything needed to go on as if nothing had happened, written all at once."""
+"""Checkpoints of a training: one file with everything that a resumed training needs to end with the same weights."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ from hashlearn.modelfile import ModelFileError, from_bytes, read, to_bytes, writ
 from hashlearn.typing import Arrays
 
 
-class Checkpoint:
+class TrainingCheckpoint:
     """A file that holds the state after the last whole epoch.
 
-    ``identity`` says what is being trained, by name. A file with another identity is never overwritten and never
-    gone on from.
+    ``identity`` describes by name what is trained. A file with another identity is not overwritten and not resumed.
     """
 
     def __init__(self, path: str | os.PathLike[str], identity: dict[str, Any]) -> None:
@@ -29,7 +28,7 @@ class Checkpoint:
     def save(
         self, facts: dict[str, Any], parts: dict[str, dict[str, Tensor]], optimizer: torch.optim.Optimizer
     ) -> None:
-        """``facts`` are plain values, ``parts`` state dicts by name."""
+        """Write the file. ``facts`` are plain values, ``parts`` are state dicts by name."""
         arrays = {f"{part}/{name}": array for part, state in parts.items() for name, array in to_arrays(state).items()}
         for number, state in optimizer.state_dict()["state"].items():
             tensors = {name: value for name, value in state.items() if isinstance(value, Tensor)}
@@ -38,7 +37,7 @@ class Checkpoint:
         write(to_bytes({"training": document}, arrays), self.path)
 
     def load(self) -> tuple[dict[str, Any], Arrays] | None:
-        """The facts and arrays of the file; None where there is no file yet."""
+        """The facts and arrays of the file; None if there is no file yet."""
         try:
             document, arrays = from_bytes(read(self.path), self.path)
         except FileNotFoundError:

@@ -42,12 +42,12 @@ def learn_codes(
     """A network with the settings of ``network`` that learns the bits (n, m) of feature rows."""
     from hashlearn.deep.inputs import ArrayInputs
     from hashlearn.deep.network import new_network, to_arrays, torch_threads, useful_threads
-    from hashlearn.deep.trainer import Settings, train
+    from hashlearn.deep.trainer import TrainingSettings, train
 
     n_rows, n_bits = bits.shape
     spec = {"backbone": None, "head": network.head, "n_features": X.shape[1], "n_outputs": n_bits}
     module = new_network(spec, seed, X)
-    settings = Settings(
+    settings = TrainingSettings(
         network.n_epochs,
         network.batch_size,
         learning_rate=network.learning_rate,

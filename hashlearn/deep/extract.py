@@ -1,4 +1,4 @@
-"""Features of images, computed once and kept in a .npy file: resumable, and whole or not there."""
+"""Features of images, computed once and kept in a .npy file. It can be resumed; the file appears when complete."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hashlearn.deep.backbones import Backbone, build
-from hashlearn.deep.backbones.base import Normalised
+from hashlearn.deep.backbones.base import NormalizedNetwork
 from hashlearn.deep.images import ImageSource, image_source
 from hashlearn.deep.network import pick_device, torch_threads
 from hashlearn.files.arrays import FileError
@@ -26,7 +26,7 @@ from hashlearn.progress import report
 
 DTYPES = ("float32", "float16")
 PHASE = "features"
-# Small batches stay in a processor's cache; a GPU wants many at once.
+# Small batches fit in a processor's cache; a GPU is faster with large ones.
 _CPU_BATCH, _GPU_BATCH = 16, 256
 
 
@@ -141,7 +141,7 @@ def _in_file(
 
 @dataclass(frozen=True)
 class _Batch:
-    """Row numbers, their features, and how many images are done with."""
+    """Row numbers, their features, and how many images are finished."""
 
     rows: NDArray[np.intp]
     features: NDArray[Any]
@@ -175,12 +175,12 @@ def _batches(
 def _workers(backbone: Backbone, place: torch.device, jobs: int) -> int | None:
     """Batches at once, with one thread each; None where torch has its own way. That is on a GPU and with a module of
     the user's own, which may keep things between its layers."""
-    return jobs if place.type == "cpu" and isinstance(backbone.module, Normalised) else None
+    return jobs if place.type == "cpu" and isinstance(backbone.module, NormalizedNetwork) else None
 
 
 def _run(forward: Callable[[Any], Any], images: Iterator[Any], workers: int | None) -> Iterator[Any]:
-    """Results in order. Several batches with one thread each beat one batch with several threads, by far on a busy
-    machine, and give the same numbers whatever the number of threads."""
+    """Results in order. Several batches with one thread each are faster than one batch with several threads, mostly on
+    a busy machine, and the numbers do not depend on the number of threads."""
     if workers is None:
         yield from map(forward, images)
         return
@@ -199,7 +199,7 @@ def _finite(features: NDArray[Any], dtype: str, source: ImageSource, rows: NDArr
 
 
 def _skipped(source: ImageSource, done: int | None = None) -> dict[str, str]:
-    """Why images were left out, by name; of the first ``done`` ones, as decoding runs ahead."""
+    """Why images were left out, by name. Only the first ``done`` images count, because decoding runs ahead."""
     met = sorted(row for row in source.damaged if done is None or row < done)
     return {source.names[row]: source.damaged[row] for row in met}
 

@@ -1,4 +1,4 @@
-"""Heads: from a backbone's features, or a row's own, to one real number a bit."""
+"""Heads: from a backbone's features, or a row's own, to one real number per bit."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def build_head(kind: str | Sequence[int], n_features: int, n_outputs: int) -> nn
 
 
 def hash_layer(n_features: int, n_outputs: int, bias: bool = True) -> nn.Linear:
-    """A linear layer that starts as the AlexNet recipes have it: weights N(0, 0.01^2), biases 0."""
+    """A linear layer that is initialized as in the AlexNet recipes: weights N(0, 0.01^2), biases 0."""
     layer = nn.Linear(n_features, n_outputs, bias=bias)
     nn.init.normal_(layer.weight, std=0.01)
     if bias:
@@ -60,7 +60,7 @@ def mlp(n_features: int, widths: Sequence[int], n_outputs: int) -> nn.Sequential
 
 
 class DivideAndEncode(nn.Module):
-    """A hidden layer of 50 channels a bit; each bit is a linear function of its own 50.
+    """A hidden layer of 50 channels per bit; each bit is a linear function of its own 50.
 
     A block-diagonal linear layer, which keeps bits from being copies of each other.
     """

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hashlearn.deep.backbones.base import Recipe
-from hashlearn.deep.stores import ArrayStore, Store, folder_classes, is_images, open_store
+from hashlearn.deep.stores import ArrayStore, ImageStore, folder_classes, is_images, open_store
 from hashlearn.files.arrays import FileError
 from hashlearn.files.images import Pixels, Scaling
 from hashlearn.parallel import in_order, row_blocks, thread_count
@@ -23,7 +23,7 @@ from hashlearn.typing import IntArray
 __all__ = ["ImageSource", "folder_classes", "image_source", "is_images"]
 
 ON_ERROR = ("stop", "skip")
-# Images a task: few enough that a batch is spread over threads, many enough that handing them out costs nothing.
+# Images per task: few, so that a batch is spread over threads, and not so few that scheduling takes time.
 _TASK, _READY_TASK = 4, 128
 _AHEAD = 3
 MEMORY = 1 << 30
@@ -81,7 +81,7 @@ class ImageSource:
 
     def __init__(
         self,
-        store: Store,
+        store: ImageStore,
         size: int,
         scaling: Scaling,
         pad: int,
@@ -110,8 +110,8 @@ class ImageSource:
         return self._store.names
 
     def batch(self, rows: Any, train: bool = False, rng: np.random.Generator | None = None) -> Tensor:
-        """The images of these rows. A damaged one is an error even where ``on_error`` is "skip", because labels and
-        images would no longer go together; take rows from ``usable()``."""
+        """The images of these rows. A damaged one is an error even if ``on_error`` is "skip", because labels and images
+        would no longer match; take rows from ``usable()``."""
         rows = np.asarray(rows, dtype=np.intp)
         work = self._begin(rows, self._windows(len(rows), train, rng))
         kept, tensor = work.result()
@@ -122,7 +122,7 @@ class ImageSource:
     def batches(
         self, order: Any, batch_size: int, train: bool = False, rng: np.random.Generator | None = None
     ) -> Iterator[tuple[IntArray, Tensor]]:
-        """Pairs (row numbers, images) in the order given, the next ones being made ready meanwhile.
+        """Pairs (row numbers, images) in the given order; the next ones are prepared meanwhile.
 
         With ``on_error="skip"`` damaged images are left out of both and noted in ``damaged``.
         """
@@ -133,7 +133,7 @@ class ImageSource:
         )
 
     def usable(self) -> IntArray:
-        """Rows whose images can be read. Reads them all, once, and keeps what fits into memory."""
+        """Rows whose images can be read. Reads all of them once, and keeps those that fit in memory."""
         everything = np.arange(len(self), dtype=np.intp)
         if self._store.can_fail:
             for done in in_order(self._begin_check, row_blocks(len(self), _TASK), 2 * self._threads):
@@ -146,7 +146,7 @@ class ImageSource:
         return hashlib.sha256(repr(facts).encode()).hexdigest()
 
     def close(self) -> None:
-        """End the threads and let go of files."""
+        """End the threads and close files."""
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
             self._pool = None
@@ -159,7 +159,7 @@ class ImageSource:
         self.close()
 
     def _windows(self, count: int, train: bool, rng: np.random.Generator | None) -> NDArray[np.int64]:
-        """Top, left and whether mirrored, an image a row; places are counted from the image, without its border."""
+        """Top, left and whether mirrored, one row per image; places are counted from the image, without its border."""
         spare = self._scaling.side + 2 * self._pad - self.size
         if not train:
             return np.tile(np.array([spare // 2 - self._pad] * 2 + [0]), (count, 1))
@@ -170,7 +170,7 @@ class ImageSource:
 
     def _begin(self, rows: IntArray, windows: NDArray[np.int64]) -> _Work:
         size = self.size
-        # Only padding leaves pixels unwritten, which are black.
+        # Padding leaves pixels unwritten, which must be black.
         made = np.zeros if self._pad else np.empty
         pixels = made((len(rows), size, size, 3), dtype=np.uint8)
 
@@ -198,7 +198,7 @@ class ImageSource:
         return self._pool
 
     def _fill(self, pixels: Pixels, row: int, window: NDArray[np.int64]) -> bool:
-        """Put the window of an image into its place; False if it is damaged and to be left out."""
+        """Put the window of an image into its place. Returns False if the image is damaged and is to be skipped."""
         image = self._image(row)
         if image is None:
             return False
@@ -230,7 +230,7 @@ class ImageSource:
 
 
 class _Work:
-    """A batch under way, whose parts several threads fill."""
+    """A batch whose parts several threads fill."""
 
     def __init__(self, rows: IntArray, pixels: NDArray[np.uint8], parts: Sequence[Future[list[int]]]) -> None:
         self.rows, self.pixels, self.parts = rows, pixels, parts

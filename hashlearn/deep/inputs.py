@@ -1,4 +1,4 @@
-"""What a network is fed with: rows of an array or images, batch by batch, the next ones made ready meanwhile."""
+"""The inputs of a network in batches: rows of an array, or images. The next batches are prepared meanwhile."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class ArrayInputs:
         return int(self.rows.shape[0])
 
     def batch(self, indices: NDArray[np.intp], train: bool, rng: np.random.Generator) -> Tensor:
-        # NumPy copies the rows asked for and no others, from a memory-mapped file too.
+        # NumPy copies only the requested rows, also from a memory-mapped file.
         rows = self.rows[indices]
         return torch.from_numpy(np.asarray(rows.toarray() if sparse.issparse(rows) else rows, dtype=self.dtype))
 
@@ -101,7 +101,7 @@ class ImageInputs:
 def in_turn(
     inputs: Inputs, plan: Sequence[NDArray[np.intp]], train: bool, seed: Sequence[int] = (0,)
 ) -> Iterator[Tensor]:
-    """The batches of a plan. Each has a generator of its own, so that where one begins changes nothing."""
+    """The batches of a plan. Each has its own random generator, so that a resumed epoch draws the same numbers."""
 
     def made(number: int) -> Tensor:
         return inputs.batch(plan[number], train, np.random.default_rng([*seed, number]))
@@ -114,7 +114,7 @@ def in_turn(
 
 
 def moments(rows: Any) -> tuple[NDArray[np.float64], float]:
-    """Mean of the rows, and the root mean square of what is left of a feature around it; 1 where nothing is."""
+    """Mean of the rows, and the root mean square of the features around it; 1 if they are constant."""
     n_rows, width = rows.shape
     total, squares = np.zeros(width), np.zeros(width)
     for block in row_blocks(n_rows):

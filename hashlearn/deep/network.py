@@ -16,7 +16,7 @@ from hashlearn.deep.heads import Standardise, build_head
 from hashlearn.deep.inputs import moments
 from hashlearn.parallel import thread_count
 
-# Multiplications a step below which threads cost more than they save.
+# Multiplications per step below which threads cost more time than they save.
 THREADED_WORK = 50_000_000
 
 Spec = dict[str, Any]
@@ -38,14 +38,14 @@ class HashNetwork(nn.Module):
 
 
 def build_network(spec: Spec, trunk: nn.Module | None = None) -> HashNetwork:
-    """A network with fresh weights; ``trunk`` where the description does not suffice."""
+    """A network with fresh weights; ``trunk`` is needed if the description does not suffice."""
     if trunk is None:
         trunk = Standardise(spec["n_features"]) if spec["backbone"] is None else _named_trunk(spec["backbone"])
     return HashNetwork(trunk, build_head(spec["head"], spec["n_features"], spec["n_outputs"]))
 
 
 def new_network(spec: Spec, seed: int = 0, rows: Any = None, trunk: nn.Module | None = None) -> HashNetwork:
-    """A network with random weights that depend on the seed alone; ``rows`` give a network on features its units."""
+    """A network with random weights that depend on the seed alone; ``rows`` set the scale of features."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         module = build_network(spec, trunk)
@@ -80,7 +80,7 @@ def from_arrays(arrays: dict[str, NDArray[Any]]) -> dict[str, Tensor]:
 
 
 def check_arrays(spec: Spec, arrays: dict[str, NDArray[Any]], trunk: nn.Module | None = None) -> None:
-    """Raise ValueError where arrays are not those of the described network.
+    """Raise ValueError if the arrays are not those of the described network.
 
     The network is built without memory for this. So a description that promises more than its arrays hold is refused
     before anybody asks for that much.
@@ -100,7 +100,7 @@ def check_arrays(spec: Spec, arrays: dict[str, NDArray[Any]], trunk: nn.Module |
 
 
 def load_arrays(module: nn.Module, arrays: dict[str, NDArray[Any]]) -> None:
-    """Put arrays into a module; one sentence where they are not its own."""
+    """Put arrays into a module; an error in one sentence if they do not belong to it."""
     try:
         module.load_state_dict(from_arrays(arrays))
     except RuntimeError as error:
@@ -108,7 +108,7 @@ def load_arrays(module: nn.Module, arrays: dict[str, NDArray[Any]]) -> None:
 
 
 def pick_device(name: str) -> torch.device:
-    """The device of that name; "auto" is the first GPU where there is one."""
+    """The device of that name; "auto" is the first GPU, or the CPU if there is none."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
@@ -128,7 +128,7 @@ _own = threading.local()
 
 @contextmanager
 def torch_threads(count: int) -> Iterator[None]:
-    """Hold torch to so many threads, and give back what there was.
+    """Limit torch to so many threads, and restore the old number at the end.
 
     Threads may hold it at the same time. A new thread starts with the number that was set last, in any thread, so all
     of them give back what the first one found: their own may be that of a hold. A hold inside a hold of the same thread
@@ -152,7 +152,7 @@ def torch_threads(count: int) -> Iterator[None]:
 
 
 def useful_threads(module: nn.Module, batch_size: int, n_jobs: int | None) -> int:
-    """One thread for a small network on features, whose steps are over before a second one has begun; else ``n_jobs``.
+    """One thread for a small network on features, where starting a second takes longer than a step; else ``n_jobs``.
 
     Results of small networks then do not depend on the number of threads either.
     """

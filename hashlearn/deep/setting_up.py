@@ -14,7 +14,7 @@ from torch import nn
 
 from hashlearn.deep.inputs import ArrayInputs, ImageInputs, Inputs
 from hashlearn.deep.network import Spec
-from hashlearn.deep.trainer import Settings
+from hashlearn.deep.trainer import TrainingSettings
 
 if TYPE_CHECKING:
     from hashlearn.deep.hashers.base import DeepHasher
@@ -66,7 +66,7 @@ def open_backbone(backbone: Any, X: Any, n_jobs: int | None, seed: int) -> Opene
         if _is_float_array(X) and not settings:
             settings = {"n_features": _width(name, ArrayInputs(X))}
     with torch.random.fork_rng(devices=[]):
-        # Not the head's seed: two layers of one shape would start alike.
+        # Not the seed of the head: two layers of the same shape would get the same weights.
         torch.manual_seed(seed + 1)
         built = backbones.build(name, **settings)
     images = None
@@ -112,9 +112,9 @@ def hold_out(
     return np.sort(order[count:]), order[:count]
 
 
-def settings_of(hasher: DeepHasher, recipe: Any, seed: int) -> Settings:
+def settings_of(hasher: DeepHasher, recipe: Any, seed: int) -> TrainingSettings:
     """The hasher's own values, else those of the backbone's recipe, else the usual ones."""
-    settings = Settings(
+    settings = TrainingSettings(
         n_epochs=hasher.n_epochs,
         schedule=hasher.schedule,
         patience=hasher.patience,
@@ -125,7 +125,7 @@ def settings_of(hasher: DeepHasher, recipe: Any, seed: int) -> Settings:
         settings = replace(
             settings,
             batch_size=recipe.batch_size,
-            optimizer=recipe.optimiser,
+            optimizer=recipe.optimizer,
             learning_rate=recipe.learning_rate,
             momentum=recipe.momentum,
             weight_decay=recipe.weight_decay,

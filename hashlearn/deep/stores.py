@@ -15,15 +15,15 @@ from hashlearn.files.images import ENDINGS, MAX_BYTES, Pixels, Scaling, decode, 
 from hashlearn.files.tree import tree_at
 
 
-class Store:
-    """Images by row number, and what they are called."""
+class ImageStore:
+    """Images by row number, with their names."""
 
     names: list[str]
     # Whether an image can turn out to be damaged when it is read.
     can_fail = True
 
     def pixels(self, row: int, scaling: Scaling) -> Pixels:
-        """The square pixels of an image; FileError, which names it, if it cannot be read. Safe in threads."""
+        """The square pixels of an image; FileError with its name if it cannot be read. Safe to call from threads."""
         raise NotImplementedError
 
     def stamp(self) -> str:
@@ -31,10 +31,10 @@ class Store:
         raise NotImplementedError
 
     def close(self) -> None:
-        """Let go of files."""
+        """Close files."""
 
 
-class TreeStore(Store):
+class TreeStore(ImageStore):
     """All images in a folder, however deep, or in a zip, in the sorted order of their paths."""
 
     def __init__(self, path: Path) -> None:
@@ -67,7 +67,7 @@ class TreeStore(Store):
         self._tree.close()
 
 
-class FileStore(Store):
+class FileStore(ImageStore):
     """A list of image files, in its own order."""
 
     def __init__(self, paths: Sequence[str | Path]) -> None:
@@ -93,8 +93,8 @@ class FileStore(Store):
         return _hash(facts)
 
 
-class ArrayStore(Store):
-    """Bytes (n, height, width, 3), (n, 3, height, width) as torch has them, or grey (n, height, width[, 1])."""
+class ArrayStore(ImageStore):
+    """Bytes (n, height, width, 3), (n, 3, height, width) in torch's order, or gray (n, height, width[, 1])."""
 
     can_fail = False
 
@@ -114,7 +114,7 @@ class ArrayStore(Store):
         self.names = [str(row) for row in range(len(images))]
 
     def ready(self, side: int) -> NDArray[np.uint8] | None:
-        """All images at once, where they have that size already."""
+        """All images at once, if they already have that size."""
         return self._images if self._images.shape[1:3] == (side, side) else None
 
     def pixels(self, row: int, scaling: Scaling) -> Pixels:
@@ -127,9 +127,9 @@ class ArrayStore(Store):
         return digest.hexdigest()
 
 
-def open_store(images: Any) -> Store:
-    """The store for what a user gives as images."""
-    if isinstance(images, Store):
+def open_store(images: Any) -> ImageStore:
+    """Return the store for images as a user gives them."""
+    if isinstance(images, ImageStore):
         return images
     if isinstance(images, (str, Path)):
         return TreeStore(Path(images))
@@ -149,7 +149,7 @@ def open_store(images: Any) -> Store:
 
 def is_images(value: Any) -> bool:
     """Whether a value can only mean images, not rows of features."""
-    if isinstance(value, (str, Path, Store)):
+    if isinstance(value, (str, Path, ImageStore)):
         return True
     if hasattr(value, "ndim"):
         return int(value.ndim) in (3, 4)
@@ -157,7 +157,7 @@ def is_images(value: Any) -> bool:
 
 
 def folder_classes(names: Sequence[str]) -> list[str]:
-    """The folder that each image lies in; FileError where one lies in none.
+    """The name of the folder of each image; FileError if an image is in no folder.
 
     >>> folder_classes(["train/cat/1.jpg", "train/dog/2.jpg"])
     ['cat', 'dog']

@@ -1,4 +1,4 @@
-"""The one trainer of all deep methods: batches, optimiser, schedule, early stopping, checkpoints, Ctrl-C."""
+"""The one trainer of all deep methods: batches, optimizer, schedule, early stopping, checkpoints, Ctrl-C."""
 
 from __future__ import annotations
 
@@ -20,17 +20,18 @@ from hashlearn.deep import checkpoint as files
 from hashlearn.deep.inputs import Inputs, in_turn
 from hashlearn.deep.losses import Loss
 from hashlearn.deep.network import HashNetwork
+from hashlearn.deprecation import renamed_attribute
 from hashlearn.primitives import steps
 
 PHASE = "training"
 Schedule = str | Sequence[Sequence[float]] | None
 NOTE_SECONDS = 0.2
-MOST_DENSE = 1 << 24
-"""Labels of all rows that are kept as floats: 64 MB."""
+MAX_DENSE_LABELS = 1 << 24
+"""Labels of all rows are kept as floats up to this many numbers (64 MB)."""
 
 
 @dataclass(frozen=True)
-class Settings:
+class TrainingSettings:
     """How to train. Learning rates are ``learning_rate`` times a multiplier; 0 freezes the trunk.
 
     ``schedule``: None, "cosine", or pairs (share of the training, factor): [(0.5, 0.1), (0.8, 0.1)] multiplies the
@@ -56,7 +57,7 @@ class Settings:
 
 @dataclass
 class Trained:
-    """What a training leaves besides the network's weights: one loss, and one score if it was measured, an epoch."""
+    """The result of a training besides the weights: one loss per epoch, and one score per epoch if it was measured."""
 
     losses: list[float] = field(default_factory=list)
     scores: list[float] = field(default_factory=list)
@@ -69,17 +70,17 @@ def train(
     inputs: Inputs,
     rows: NDArray[np.intp],
     labels: sparse.csr_matrix,
-    settings: Settings,
+    settings: TrainingSettings,
     *,
     device: torch.device | str = "cpu",
     score: Callable[[nn.Module], float] | None = None,
-    checkpoint: files.Checkpoint | None = None,
+    checkpoint: files.TrainingCheckpoint | None = None,
 ) -> Trained:
     """Train ``network`` in place on ``rows`` of the inputs, whose label sets are ``labels`` in the same order.
 
     With ``score`` (higher is better) the weights of the best epoch are kept, and training ends when ``patience``
-    epochs in a row were not better. A checkpoint is written after every epoch; a training that finds one goes on
-    from there and ends with the same weights as one that was never stopped.
+    consecutive epochs were not better. A checkpoint is written after every epoch. A training that finds one resumes
+    from it, and ends with the same weights as one that was never stopped.
     """
     device = torch.device(device)
     network.to(device)
@@ -110,15 +111,15 @@ def train(
 
 
 class _Run:
-    """The moving parts of a training."""
+    """The state of a training that changes from step to step."""
 
     def __init__(
         self,
         network: HashNetwork,
         loss: Loss,
-        settings: Settings,
+        settings: TrainingSettings,
         score: Callable[[nn.Module], float] | None,
-        checkpoint: files.Checkpoint | None,
+        checkpoint: files.TrainingCheckpoint | None,
     ) -> None:
         self.network, self.loss, self.settings = network, loss, settings
         self.score, self.checkpoint = score, checkpoint
@@ -133,7 +134,7 @@ class _Run:
 
     @property
     def finished(self) -> bool:
-        """Whether nothing is left to do: all epochs made, or no better one for ``patience`` of them."""
+        """Whether nothing is left to do: all epochs are done, or ``patience`` of them brought no better score."""
         late = self.score is not None and self.epoch - self.trained.best_epoch >= self.settings.patience
         return self.epoch >= self.settings.n_epochs or (self.epoch > 0 and late)
 
@@ -151,7 +152,7 @@ class _Run:
         self.epoch = facts["epoch"]
 
     def begin_epoch(self) -> None:
-        # Dropout and the like draw from here: the same in an epoch, whatever was drawn before it.
+        # Dropout draws from this generator. It is seeded per epoch, so that a resumed epoch draws the same numbers.
         torch.manual_seed((self.settings.seed * 1_000_003 + self.epoch) % 2**63)
         self.inside = True
         self.network.train()
@@ -185,7 +186,7 @@ class _Run:
         return value
 
     def note(self) -> str:
-        # Reading the loss makes a GPU wait, so not at every batch.
+        # Reading the loss makes a GPU wait, so this is not done for every batch.
         now = time.monotonic()
         if now - self.noted > NOTE_SECONDS and self.count:
             self.noted = now
@@ -208,7 +209,7 @@ class _Run:
         return self.finished
 
     def close(self) -> None:
-        """End with the best weights; after Ctrl-C inside an epoch what it has reached takes part too."""
+        """End with the best weights. After Ctrl-C inside an epoch, its unfinished result is compared too."""
         if self.inside:
             self._record()
         if self.best is not None:
@@ -237,7 +238,7 @@ class _EpochPlans:
     and no batch statistics.
     """
 
-    def __init__(self, n_rows: int, settings: Settings) -> None:
+    def __init__(self, n_rows: int, settings: TrainingSettings) -> None:
         self.n_rows, self.settings = n_rows, settings
         self.size = max(1, min(math.ceil(n_rows / settings.batch_size), n_rows // 2))
 
@@ -247,11 +248,11 @@ class _EpochPlans:
 
 
 class _LabelSets:
-    """Label sets of batches as 0/1 rows, cut from one tensor where all of them fit: slicing a sparse matrix is slow."""
+    """Label sets of batches as 0/1 rows, cut from one tensor if all of them fit: slicing a sparse matrix is slow."""
 
     def __init__(self, labels: sparse.csr_matrix, device: torch.device) -> None:
         self.labels, self.device = labels, device
-        self.all = self._dense(labels) if labels.shape[0] * labels.shape[1] <= MOST_DENSE else None
+        self.all = self._dense(labels) if labels.shape[0] * labels.shape[1] <= MAX_DENSE_LABELS else None
 
     def __call__(self, idx: NDArray[np.intp]) -> Tensor:
         if self.all is not None:
@@ -267,7 +268,7 @@ def _single(batch: Tensor) -> Tensor:
     return batch.float() if batch.dtype == torch.float64 else batch
 
 
-def make_optimizer(network: HashNetwork, settings: Settings) -> torch.optim.Optimizer:
+def make_optimizer(network: HashNetwork, settings: TrainingSettings) -> torch.optim.Optimizer:
     """Four groups at most: weights and biases of the trunk and of the head."""
     rates = {
         ("trunk", False): settings.trunk_multiplier,
@@ -294,13 +295,14 @@ def make_optimizer(network: HashNetwork, settings: Settings) -> torch.optim.Opti
     ]
     if settings.optimizer == "sgd":
         return torch.optim.SGD(groups, momentum=settings.momentum)
-    # One kernel a parameter instead of many: the optimiser is a fifth of a step of a linear head. Not on all devices.
+    # Fused: one kernel per parameter instead of many, because the optimizer takes a fifth of a step of a linear head.
+    # Not all devices have it.
     fused = next(network.parameters()).device.type in ("cpu", "cuda")
     return torch.optim.Adam(groups, fused=fused)
 
 
 def rate_factor(schedule: Schedule, share: float) -> float:
-    """What the learning rates are multiplied by after that share of the training.
+    """The factor of the learning rates after that share of the training.
 
     >>> rate_factor([(0.5, 0.1), (0.8, 0.5)], 0.9)
     0.05
@@ -314,7 +316,11 @@ def rate_factor(schedule: Schedule, share: float) -> float:
 
 @contextmanager
 def _seeded(device: torch.device) -> Iterator[None]:
-    """Leave the random numbers of the caller's own torch code alone."""
+    """Restore torch's random state at the end, so that the caller's own torch code is not affected."""
     devices: list[Any] = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices=devices):
         yield
+
+
+def __getattr__(name: str) -> Any:
+    return renamed_attribute(__name__, name, {"Settings": "hashlearn.deep.trainer.TrainingSettings"}, since="0.3")

@@ -67,7 +67,7 @@ class FeatureWriter:
 
     def _opened(self, restart: bool) -> IO[bytes]:
         state = None if restart else self._read_state()
-        # Opened without truncating: another process may be writing it, which only the lock tells.
+        # The file is opened without truncating it: another process may be writing it, and only the lock shows that.
         flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0)
         stream = os.fdopen(os.open(self._part, flags, 0o666), "r+b")
         try:
@@ -96,7 +96,7 @@ class FeatureWriter:
         return state
 
     def _save(self) -> None:
-        """Rows first, then how many there are: a kill between the two loses rows but never believes in missing ones."""
+        """Write rows first and their number second: a kill between the two loses rows but never counts missing ones."""
         self._stream.flush()
         os.fsync(self._stream.fileno())
         state = {"facts": self.facts, "rows": self.rows, "done": self.done, "skipped": self.skipped}
@@ -107,7 +107,7 @@ class FeatureWriter:
     def _header(self, rows: int) -> bytes:
         stream = io.BytesIO()
         shape = (rows, self.facts["n_features"])
-        # NumPy leaves room for the number of rows to grow, so all headers have one length.
+        # NumPy pads headers so that the number of rows can grow, so all headers have the same length.
         np.lib.format.write_array_header_1_0(stream, {"descr": self.dtype.str, "fortran_order": False, "shape": shape})
         return stream.getvalue()
 
@@ -136,7 +136,7 @@ def state_file(path: Path) -> Path:
 
 
 def sidecar(path: Path) -> Path:
-    """Where the facts about a file of features lie."""
+    """The path of the facts about a file of features."""
     return path.with_name(path.name + ".json")
 
 

@@ -11,9 +11,9 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 from safetensors.torch import save_file  # noqa: E402
 from torch import nn  # noqa: E402
 
-from hashlearn.deep import backbones  # noqa: E402
+from hashlearn.deep import backbones, trainer  # noqa: E402
 from hashlearn.deep.backbones import alexnet, efficientnet_lite, weights  # noqa: E402
-from hashlearn.deep.backbones.base import Normalise  # noqa: E402
+from hashlearn.deep.backbones.base import Normalize  # noqa: E402
 from hashlearn.files import FileError  # noqa: E402
 
 
@@ -133,11 +133,11 @@ def test_alexnet_from_files(tmp_path):
     torch.save(state, tmp_path / "alexnet.pth")
     save_file(state, tmp_path / "alexnet.safetensors")
     pixels = images(2, 224)
-    normalised = (pixels / 255 - torch.tensor([0.485, 0.456, 0.406]).reshape(3, 1, 1)) / torch.tensor(
+    normalized = (pixels / 255 - torch.tensor([0.485, 0.456, 0.406]).reshape(3, 1, 1)) / torch.tensor(
         [0.229, 0.224, 0.225]
     ).reshape(3, 1, 1)
     with torch.inference_mode():
-        expected = full.classifier[:6](torch.flatten(full.avgpool(full.features(normalised)), 1))
+        expected = full.classifier[:6](torch.flatten(full.avgpool(full.features(normalized)), 1))
         for ending in ("pth", "safetensors"):
             made = backbones.build("alexnet", weights=tmp_path / f"alexnet.{ending}")
             assert (made.n_features, made.image_size) == (4096, 224)
@@ -154,7 +154,7 @@ def test_alexnet_recipe_is_caffes():
     recipe = alexnet.RECIPE
     rates = recipe.trunk_multiplier, recipe.bias_multiplier, recipe.head_multiplier, recipe.head_bias_multiplier
     assert rates == (1, 2, 10, 20)
-    assert (recipe.optimiser, recipe.momentum, recipe.decay_on_bias) == ("sgd", 0.9, False)
+    assert (recipe.optimizer, recipe.momentum, recipe.decay_on_bias) == ("sgd", 0.9, False)
     assert (recipe.resize, recipe.fit, recipe.mirror) == (256, "squash", True)
 
 
@@ -232,8 +232,8 @@ def test_name_and_settings_build_the_same_network_without_weights(name, settings
 
 
 def test_normalisation_travels_with_the_weights():
-    normalise = Normalise((1.0, 2.0, 3.0), (2.0, 4.0, 8.0))
-    other = Normalise((0.0, 0.0, 0.0), (1.0, 1.0, 1.0))
+    normalise = Normalize((1.0, 2.0, 3.0), (2.0, 4.0, 8.0))
+    other = Normalize((0.0, 0.0, 0.0), (1.0, 1.0, 1.0))
     other.load_state_dict(normalise.state_dict())
     pixels = torch.full((1, 3, 1, 1), 9, dtype=torch.uint8)
     assert other(pixels).flatten().tolist() == [4.0, 1.75, 0.75]
@@ -291,3 +291,15 @@ def test_files_that_are_no_weights(tmp_path, capsys):
             weights.read_state(tmp_path / name)
     with pytest.raises(FileError, match="does not exist"):
         backbones.build("alexnet", weights=tmp_path / "none.pth")
+
+
+def test_old_spellings_work_and_warn():
+    with pytest.warns(FutureWarning, match="use hashlearn.deep.backbones.Normalize"):
+        assert backbones.Normalise is Normalize
+    with pytest.warns(FutureWarning, match="'optimiser' of Recipe"):
+        recipe = backbones.Recipe(optimiser="sgd")
+    assert recipe.optimizer == "sgd"
+    with pytest.warns(FutureWarning, match="attribute 'optimiser' of Recipe"):
+        assert recipe.optimiser == "sgd"
+    with pytest.warns(FutureWarning, match="use hashlearn.deep.trainer.TrainingSettings"):
+        assert trainer.Settings is trainer.TrainingSettings

@@ -22,7 +22,7 @@ from hashlearn.deep.heads import build_head
 from hashlearn.deep.inputs import ArrayInputs, in_turn, moments
 from hashlearn.deep.losses import DCHLoss
 from hashlearn.deep.network import HashNetwork, torch_threads
-from hashlearn.deep.trainer import Settings, _EpochPlans, make_optimizer, rate_factor
+from hashlearn.deep.trainer import TrainingSettings, _EpochPlans, make_optimizer, rate_factor
 from hashlearn.modelfile import ModelFileError
 from hashlearn.progress import last_note, listening
 
@@ -62,7 +62,7 @@ def test_a_fit_is_the_plain_loop():
 
 def test_groups_of_the_optimizer():
     network = HashNetwork(torch.nn.Linear(5, 4), build_head("linear", 4, 3))
-    settings = Settings(
+    settings = TrainingSettings(
         optimizer="sgd",
         learning_rate=0.01,
         weight_decay=0.5,
@@ -75,7 +75,7 @@ def test_groups_of_the_optimizer():
     assert [round(group["lr"], 6) for group in groups] == [0.01, 0.02, 0.1, 0.2]
     assert [group["weight_decay"] for group in groups] == [0.5, 0, 0.5, 0]
     assert [group["params"][0].shape for group in groups] == [(4, 5), (4,), (3, 4), (3,)]
-    frozen = make_optimizer(network, Settings(trunk_multiplier=0)).param_groups
+    frozen = make_optimizer(network, TrainingSettings(trunk_multiplier=0)).param_groups
     assert [group["params"][0].shape for group in frozen] == [(3, 4), (3,)]
     assert not network.trunk.weight.requires_grad
 
@@ -98,7 +98,7 @@ def test_a_schedule_changes_what_is_learned_and_zero_stops_it():
 @given(n_rows=st.integers(2, 600), batch_size=st.integers(2, 128), epoch=st.integers(0, 3))
 def test_batches_are_even(n_rows, batch_size, epoch):
     """A rest of a few rows would move the network as far as a whole batch does, on the noise of its few pairs."""
-    plans = _EpochPlans(n_rows, Settings(batch_size=batch_size))
+    plans = _EpochPlans(n_rows, TrainingSettings(batch_size=batch_size))
     sizes = [len(part) for part in plans(epoch)]
     assert len(sizes) == plans.size
     assert max(sizes) - min(sizes) <= 1
@@ -125,14 +125,14 @@ def test_no_batch_of_a_training_is_a_small_rest(monkeypatch):
 def test_many_labels_are_cut_from_the_sparse_matrix(monkeypatch):
     """Too many labels to hold as floats at once: the same training, batch by batch."""
     whole = hl.deep.DCH(n_epochs=2, **SMALL).fit(X, Y)
-    monkeypatch.setattr("hashlearn.deep.trainer.MOST_DENSE", 0)
+    monkeypatch.setattr("hashlearn.deep.trainer.MAX_DENSE_LABELS", 0)
     np.testing.assert_array_equal(weights(whole), weights(hl.deep.DCH(n_epochs=2, **SMALL).fit(X, Y)))
 
 
 @pytest.mark.parametrize("name", ["DPSH", "DNNH", "OrthoHash"])
 @pytest.mark.parametrize("validation", [0.0, 0.2], ids=["all", "held-out"])
 def test_resumed_is_the_same_as_never_stopped(name, validation, tmp_path):
-    """Buffers of a loss, draws of triplets, batch statistics, the optimiser's state: all of it goes on."""
+    """Buffers of a loss, draws of triplets, batch statistics, the state of the optimizer: all of it goes on."""
     method = getattr(hl.deep, name)
     common = {**SMALL, "n_epochs": 4, "validation": validation, "patience": 10}
     whole = method(**common).fit(X, Y)

@@ -1,4 +1,4 @@
-"""Networks from images to features, one a file; ``build`` makes any of them by name."""
+"""Networks from images to features, one per file; ``build`` makes any of them by name."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from typing import Any
 from torch import nn
 
 from hashlearn.deep.backbones import alexnet, efficientnet_lite, small_cnn
-from hashlearn.deep.backbones.base import Backbone, Normalise, Recipe
+from hashlearn.deep.backbones.base import Backbone, Normalize, Recipe
 from hashlearn.deep.backbones.module import build_module, build_none, rebuild_module
 from hashlearn.deep.backbones.weights import PRETRAINED
+from hashlearn.deprecation import renamed_attribute
 
-__all__ = ["BACKBONES", "PRETRAINED", "Backbone", "Normalise", "Recipe", "build"]
+__all__ = ["BACKBONES", "PRETRAINED", "Backbone", "Normalize", "Recipe", "build"]
 
 BACKBONES: dict[str, Callable[..., Backbone]] = {
     "none": build_none,
@@ -57,3 +58,7 @@ def _check(make: Callable[..., Backbone], title: str, settings: dict[str, Any]) 
     missing = [key for key, value in known.items() if value.default is value.empty and key not in settings]
     if missing:
         raise ValueError(f"{title} needs {', '.join(missing)}.")
+
+
+def __getattr__(name: str) -> Any:
+    return renamed_attribute(__name__, name, {"Normalise": "hashlearn.deep.backbones.Normalize"}, since="0.3")

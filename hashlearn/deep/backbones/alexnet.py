@@ -10,16 +10,23 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from hashlearn.deep.backbones.base import IMAGENET_DEVIATION, IMAGENET_MEAN, Backbone, Normalise, Normalised, Recipe
+from hashlearn.deep.backbones.base import (
+    IMAGENET_DEVIATION,
+    IMAGENET_MEAN,
+    Backbone,
+    Normalize,
+    NormalizedNetwork,
+    Recipe,
+)
 from hashlearn.deep.backbones.weights import PRETRAINED, load_weights
 from hashlearn.files.arrays import FileError
 
 N_FEATURES = 4096
 SIZE = 224
-# What Caffe's hashing networks were trained with: images squeezed to 256², random crops, mirrored; biases twice as fast
-# and without decay; a fresh hash layer ten times as fast.
+# The training of Caffe's hashing networks: images are scaled to 256² without keeping their proportions, cropped and
+# mirrored at random; biases learn at twice the rate and without decay, a new hash layer at ten times the rate.
 RECIPE = Recipe(
-    optimiser="sgd",
+    optimizer="sgd",
     learning_rate=1e-3,
     momentum=0.9,
     weight_decay=5e-4,
@@ -43,12 +50,12 @@ def build(name: str, *, weights: str | Path | None = PRETRAINED) -> Backbone:
     network = AlexNet()
     last = ("classifier.6.weight", "classifier.6.bias")
     origin = load_weights(network, weights, _torchvision_file, name, optional=last, fresh=("classifier.",))
-    module = Normalised(Normalise(IMAGENET_MEAN, IMAGENET_DEVIATION), network)
+    module = NormalizedNetwork(Normalize(IMAGENET_MEAN, IMAGENET_DEVIATION), network)
     return Backbone(name, module, N_FEATURES, SIZE, RECIPE, {"weights": None}, origin)
 
 
 class AlexNet(nn.Module):
-    """Normalised images (b, 3, 224, 224) to the 4096 numbers of fc7 or, with ``n_classes``, to scores of classes."""
+    """Normalized images (b, 3, 224, 224) to the 4096 numbers of fc7 or, with ``n_classes``, to scores of classes."""
 
     def __init__(self, n_classes: int | None = None) -> None:
         super().__init__()

@@ -8,7 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from hashlearn.deprecation import renamed_parameters
 
+
+@renamed_parameters(since="0.3", optimiser="optimizer")
 @dataclass(frozen=True)
 class Recipe:
     """How to train a backbone with a hash head on top: the defaults of a trainer, each of which a user may change.
@@ -20,7 +23,7 @@ class Recipe:
     size is taken (at random in training, in the middle otherwise) and, in training, half of the images are mirrored.
     """
 
-    optimiser: str = "adam"
+    optimizer: str = "adam"
     learning_rate: float = 1e-3
     momentum: float = 0.9
     weight_decay: float = 1e-5
@@ -56,15 +59,15 @@ class Backbone:
 
     def for_features(self) -> nn.Module:
         """The network for use without training: in evaluation mode, where it stays, and, if it can be, with its batch
-        normalisation folded into its convolutions, which gives the same features sooner."""
+        normalization folded into its convolutions, which gives the same features in less time."""
         self.module.eval()
-        return self.module.folded() if isinstance(self.module, Normalised) else self.module
+        return self.module.folded() if isinstance(self.module, NormalizedNetwork) else self.module
 
 
-class Normalise(nn.Module):
-    """Pixels 0..255, bytes or floats, to what a network was trained on: (pixel − mean) / deviation, for each colour.
+class Normalize(nn.Module):
+    """Scale pixels 0..255, bytes or floats, as for the training of a network: (pixel − mean) / deviation per channel.
 
-    The constants are buffers, so they are saved with the network and nobody need know them.
+    The constants are buffers, so they are saved with the network.
     """
 
     mean: Tensor
@@ -79,22 +82,22 @@ class Normalise(nn.Module):
         return (pixels.to(self.mean.dtype) - self.mean) / self.deviation
 
 
-class Normalised(nn.Module):
-    """A network with its normalisation in front."""
+class NormalizedNetwork(nn.Module):
+    """A network that normalizes its input first."""
 
-    def __init__(self, normalise: Normalise, network: nn.Module) -> None:
+    def __init__(self, normalize: Normalize, network: nn.Module) -> None:
         super().__init__()
-        self.normalise = normalise
+        self.normalise = normalize  # the names of tensors in model files begin with this name, so it stays
         self.network = network
 
     def forward(self, pixels: Tensor) -> Tensor:
         features: Tensor = self.network(self.normalise(pixels))
         return features
 
-    def folded(self) -> Normalised:
-        """The same around a folded copy of the network, where it knows how to make one."""
+    def folded(self) -> NormalizedNetwork:
+        """The same around a folded copy of the network, if the network can make one."""
         fold = getattr(self.network, "folded", None)
-        return Normalised(self.normalise, fold()).eval() if fold is not None else self
+        return NormalizedNetwork(self.normalise, fold()).eval() if fold is not None else self
 
 
 IMAGENET_MEAN = (0.485 * 255, 0.456 * 255, 0.406 * 255)

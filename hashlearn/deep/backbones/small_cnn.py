@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from hashlearn.deep.backbones.base import Backbone, Normalise, Normalised, Recipe
+from hashlearn.deep.backbones.base import Backbone, Normalize, NormalizedNetwork, Recipe
 
 CHANNELS = (32, 64, 128)
 SIZE = 32
@@ -23,12 +23,12 @@ def build(
     network = SmallCNN(image_size, n_features, batch_norm, dropout)
     settings = {"image_size": image_size, "n_features": n_features, "batch_norm": batch_norm, "dropout": dropout}
     recipe = Recipe(weight_decay=1e-4, pad=image_size // 8)
-    module = Normalised(Normalise((127.5,) * 3, (64.0,) * 3), network)
+    module = NormalizedNetwork(Normalize((127.5,) * 3, (64.0,) * 3), network)
     return Backbone(name, module, n_features, image_size, recipe, settings)
 
 
 class SmallCNN(nn.Module):
-    """Normalised images (b, 3, image_size, image_size) to features (b, n_features)."""
+    """Normalized images (b, 3, image_size, image_size) to features (b, n_features)."""
 
     def __init__(self, image_size: int, n_features: int, batch_norm: bool, dropout: float) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Weights of networks from packages and files: tensors only, nothing in a file can run."""
+"""Weights of networks from packages and files: only tensors are read, so no file can run code."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def read_state(path: Path) -> State:
             state: Any = load_file(path)
         else:
             state = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # torch and safetensors raise many classes, all of which mean the same here
+    except Exception as error:  # torch and safetensors raise many classes of errors, which all mean the same here
         raise FileError(f"{path} holds no weights that can be read: {_first_sentence(error)}") from error
     if isinstance(state, dict) and isinstance(state.get("state_dict"), dict):
         state = state["state_dict"]
@@ -76,7 +76,7 @@ def read_state(path: Path) -> State:
 
 
 def _first_sentence(error: Exception) -> str:
-    # torch explains at length how to load a file that may run code, which is what is refused here.
+    # torch's own message explains how to load files that may run code, which hashlearn refuses to do.
     return one_line(ValueError(str(error).strip().split("\n")[0].split(". ")[0]))
 
 

@@ -299,13 +299,13 @@ class DeepHasher(BaseHasher):
     def _checkpoint(self, opened: Opened, labels: sparse.csr_matrix, seed: int) -> Any:
         if self.checkpoint is None:
             return None
-        from hashlearn.deep.checkpoint import Checkpoint, digest
+        from hashlearn.deep.checkpoint import TrainingCheckpoint, digest
 
         settings = {name: value for name, value in self.get_params(deep=False).items() if name not in _SIDE_ISSUES}
         data = digest(labels) if opened.rows is None else digest(labels, opened.rows)
         data += opened.inputs.stamp()
         identity = {"method": type(self).__name__, **settings, "seed": seed, "data": data, "backbone": opened.name}
-        return Checkpoint(self.checkpoint, identity)
+        return TrainingCheckpoint(self.checkpoint, identity)
 
 
 def project_rows(function: NetworkFunction, trunk: Any, device: str, dtype: Any, X: Matrix) -> NDArray[Any]:
