@@ -38,7 +38,8 @@ def plan_of(plan_file: str | None, options: dict[str, Any]) -> BenchPlan:
     if not options["--protocol"] or not options["--methods"]:
         raise PlanError("Give a plan file, or --protocol and --methods.")
     bits, seeds = options["--bits"] or BenchPlan.bits, options["--seeds"] or 1
-    return make_plan(options["--protocol"], options["--methods"], bits, seeds, options["--data-set"])
+    own = {name: options[f"--{name}"] for name in ("labels", "text", "embed")}
+    return make_plan(options["--protocol"], options["--methods"], bits, seeds, options["--data"], **own)
 
 
 def measures_of(**fields: Any) -> Measures:

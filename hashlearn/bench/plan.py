@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from hashlearn.codes import MAX_BITS
-from hashlearn.data.catalog import DATA_SETS
+from hashlearn.data.own import DataSource
 from hashlearn.data.protocols import PROTOCOLS
 from hashlearn.hashers import make_hasher, method_names
 from hashlearn.parameters import check_parameters
@@ -26,7 +26,8 @@ USUAL_DATA = {
     "coco-10k": "coco",
     "coco-full": "coco",
 }
-_FIELDS = ("data", "protocol", "methods", "variant", "bits", "seeds")
+_FIELDS = ("data", "labels", "text", "embed", "protocol", "methods", "variant", "bits", "seeds")
+_WORDS = ("data", "labels", "text", "embed")
 # The plan sets these parameters, so a variant must not set them too.
 _OF_THE_PLAN = {"n_bits": "bits", "random_state": "seeds", "n_jobs": "--threads", "verbose": "the progress bar"}
 
@@ -64,11 +65,13 @@ class BenchPlan:
     Parameters
     ----------
     data : str
-        A name from ``hashlearn.data.DATA_SETS``.
+        A name from ``hashlearn.data.DATA_SETS``, or a file of features or texts.
     protocol : str
         A name from ``hashlearn.data.PROTOCOLS``.
     variants : tuple of Variant
     bits, seeds : tuple of int
+    labels, text, embed : str, optional
+        The labels of a file, its column of texts and the model that embeds them; see ``hashlearn.data.own.DataSource``.
 
     Raises
     ------
@@ -88,12 +91,17 @@ class BenchPlan:
     variants: tuple[Variant, ...]
     bits: tuple[int, ...] = (16, 32, 64)
     seeds: tuple[int, ...] = (0,)
+    labels: str | None = None
+    text: str | None = None
+    embed: str | None = None
 
     def __post_init__(self) -> None:
         if self.protocol not in PROTOCOLS:
             raise PlanError(f"The protocol must be one of {', '.join(PROTOCOLS)}. Got {self.protocol!r} instead.")
-        if self.data not in DATA_SETS:
-            raise PlanError(f"The data set must be one of {', '.join(DATA_SETS)}. Got {self.data!r} instead.")
+        try:
+            self.source  # noqa: B018 (making it checks it)
+        except ValueError as error:
+            raise PlanError(str(error)) from error
         if not self.variants:
             raise PlanError("A plan needs at least one method.")
         labels = [variant.label for variant in self.variants]
@@ -105,6 +113,11 @@ class BenchPlan:
                 raise PlanError(f"Bits must be between 1 and {MAX_BITS}. Got {bits} instead.")
         if not self.bits or not self.seeds:
             raise PlanError("A plan needs at least one bit length and one seed.")
+
+    @property
+    def source(self) -> DataSource:
+        """Where the rows come from."""
+        return DataSource(self.data, self.labels, self.text, self.embed)
 
     @property
     def size(self) -> int:
@@ -119,6 +132,10 @@ def make_plan(
     seeds: int | Sequence[int] = 1,
     data: str | None = None,
     variants: Sequence[Variant] = (),
+    *,
+    labels: str | None = None,
+    text: str | None = None,
+    embed: str | None = None,
 ) -> BenchPlan:
     """Make a plan of methods with their default parameters, and of variants. A number of seeds means seeds 0, 1, 2 …"""
     data = data or USUAL_DATA.get(protocol)
@@ -130,9 +147,8 @@ def make_plan(
     chosen = range(seeds) if isinstance(seeds, int) else seeds
     if any(seed < 0 for seed in chosen):
         raise PlanError(f"Seeds must not be negative. Got {min(chosen)} instead.")
-    return BenchPlan(
-        data or "", protocol, (*plain, *variants), tuple(dict.fromkeys(bits)), tuple(dict.fromkeys(chosen))
-    )
+    numbers = tuple(dict.fromkeys(bits)), tuple(dict.fromkeys(chosen))
+    return BenchPlan(data or "", protocol, (*plain, *variants), *numbers, labels, text, embed)
 
 
 def read_plan(path: str | Path) -> BenchPlan:
@@ -141,6 +157,8 @@ def read_plan(path: str | Path) -> BenchPlan:
     ::
 
         protocol = "cifar10-1k"
+        data = "mine.parquet"           # a data set or a file; may be left out where the protocol has its own
+        labels = "topic"                # of a file: a column or array of it, or another file
         bits = [16, 64]
         seeds = 3                       # 0, 1, 2; or a list
         methods = ["gsdhp", "ksh"]      # at their defaults
@@ -167,8 +185,9 @@ def _plan_of(table: dict[str, Any]) -> BenchPlan:
             raise PlanError(f"A plan has no field {name!r}; it has {', '.join(_FIELDS)}.")
     if not isinstance(table.get("protocol"), str):
         raise PlanError(f"A plan needs protocol = one of {', '.join(PROTOCOLS)}.")
-    if not isinstance(table.get("data", ""), str):
-        raise PlanError(f"data must be the name of a data set. Got {table['data']!r} instead.")
+    for name in _WORDS:
+        if not isinstance(table.get(name, ""), str):
+            raise PlanError(f"{name} must be a name. Got {table[name]!r} instead.")
     methods = _list(table, "methods", str, [])
     bits = _list(table, "bits", int, list(BenchPlan.bits))
     seeds = table.get("seeds", 1)
@@ -177,9 +196,9 @@ def _plan_of(table: dict[str, Any]) -> BenchPlan:
     variants = table.get("variant", {})
     if not isinstance(variants, dict):
         raise PlanError("Variants are tables, [variant.NAME], with method = and settings in them.")
-    return make_plan(
-        table["protocol"], methods, bits, seeds, table.get("data"), [_variant(*item) for item in variants.items()]
-    )
+    own = {name: table.get(name) for name in _WORDS if name != "data"}
+    chosen = [_variant(*item) for item in variants.items()]
+    return make_plan(table["protocol"], methods, bits, seeds, table.get("data"), chosen, **own)
 
 
 def _variant(label: str, fields: Any) -> Variant:

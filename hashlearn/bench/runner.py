@@ -8,11 +8,11 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -21,12 +21,13 @@ from hashlearn import metrics
 from hashlearn.bench.machine import machine_facts, peak_memory, start_peak_memory
 from hashlearn.bench.method_code import method_code
 from hashlearn.bench.plan import BenchPlan
-from hashlearn.bench.scoring import scores_of
+from hashlearn.bench.scoring import Measures, scores_of
 from hashlearn.bench.store import BenchRun, RunCodes, RunDefinition, RunStore
+from hashlearn.bench.yardsticks import float_cosine
 from hashlearn.data.embedded import Dataset
+from hashlearn.data.own import DataSource
 from hashlearn.data.pool import Pool
 from hashlearn.data.protocols import Split, protocol
-from hashlearn.data.registry import load
 from hashlearn.hashers import make_hasher
 from hashlearn.parallel import thread_count
 from hashlearn.progress import report
@@ -41,6 +42,7 @@ class RunTask:
     """A run to make, and where its data and its result are. It is small, because it is sent to another process."""
 
     definition: RunDefinition
+    source: DataSource
     folder: Path
     data_dir: str | None
     threads: int
@@ -96,7 +98,7 @@ def run_plan(
     if jobs < 1 or (threads is not None and threads < 1):
         raise ValueError("jobs and threads must be at least 1.")
     store = RunStore(folder)
-    wanted = list(definitions(plan, data_dir))
+    wanted = list(definitions(plan, data_dir, store.folder))
     store.make()
     if jobs > 1:
         forget_data()
@@ -109,7 +111,7 @@ def run_plan(
         if run is not None and run.error is None:
             kept.append(run)
         else:
-            tasks.append(RunTask(definition, store.folder, data_dir, threads))
+            tasks.append(RunTask(definition, plan.source, store.folder, data_dir, threads))
             replaced += [run for run in (older.get(definition.without_code().key),) if run is not None]
     made: list[BenchRun] = []
     report(PHASE, 0, len(tasks))
@@ -125,18 +127,20 @@ def kept_runs(plan: BenchPlan, folder: str | Path, data_dir: str | None = None) 
     """Find the runs of the plan that the folder contains, without running anything. Runs of older code count too."""
     store = RunStore(folder)
     older = store.of_any_code()
-    found = (store.get(wanted.key) or older.get(wanted.without_code().key) for wanted in definitions(plan, data_dir))
+    all_wanted = definitions(plan, data_dir, store.folder)
+    found = (store.get(wanted.key) or older.get(wanted.without_code().key) for wanted in all_wanted)
     return PlanOutcome([run for run in found if run is not None], [])
 
 
-def definitions(plan: BenchPlan, data_dir: str | None = None) -> Iterator[RunDefinition]:
+def definitions(plan: BenchPlan, data_dir: str | None = None, folder: str | Path = ".") -> Iterator[RunDefinition]:
     """The runs of a plan, ordered by seed, so that a bench that stops early has all methods for the first seeds."""
+    source = plan.source
     for seed in plan.seeds:
-        for split in _splits(plan.data, plan.protocol, seed, data_dir):
+        for split in _splits(Rows(source, data_dir, Path(folder)), plan.protocol, seed):
             for bits in plan.bits:
                 for variant in plan.variants:
                     yield RunDefinition(
-                        data=plan.data,
+                        data=source.title,
                         protocol=plan.protocol,
                         split=split.name,
                         split_hash=split.hash,
@@ -206,7 +210,8 @@ def perform(task: RunTask) -> BenchRun:
 
 def _made(task: RunTask, store: RunStore) -> tuple[BenchRun, RunCodes]:
     definition = task.definition
-    dataset = _dataset(definition.data, definition.protocol, definition.split, definition.seed, task.data_dir)
+    rows = Rows(task.source, task.data_dir, task.folder)
+    dataset = _dataset(rows, definition.protocol, definition.split, definition.seed)
     hasher: Any = make_hasher(definition.method, {"n_bits": definition.n_bits, **definition.settings})
     common = {"random_state": definition.seed, "n_jobs": task.threads}
     own = hasher.get_params(deep=False)
@@ -237,8 +242,10 @@ def _made(task: RunTask, store: RunStore) -> tuple[BenchRun, RunCodes]:
         trace=_trace(hasher),
         measured=_ball_scores(hasher, dataset, codes) if definition.protocol.endswith("-deep") else {},
         machine=machine_facts(task.threads),
+        source=asdict(task.source) | {"data_dir": task.data_dir},
         finished=_now(),
     )
+    float_cosine(store, run, Measures(), dataset)
     return run, codes
 
 
@@ -272,21 +279,29 @@ def _now() -> str:
     return datetime.fromtimestamp(time.time(), UTC).isoformat(timespec="seconds")
 
 
+class Rows(NamedTuple):
+    """The rows of a bench: where they come from, the folder of data sets, and the folder of the bench."""
+
+    source: DataSource
+    data_dir: str | None
+    folder: Path
+
+
 # A process makes many runs on the same rows, so the last pool and the last split stay in memory.
 @lru_cache(maxsize=1)
-def _pool(data: str, data_dir: str | None) -> Pool:
-    return load(data, data_dir)
+def _pool(rows: Rows) -> Pool:
+    return rows.source.pool(rows.data_dir, rows.folder)
 
 
 @lru_cache(maxsize=8)
-def _splits(data: str, protocol_name: str, seed: int, data_dir: str | None) -> list[Split]:
-    return protocol(protocol_name).splits(_pool(data, data_dir), seed)
+def _splits(rows: Rows, protocol_name: str, seed: int) -> list[Split]:
+    return protocol(protocol_name).splits(_pool(rows), seed)
 
 
 @lru_cache(maxsize=1)
-def _dataset(data: str, protocol_name: str, split_name: str, seed: int, data_dir: str | None) -> Dataset:
-    splits = {split.name: split for split in _splits(data, protocol_name, seed, data_dir)}
-    return splits[split_name].dataset(_pool(data, data_dir))
+def _dataset(rows: Rows, protocol_name: str, split_name: str, seed: int) -> Dataset:
+    splits = {split.name: split for split in _splits(rows, protocol_name, seed)}
+    return splits[split_name].dataset(_pool(rows))
 
 
 def forget_data() -> None:

@@ -12,6 +12,7 @@ from hashlearn.bench.plots import HeatMap, LinePlot, Plot
 from hashlearn.bench.scoring import Measures, scores_of
 from hashlearn.bench.store import BenchRun, RunStore
 from hashlearn.bench.tables import SeedMean, TableRow, grouped, mean_of, plain_row, table_rows, usual_score
+from hashlearn.bench.yardsticks import cosine_rows
 
 _PLOTTED_METHODS = 12
 # Scores of a row of a published table, one per code length, and the training seconds where they are printed.
@@ -216,6 +217,10 @@ def folder_sections(store: RunStore, measures: Measures, score: str | None = Non
         title = f"{data}, {protocol}" + ("" if split == protocol else f", {split}")
         section = table_section(store, runs, title, measures, score)
         if section.rows:
+            for row in cosine_rows(store, runs, measures, score):
+                # The floats do not depend on the bits, so each column has the same number.
+                cells = [str(row.hashed)] * (len(section.columns) - 3)
+                section.rows.append([f"{row.method}, {row.bytes} bytes", "hashed", *cells, ""])
             section.plots.append(precision_recall_lines(store, runs, title))
             section.plots += convergence_lines(runs, title)
             done = [run for run in runs if run.error is None]

@@ -82,6 +82,7 @@ class BenchRun:
     trace: dict[str, list[float]] = field(default_factory=dict)
     measured: dict[str, float] = field(default_factory=dict)
     machine: dict[str, Any] = field(default_factory=dict)
+    source: dict[str, Any] = field(default_factory=dict)
     finished: str = ""
     traceback: str | None = None
     format: int = FORMAT

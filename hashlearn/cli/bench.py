@@ -20,8 +20,10 @@ from hashlearn.bench.report import write_report
 from hashlearn.bench.scoring import CHOICES, NAMES, scores_of
 from hashlearn.bench.sections import folder_sections
 from hashlearn.bench.store import BenchRun, RunStore
+from hashlearn.bench.yardsticks import FLOAT_COSINE, with_cosine
 from hashlearn.cli.data import AsJson, DataDir
 from hashlearn.cli.shell import BadUse, epilog, new_table, output, print_json, say
+from hashlearn.cli.texts import EmbedOption, TextOption
 from hashlearn.progress import listening
 from hashlearn.reproduction import tables as paper
 from hashlearn.reproduction.report import make_paper_report
@@ -59,6 +61,14 @@ Radius = Annotated[int, typer.Option("--radius", min=0, help="Hamming radius of 
 Denominator = Annotated[
     str, typer.Option("--denominator", help=f"Denominator of AP: {', '.join(CHOICES['denominator'])}.")
 ]
+Data = Annotated[
+    str | None,
+    typer.Option("--data", "--data-set", help="A data set, or a file of your own (default: the protocol's data set)."),
+]
+DataLabels = Annotated[
+    str | None,
+    typer.Option("--labels", help="Labels of your file: a column or array in it, or another file."),
+]
 ReportFolder = Annotated[str, typer.Option("--output", "-o", metavar="FOLDER", help="Folder for the report.")]
 Jobs = Annotated[int, typer.Option("--jobs", min=1, help="Number of runs at the same time, each in its own process.")]
 Threads = Annotated[int | None, typer.Option("--threads", min=1, help="Threads per run (default: cores / jobs).")]
@@ -75,6 +85,7 @@ def _bench(context: typer.Context) -> None:
     cls=ListCommand,
     epilog=epilog(
         "hashlearn bench run --protocol cifar10-1k --methods gsdhp ksh --bits 16 64 --seeds 3 -o results",
+        "hashlearn bench run --protocol new-unseen --data mine.npz --labels y --methods gsdhp itq -o results",
         "hashlearn bench run plan.toml --jobs 2 -o results",
     ),
 )
@@ -86,7 +97,10 @@ def run_bench(
     methods: Annotated[list[str] | None, typer.Option(help="Methods, several at once.")] = None,
     bits: Annotated[list[int] | None, typer.Option(help="Bit lengths, several at once (default: 16 32 64).")] = None,
     seeds: Annotated[int | None, typer.Option(min=1, help="Number of seeds: 0, 1, 2 … (default: 1).")] = None,
-    data_set: Annotated[str | None, typer.Option(help="Data set (default: the protocol's own).")] = None,
+    data: Data = None,
+    labels: DataLabels = None,
+    text: TextOption = None,
+    embed: EmbedOption = None,
     data_dir: DataDir = None,
     out: Annotated[str, typer.Option("--output", "-o", metavar="FOLDER", help="Folder for the runs.")] = "results",
     jobs: Jobs = 1,
@@ -98,7 +112,8 @@ def run_bench(
     Runs that were made by older code of their method are made again.
     The exit code is 1 if a run failed; its error message is kept with it.
     """
-    options = {"--protocol": protocol, "--methods": methods, "--bits": bits, "--seeds": seeds, "--data-set": data_set}
+    options = {"--protocol": protocol, "--methods": methods, "--bits": bits, "--seeds": seeds}
+    options |= {"--data": data, "--labels": labels, "--text": text, "--embed": embed}
     plan = plan_of(plan_file, options)
     with bench_progress():
         outcome = runner.run_plan(plan, out, data_dir, jobs=jobs, threads=threads, on_finished=SayFinished())
@@ -106,7 +121,8 @@ def run_bench(
     if outcome.replaced:
         say(f"{len(outcome.replaced)} of them were there, but made by older code of their methods.")
     runs = [run for run in (*outcome.kept, *outcome.made) if run.error is None]
-    _print_rows(tables.table_rows(RunStore(out), runs), "json" if as_json else "text", failed=outcome.failed)
+    rows = with_cosine(RunStore(out), tables.table_rows(RunStore(out), runs), runs)
+    _print_rows(rows, "json" if as_json else "text", failed=outcome.failed)
     return 1 if outcome.failed else 0
 
 
@@ -162,7 +178,7 @@ def print_table(
     store = RunStore(folder)
     runs = store.runs()
     measures = measures_of(ties=ties, at=at, ndcg_at=ndcg_at, radius=radius)
-    rows = tables.table_rows(store, runs, measures, score_of(score))
+    rows = with_cosine(store, tables.table_rows(store, runs, measures, score_of(score)), runs, measures, score)
     form = "json" if as_json else "markdown" if markdown else "csv" if as_csv else "text"
     failed = [run for run in runs if run.error is not None]
     _print_rows(rows, form, failed)
@@ -308,7 +324,10 @@ def bench_progress() -> Iterator[None]:
 def _print_rows(rows: list[tables.TableRow], form: str, failed: list[BenchRun]) -> None:
     if form == "json":
         errors = [{"run": str(run.definition), "error": run.error} for run in failed]
-        print_json({"rows": [tables.plain_row(row) for row in rows], "failed": errors})
+        plain: dict[bool, list[Any]] = {False: [], True: []}
+        for row in rows:
+            plain[row.method == FLOAT_COSINE].append(tables.plain_row(row))
+        print_json({"rows": plain[False], "baselines": plain[True], "failed": errors})
     elif form == "csv":
         print(tables.as_csv([tables.plain_row(row) for row in rows]), end="")
     elif form == "markdown":

@@ -16,7 +16,7 @@ from hashlearn import codes, files
 from hashlearn.cli.many import Cluster, Workers, is_many, working
 from hashlearn.cli.pictures import Projected, takes_images
 from hashlearn.cli.shell import BadUse, epilog, print_facts, print_json, progress
-from hashlearn.cli.texts import TextColumn, text_rows
+from hashlearn.cli.texts import TextOption, text_rows
 from hashlearn.files.arrays import split_part
 from hashlearn.files.codes import CODE_SUFFIXES, Format
 from hashlearn.fitting import Source, as_source
@@ -45,7 +45,7 @@ def encode(
     bit_order: Annotated[
         codes.BitOrder, typer.Option(help="Bit 0 in the highest place of a byte (big) or the lowest (faiss: little).")
     ] = "big",
-    text: TextColumn = None,
+    text: TextOption = None,
     jobs: Annotated[int | None, typer.Option(help="Number of threads (default: all cores).")] = None,
     workers: Workers = None,
     cluster: Cluster = None,

@@ -16,7 +16,7 @@ from hashlearn import files
 from hashlearn.cli.many import Cluster, Workers, is_many, working
 from hashlearn.cli.pictures import fit_images, takes_images
 from hashlearn.cli.shell import BadUse, epilog, plain_value, print_facts, print_json, progress, say
-from hashlearn.cli.texts import EmbedModel, TextColumn, fit_texts
+from hashlearn.cli.texts import EmbedOption, TextOption, fit_texts
 from hashlearn.files.arrays import split_part
 from hashlearn.files.tables import TABLES
 from hashlearn.fitting import as_source
@@ -68,8 +68,8 @@ def fit(
     method: Annotated[str, typer.Option(help="A name from 'hashlearn methods'.")] = "gsdhp",
     bits: Annotated[int, typer.Option(help="Bits per code.")] = 64,
     settings: MethodSettings = None,
-    text: TextColumn = None,
-    embed: EmbedModel = None,
+    text: TextOption = None,
+    embed: EmbedOption = None,
     unlabeled: Unlabeled = None,
     similar: Similar = None,
     dissimilar: Dissimilar = None,

@@ -14,7 +14,7 @@ from hashlearn.cli.adding import open_codes, open_features
 from hashlearn.cli.index import BitOrder
 from hashlearn.cli.places import Uri
 from hashlearn.cli.shell import BadUse, epilog, new_table, output, print_json, progress
-from hashlearn.cli.texts import TextColumn, text_rows
+from hashlearn.cli.texts import TextOption, text_rows
 from hashlearn.cli.where import Where, read_where
 from hashlearn.collection import Collection
 from hashlearn.collection.rescore import MAX_CANDIDATES
@@ -39,7 +39,7 @@ def search(
     queries: Annotated[str, typer.Argument(metavar="Q", help="Features of the queries, or codes with --codes.")],
     k: Annotated[int, typer.Option("-k", help="Number of rows per query.")] = 10,
     radius: Annotated[int | None, typer.Option(metavar="R", help="All rows at most R bits away, instead of k.")] = None,
-    text: TextColumn = None,
+    text: TextOption = None,
     where: Where = None,
     asymmetric: Annotated[bool, typer.Option("--asymmetric", help="Compare projections with codes.")] = False,
     rescore: Annotated[float | None, typer.Option(metavar="N", help=_RESCORE)] = None,

@@ -19,11 +19,11 @@ EPILOG = epilog(
     "hashlearn data embed texts.csv --text question --model all-MiniLM-L6-v2 -o X.npy",
     "hashlearn data embed texts.jsonl --text body --labels topic --labels-out y.npy --model ./my-model -o X.npy",
 )
-TextColumn = Annotated[
+TextOption = Annotated[
     str | None,
     typer.Option("--text", metavar="COLUMN", help="The file holds texts: the column of them, .csv .jsonl .parquet."),
 ]
-EmbedModel = Annotated[
+EmbedOption = Annotated[
     str | None,
     typer.Option("--embed", metavar="MODEL", help="With --text: name or folder of a sentence-transformers model."),
 ]

@@ -96,8 +96,10 @@ def make_paper_report(
             if item.deep:
                 section = deep_section(store, runs, item, heading)
             if section.rows and item.name.startswith("table"):
-                floats = float_cosine(store, data, part.protocol, data_dir, item.measures, part.score)
-                section.notes.append(f"Cosine on the features themselves, as floats: {floats:.4f}.")
+                first = min((run for run in runs if run.error is None), key=lambda run: run.definition.seed)
+                floats = float_cosine(store, first, item.measures)
+                if floats is not None:
+                    section.notes.append(f"Cosine on the features themselves, as floats: {floats[part.score]:.4f}.")
             made.append(section)
         report.paths = write_report(folder, TITLE, [*made, *_left_out(report)], used)
     return report
