@@ -33,13 +33,16 @@ from hashlearn.hashers.lfh import LFH as LFH
 from hashlearn.hashers.lsh import LSH as LSH
 from hashlearn.hashers.mlh import MLH as MLH
 from hashlearn.hashers.nsh import NSH as NSH
+from hashlearn.hashers.oph import OPH as OPH
 from hashlearn.hashers.pcarr import PCARR as PCARR
+from hashlearn.hashers.rph import RPH as RPH
 from hashlearn.hashers.rsh import RSH as RSH
 from hashlearn.hashers.sdh import SDH as SDH
 from hashlearn.hashers.sdhp import SDHP as SDHP
 from hashlearn.hashers.sh import SH as SH
 from hashlearn.hashers.ssh import SSH as SSH
 from hashlearn.hashers.top_rsbc import TopRSBC as TopRSBC
+from hashlearn.hashers.trh import TRH as TRH
 from hashlearn.hashers.tsh import TSH as TSH
 
 DEEP_METHODS: dict[str, str] = {

@@ -10,7 +10,7 @@ from hashlearn.constraints import COUNT, NON_NEGATIVE, POSITIVE, Interval
 from hashlearn.fitting.frames.in_memory import Learned, LinearHasher, linear
 from hashlearn.methodinfo import MethodInfo
 from hashlearn.parameters import fitted, parameter
-from hashlearn.primitives import sample_pairs, steps
+from hashlearn.primitives import sample_pairs, steps, unit_rows
 from hashlearn.typing import FloatArray
 
 RECALL = 0.3  # of similar pairs within the radius, under random codes
@@ -71,8 +71,7 @@ class MLH(LinearHasher):
     ) -> Learned:
         assert labels is not None
         bits = self.n_bits_
-        norms = np.sqrt(np.einsum("ij,ij->i", features, features, dtype=np.float64))
-        unit = features / np.where(norms > 0, norms, 1.0).astype(np.float32)[:, None]
+        unit = unit_rows(features)
         radius = self.radius
         if radius is None:
             radius = random_radius(unit, labels, bits, rng)

@@ -7,6 +7,7 @@ from hashlearn.primitives.labels import LabelProduct, class_numbers, labeled_row
 from hashlearn.primitives.principal import principal_directions
 from hashlearn.primitives.procrustes import metric_procrustes, orthogonal_procrustes
 from hashlearn.primitives.ranks import rank_weights
+from hashlearn.primitives.rows import unit_rows
 from hashlearn.primitives.samplers import sample_pairs, sample_triplets
 from hashlearn.primitives.steps import keep_partial, keeps_partial, steps
 from hashlearn.primitives.sweep import column_sweep, keep_sign
@@ -32,4 +33,5 @@ __all__ = [
     "steps",
     "top_eigenvectors",
     "top_generalized",
+    "unit_rows",
 ]

@@ -20,7 +20,7 @@ from hashlearn.progress import listening
 
 LOOPS = {
     "adgh", "aibc", "bre", "cgh", "cosdish", "dgh", "dserh", "fasth", "fsdh-gui", "ksdh", "ksh", "ldahash", "mlh",
-    "nsh", "rsh", "sdh", "ssh", "top-rsbc", "tsh",
+    "nsh", "oph", "rph", "rsh", "sdh", "ssh", "top-rsbc", "trh", "tsh",
 }  # fmt: skip
 
 
@@ -120,8 +120,9 @@ class StopAfterFirst:
                 if step == 0 and total > 1:
                     ctrl_c()
 
+        places = ("hashlearn.hashers.", "hashlearn.fitting.frames.")
         for module in list(sys.modules.values()):
-            if getattr(module, "__name__", "").startswith("hashlearn.hashers.") and hasattr(module, "steps"):
+            if getattr(module, "__name__", "").startswith(places) and hasattr(module, "steps"):
                 monkeypatch.setattr(module, "steps", noted)
 
 

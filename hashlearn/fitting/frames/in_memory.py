@@ -58,7 +58,7 @@ class LinearHasher(BaseHasher):
         """Learn from classes (n,) or label sets (n, c) of 0/1, dense or sparse; unsupervised methods ignore y."""
         X = self._validate(X)
         labels = None
-        if self.info.supervised:
+        if self._uses_labels:
             labels = self._label_sets(X, y)
             check_variety(len(group_rows(labels)[1]))
         rng, timer = self._rng(), PhaseTimer()
