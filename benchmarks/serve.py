@@ -179,7 +179,7 @@ def npy(array: np.ndarray) -> bytes:
 
 def batches(url: str, name: str, index: Index, hasher: ITQ, queries: np.ndarray, repeats: int) -> bool:
     """Compare the speed of batches over HTTP with that of the bare index, and check that the answers are the same."""
-    client, codes = Client(url, name), hasher.encode(queries)
+    client, codes = Client(url, name), hasher.encode_queries(queries)
 
     def through(array: np.ndarray) -> np.ndarray:
         status, answer = client.ask("POST", f"/search.npy?k={K}", npy(array), NPY)
@@ -190,7 +190,7 @@ def batches(url: str, name: str, index: Index, hasher: ITQ, queries: np.ndarray,
     good = True
     for title, bare, served in (
         ("codes", lambda: index.search(codes, K).ids, lambda: through(codes)),
-        ("float rows", lambda: index.search(hasher.encode(queries), K).ids, lambda: through(queries)),
+        ("float rows", lambda: index.search(hasher.encode_queries(queries), K).ids, lambda: through(queries)),
     ):
         np.testing.assert_array_equal(bare(), served())
         best = [np.inf, np.inf]
@@ -208,7 +208,7 @@ def batches(url: str, name: str, index: Index, hasher: ITQ, queries: np.ndarray,
 
 def singles(url: str, name: str, index: Index, hasher: ITQ, queries: np.ndarray, n_clients: int) -> None:
     """Measure requests per second and latency with one query per request, beside the bare index in as many threads."""
-    codes = hasher.encode(queries)
+    codes = hasher.encode_queries(queries)
 
     def timed(work: Callable[[int], Callable[[int], Any]]) -> tuple[float, np.ndarray]:
         latencies: list[list[float]] = [[] for _ in range(n_clients)]

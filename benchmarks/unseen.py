@@ -36,7 +36,7 @@ def hashers(bits: int, seed: int) -> dict[str, Callable[[], hl.BaseHasher]]:
 
 
 def score(hasher: hl.BaseHasher, data: Dataset) -> float:
-    codes = hasher.encode(data.query_X), hasher.encode(data.database_X)
+    codes = hasher.encode_queries(data.query_X), hasher.encode(data.database_X)
     return hl.metrics.mean_average_precision(*codes, data.query_y, data.database_y, at=500)
 
 

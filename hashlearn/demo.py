@@ -79,7 +79,7 @@ def _hashed_row(hasher: Any, dataset: Dataset) -> DemoRow:
     hasher.fit(dataset.train_X, dataset.train_y)
     seconds = time.perf_counter() - started
     database, rate = _timed_codes(hasher, dataset.train_X)
-    queries = hasher.encode(dataset.query_X)
+    queries = hasher.encode_queries(dataset.query_X)
     hashed = metrics.evaluate(queries, database, dataset.query_y, dataset.train_y, at=None, precision_at=10)
     learned = None
     if hasher.info.database == "learned":

@@ -221,7 +221,7 @@ def _made(task: RunTask, store: RunStore) -> tuple[BenchRun, RunCodes]:
     with timer("fit"):
         hasher.fit(dataset.train_X, dataset.train_y)
     with timer("encode queries"):
-        query = hasher.encode(dataset.query_X)
+        query = hasher.encode_queries(dataset.query_X)
     with timer("encode database"):
         hashed = hasher.encode(dataset.database_X)
     memory = peak_memory()

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from hashlearn import codes, files
 from hashlearn.collection import Collection
 from hashlearn.collection.payloads import checked_payloads
+from hashlearn.files.codes import FLOAT_FORMATS
 from hashlearn.files.read import check_rows, row_chunks
 from hashlearn.parallel import BLOCK_ROWS, row_blocks
 
@@ -34,8 +35,8 @@ def open_features(collection: Collection, name: str) -> Any:
 def open_codes(collection: Collection, name: str, bit_order: codes.BitOrder) -> NDArray[np.uint8]:
     """Read packed codes, and check that they have as many bits as the collection."""
     found = files.read_codes(name, collection.n_bits, bit_order)
-    if found.info.format == "projections" or found.info.bits != collection.n_bits:
-        what = "projections" if found.info.format == "projections" else f"codes of {found.info.bits} bits"
+    if found.info.format in FLOAT_FORMATS or found.info.bits != collection.n_bits:
+        what = "floats" if found.info.format in FLOAT_FORMATS else f"codes of {found.info.bits} bits"
         raise files.FileError(f"{name} holds {what}, {collection.uri} holds codes of {collection.n_bits} bits.")
     return found.codes
 

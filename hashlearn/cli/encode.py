@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 import hashlearn
 from hashlearn import codes, files
 from hashlearn.cli.many import Cluster, Workers, is_many, working
-from hashlearn.cli.pictures import Projected, takes_images
+from hashlearn.cli.pictures import takes_images
 from hashlearn.cli.shell import BadUse, epilog, print_facts, print_json, progress
 from hashlearn.cli.texts import TextOption, text_rows
 from hashlearn.files.arrays import split_part
-from hashlearn.files.codes import CODE_SUFFIXES, Format
+from hashlearn.files.codes import CODE_SUFFIXES, FLOAT_FORMATS, Format
 from hashlearn.fitting import Source, as_source
 from hashlearn.parallel import BLOCK_ROWS
 
@@ -27,7 +27,7 @@ app = typer.Typer()
 _EXAMPLES = (
     "hashlearn encode model.hl X.npy -o codes.npy",
     "hashlearn encode model.hl X.npy -o faiss.npy --bit-order little",
-    "hashlearn encode model.hl queries.npy -o queries.npz --format projections",
+    "hashlearn encode model.hl queries.npy -o queries.npz --format expected",
     "hashlearn encode model.hl 'shards/*.npy' -o codes --workers 4",
 )
 
@@ -40,8 +40,15 @@ def encode(
         str, typer.Option("--output", "-o", metavar="FILE", help="Output for the codes: .npy, .npz, or a folder.")
     ],
     format: Annotated[
-        Format, typer.Option(help="Packed bytes, one byte per bit, or float projections for asymmetric search.")
+        Format,
+        typer.Option(
+            help="Packed bytes, one byte per bit, expected bits (floats, for asymmetric search) or projections."
+        ),
     ] = "packed",
+    queries: Annotated[
+        bool,
+        typer.Option("--queries", help="The rows are queries: their codes differ if the model has spread thresholds."),
+    ] = False,
     bit_order: Annotated[
         codes.BitOrder, typer.Option(help="Bit 0 in the highest place of a byte (big) or the lowest (faiss: little).")
     ] = "big",
@@ -62,8 +69,10 @@ def encode(
     if format != "packed" and bit_order != "big":
         raise BadUse("--bit-order is for packed codes only.")
     if not Path(out).suffix:
-        if format != "packed" or bit_order != "big":
-            raise BadUse("A folder takes packed codes in the usual bit order: give a .npy or .npz file for others.")
+        if format != "packed" or bit_order != "big" or queries:
+            raise BadUse(
+                "A folder takes packed codes of database rows in the usual bit order: give a .npy or .npz file."
+            )
         if text is not None:
             raise BadUse("Codes of texts go to one file: give -o a name that ends in .npy or .npz.")
         _to_folder(model, features, out, jobs, workers, cluster, as_json)
@@ -78,8 +87,10 @@ def encode(
     if jobs is not None:
         hasher.n_jobs = jobs
     rows: Any
-    if takes_images(hasher, features):
-        hasher, rows = Projected.of(hasher, features)
+    images = takes_images(hasher, features)
+    if images:
+        with progress(f"encoding {features}"):
+            rows = _encoded(hasher, features, format, queries)
     elif text is not None:
         with progress(f"embedding {features}"):
             rows = text_rows(hasher, model, features, text)
@@ -96,8 +107,10 @@ def encode(
     )
     started = time.perf_counter()
     with progress(f"encoding {features}") as listener, files.CodeWriter.to(path, info) as writer:
-        for stop, block in _checked_blocks(rows, features):
-            writer.append(_encoded(hasher, block, format))
+        if images:
+            writer.append(rows)
+        for stop, block in () if images else _checked_blocks(rows, features):
+            writer.append(_encoded(hasher, block, format, queries))
             listener(f"encoding {features}", stop, info.rows)
     seconds = time.perf_counter() - started
     facts = {
@@ -106,7 +119,7 @@ def encode(
         "format": info.format,
         "bit_order": info.bit_order,
         "padding": info.padding,
-        "bytes_per_row": info.width * (4 if format == "projections" else 1),
+        "bytes_per_row": info.width * (4 if format in FLOAT_FORMATS else 1),
         "seconds": round(seconds, 3),
         "codes": str(path),
     }
@@ -171,13 +184,19 @@ def _check_width(model: str, features: str, width: int, wanted: int) -> None:
         raise files.FileError(f"{features} has {width} features, {model} was fitted on {wanted}.")
 
 
-def encode_all(hasher: Any, model: str, features: str) -> NDArray[np.uint8]:
+def encode_all(
+    hasher: Any, model: str, features: str, format: Format = "packed", queries: bool = False
+) -> NDArray[Any]:
     """Encode a whole feature file. Only the codes are kept in memory."""
     rows = open_for(hasher, model, features)
-    return np.concatenate([hasher.encode(block) for _, block in files.checked_chunks(rows, features)])
+    blocks = files.checked_chunks(rows, features)
+    return np.concatenate([_encoded(hasher, block, format, queries) for _, block in blocks])
 
 
-def _encoded(hasher: Any, block: Any, format: Format) -> NDArray[Any]:
+def _encoded(hasher: Any, block: Any, format: Format, queries: bool) -> NDArray[Any]:
     if format == "projections":
         return hasher.decision_function(block)
-    return hasher.encode(block) if format == "packed" else hasher.transform(block)
+    if format == "expected":
+        return hasher.expected_bits(block)
+    packed = hasher.encode_queries(block) if queries else hasher.encode(block)
+    return packed if format == "packed" else codes.unpack(packed, hasher.n_bits_)

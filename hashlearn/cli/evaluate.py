@@ -11,6 +11,7 @@ from scipy import sparse
 from hashlearn import codes, files
 from hashlearn.cli.encode import encode_all
 from hashlearn.cli.shell import BadUse, counted, epilog, plain_value, print_json, progress, say
+from hashlearn.files.codes import FLOAT_FORMATS
 from hashlearn.labels import as_labels, match_labels
 from hashlearn.metrics import Scores, evaluate_floats
 from hashlearn.metrics import evaluate as evaluate_codes
@@ -41,6 +42,9 @@ def evaluate(
     database_labels: Annotated[str, typer.Option(metavar=_File, help="Labels of the database.")],
     model: Annotated[str | None, typer.Option(metavar=_File, help="Encode both sides with this model first.")] = None,
     floats: Annotated[Metric | None, typer.Option(help="Rank float features by this instead of codes.")] = None,
+    asymmetric: Annotated[
+        bool, typer.Option("--asymmetric", help="With --model: rank by the expected bits of the queries, not by bits.")
+    ] = False,
     at: Annotated[str, typer.Option(metavar="N|all", help="Cut-off of MAP and recall.")] = "500",
     precision_at: Annotated[int, typer.Option(help="Cut-off of precision.")] = 10,
     ndcg_at: Annotated[int, typer.Option(help="Cut-off of NDCG.")] = 50,
@@ -69,6 +73,8 @@ def evaluate(
     """
     if model is not None and floats is not None:
         raise BadUse("Give --model or --floats, not both.")
+    if asymmetric and model is None:
+        raise BadUse("--asymmetric needs --model, which computes the expected bits of the queries.")
     if paper:
         ties, denominator, empty_queries, gain = "stable", "retrieved", "zero", "exp"
     rules: dict[str, Any] = {
@@ -94,7 +100,7 @@ def evaluate(
             rows = [_floats(queries, query_labels, query_y), _floats(database, database_labels, database_y)]
             scores = evaluate_floats(rows[0], rows[1], query_y, database_y, metric=floats, **rules)
         else:
-            sides, extra = known or _encoded(str(model), names, jobs)
+            sides, extra = known or _encoded(str(model), names, asymmetric, jobs)
             _check_count(queries, len(sides[0]), query_labels, query_y)
             _check_count(database, len(sides[1]), database_labels, database_y)
             scores = evaluate_codes(sides[0], sides[1], query_y, database_y, radius=radius, **extra, **rules)
@@ -137,13 +143,16 @@ def _floats(name: str, label_name: str, labels: Any) -> Any:
     return np.asarray(rows.toarray() if sparse.issparse(rows) else rows)
 
 
-def _encoded(model: str, names: tuple[str, str], jobs: int | None) -> tuple[list[Any], dict[str, Any]]:
+def _encoded(
+    model: str, names: tuple[str, str], asymmetric: bool, jobs: int | None
+) -> tuple[list[Any], dict[str, Any]]:
     from hashlearn.models import load
 
     hasher = load(model)
     if jobs is not None:
         hasher.n_jobs = jobs
-    sides = [encode_all(hasher, model, name) for name in names]
+    queries = encode_all(hasher, model, names[0], "expected" if asymmetric else "packed", queries=True)
+    sides = [queries, encode_all(hasher, model, names[1])]
     return sides, {"n_bits": hasher.n_bits_, "database": "hashed"}
 
 
@@ -161,8 +170,8 @@ def _read(names: tuple[str, str], bits: int | None, bit_order: codes.BitOrder) -
         raise files.FileError(
             f"{names[0]} has codes of {query_file.info.bits} bits, {names[1]} of {database_file.info.bits}."
         )
-    if database_file.info.format == "projections":
-        raise files.FileError(f"{names[1]} holds projections; a database must be codes, only queries may be floats.")
+    if database_file.info.format in FLOAT_FORMATS:
+        raise files.FileError(f"{names[1]} holds floats; a database must be codes, only queries may be floats.")
     models = {file.info.model for file in sides if file.info.model}
     if len(models) > 1:
         say(f"warning: the codes come from different models ({', '.join(sorted(models))}).")

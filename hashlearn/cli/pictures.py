@@ -7,10 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from hashlearn import codes, files
-from hashlearn.cli.shell import progress
+from hashlearn import files
 
 
 def takes_images(hasher: Any, features: str) -> bool:
@@ -45,25 +43,3 @@ def fit_images(hasher: Any, images: str, labels: str | None) -> dict[str, Any]:
         "seconds_fit": round(time.perf_counter() - started, 3),
         "iterations": hasher.n_iter_,
     }
-
-
-class Projected:
-    """Replaces a hasher whose projections are computed already: it takes the projections as rows."""
-
-    def __init__(self, n_bits: int) -> None:
-        self.n_bits_ = n_bits
-
-    @classmethod
-    def of(cls, hasher: Any, images: str) -> tuple[Projected, NDArray[np.float32]]:
-        """Project all images of a folder or zip, in the order of their paths; return the replacement and the rows."""
-        with progress(f"encoding {images}"):
-            return cls(hasher.n_bits_), hasher.decision_function(images)
-
-    def decision_function(self, rows: NDArray[np.float32]) -> NDArray[np.float32]:
-        return rows
-
-    def transform(self, rows: NDArray[np.float32]) -> NDArray[np.uint8]:
-        return (rows >= 0).astype(np.uint8)
-
-    def encode(self, rows: NDArray[np.float32]) -> NDArray[np.uint8]:
-        return codes.pack(rows >= 0)

@@ -41,7 +41,9 @@ def search(
     radius: Annotated[int | None, typer.Option(metavar="R", help="All rows at most R bits away, instead of k.")] = None,
     text: TextOption = None,
     where: Where = None,
-    asymmetric: Annotated[bool, typer.Option("--asymmetric", help="Compare projections with codes.")] = False,
+    asymmetric: Annotated[
+        bool, typer.Option("--asymmetric", help="Compare expected bits of queries with codes.")
+    ] = False,
     rescore: Annotated[float | None, typer.Option(metavar="N", help=_RESCORE)] = None,
     metric: Annotated[Metric, typer.Option(help="What --rescore ranks by.")] = "cosine",
     max_candidates: Annotated[int, typer.Option(metavar="N", help=_MOST)] = MAX_CANDIDATES,

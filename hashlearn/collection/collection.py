@@ -302,7 +302,8 @@ class Collection:
 
         X : query rows that the hasher encodes; or codes= with packed codes.
         where : only rows whose payload matches, such as ``{"color": "red", "year": {">=": 2020}}``.
-        asymmetric : rank by -q.h with the real-valued projections q of X; distances are float32.
+        asymmetric : rank by -q.h with the expected bits q of X, which are real-valued, and the signs h of the codes;
+            distances are float32. PostgreSQL and Milvus rank the 10 k rows nearest by Hamming distance so.
         rescore : look at this many times k rows (True: 10) by Hamming distance, or asymmetric, and rank those by the
             kept float vectors: ``metric`` "cosine" (1 - cosine), "euclidean" or "dot" (minus the product). All rows
             that are as near as the last of them are looked at too, so equal codes hide no row.
@@ -318,16 +319,20 @@ class Collection:
             raise CollectionError(f"{self.uri} keeps no vectors to rescore by: {_KEEP_VECTORS}.")
         rows = validation.one_of_rows_and_codes(X, codes)
         if asymmetric:
-            queries = self._encoded(rows, "decision_function", np.float32, self.n_bits)
+            queries = self._encoded(rows, "expected_bits", np.float32, self.n_bits)
             search: Callable[[Any, int, Condition | None, int | None], Hits] = self._store.search_projections
         else:
-            queries, search = self._packed_codes(rows, codes, bit_order), self._store.search
+            queries, search = self._query_codes(rows, codes, bit_order), self._store.search
         if plan is None:
             return search(queries, k, condition, n_jobs)
         floats = validation.checked_vectors(rows, self.vector_size or 0, "X, to rescore by,")
-        return rescored(
-            floats, lambda numbers, limit: search(queries[numbers], limit, condition, n_jobs), self._store.vectors, plan
-        )
+        asked = [lambda numbers, limit: search(queries[numbers], limit, condition, n_jobs)]
+        if getattr(self.hasher, "thresholds_", None) is not None:
+            # Bits of stored rows have thresholds of their own, so a row's own code may be far from its query's. The
+            # rows near the code that the query would be stored with are looked at too.
+            stored = self._packed_codes(rows, codes, bit_order)
+            asked.append(lambda numbers, limit: self._store.search(stored[numbers], limit, condition, n_jobs))
+        return rescored(floats, asked, self._store.vectors, plan)
 
     @renamed_bit_order
     def within(
@@ -344,7 +349,7 @@ class Collection:
         radius = min(checked_count(radius, "radius", 0), self.n_bits)
         condition = _condition(where)
         return self._store.within(
-            self._packed_codes(validation.one_of_rows_and_codes(X, codes), codes, bit_order), radius, condition, n_jobs
+            self._query_codes(validation.one_of_rows_and_codes(X, codes), codes, bit_order), radius, condition, n_jobs
         )
 
     def get(self, ids: Any, vectors: bool = True) -> Any:
@@ -463,6 +468,11 @@ class Collection:
         if codes is not None:
             return validation.checked_codes(codes, self.n_bits, bit_order)
         return self._encoded(rows, "encode", np.uint8, n_bytes(self.n_bits))
+
+    def _query_codes(self, rows: Any, codes: ArrayLike | None, bit_order: BitOrder) -> PackedCodes:
+        if codes is not None:
+            return validation.checked_codes(codes, self.n_bits, bit_order)
+        return self._encoded(rows, "encode_queries", np.uint8, n_bytes(self.n_bits))
 
     def _vectors_to_keep(self, X: Any, vectors: ArrayLike | None, n_rows: int) -> Vectors | None:
         """The vectors to keep beside the codes; None in a collection that keeps none."""

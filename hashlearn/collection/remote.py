@@ -3,24 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NoReturn
 
 import numpy as np
+from numpy.typing import NDArray
 
-from hashlearn.collection.store import CollectionError, StoredRows, UnsupportedByStoreError, VerifyReport
+from hashlearn.codes import pack, unpack_signs
+from hashlearn.collection.rescore import (
+    DEFAULT_FACTOR,
+    MAX_CANDIDATES,
+    CandidatePlan,
+    nearest_with_ties,
+    places_of,
+)
+from hashlearn.collection.store import CollectionError, Store, StoredRows, UnsupportedByStoreError, VerifyReport
+from hashlearn.collection.where import Condition
 from hashlearn.index import Ball, Hits
+from hashlearn.parallel import row_blocks
 from hashlearn.progress import report
 from hashlearn.typing import Ids, PackedCodes
 
+QUERIES_AT_ONCE = 100
 QueryHits = tuple[Ids, Ids]
 """Ids and distances of one query's rows, ordered by (distance, id)."""
 
 
-def refuse_projections(server: str) -> NoReturn:
-    raise UnsupportedByStoreError(
-        f"{server} compares codes with codes only: for real-valued queries keep the collection in a folder, "
-        "or search by the codes of the queries."
-    )
+def rank_candidates(store: Store, queries: NDArray[np.floating], k: int, where: Condition | None) -> Hits:
+    """Return the rows of smallest -q.h among those nearest to sgn(q), because servers compare codes with codes only.
+
+    Candidates are the ``DEFAULT_FACTOR`` k nearest rows of each query, and all that are as near as the last of them.
+    """
+    signs = pack(queries >= 0)
+    nearest = max(k, min(DEFAULT_FACTOR * k, MAX_CANDIDATES - 1))
+    plan = CandidatePlan(nearest, max(MAX_CANDIDATES, nearest))
+    hits = Hits(np.full((len(queries), k), -1, dtype=np.int64), np.full((len(queries), k), np.inf, dtype=np.float32))
+    for block in row_blocks(len(queries), QUERIES_AT_ONCE):
+        found, _ = nearest_with_ties(lambda places, limit: store.search(signs[places], limit, where), block, plan)
+        rows = store.get(np.unique(np.concatenate(found)))
+        row_signs = unpack_signs(rows.codes, store.spec.n_bits).astype(np.float64)
+        for place, ids in enumerate(found, block.start):
+            chosen = places_of(rows.ids, ids)
+            scores = (-(row_signs[chosen] @ queries[place].astype(np.float64))).astype(np.float32)
+            order = np.lexsort((rows.ids[chosen], scores))[:k]
+            hits.ids[place, : len(order)] = rows.ids[chosen][order]
+            hits.distances[place, : len(order)] = scores[order]
+    return hits
 
 
 def require_writable(read_only: bool, place: str) -> None:

@@ -32,19 +32,28 @@ ReadVectors = Callable[[Ids], tuple[Ids, Vectors]]
 """Returns for some ids those of the rows that exist, in increasing order, and their vectors."""
 
 
+class CandidatePlan(NamedTuple):
+    """Which rows to look at.
+
+    nearest : how many rows to take by code; rows that tie with the last of them are taken too.
+    max_rows : the limit of both together. It is larger than ``nearest``, because one more row shows whether there is a
+        tie.
+    """
+
+    nearest: int
+    max_rows: int
+
+
 class RescorePlan(NamedTuple):
     """How to rescore.
 
     k : how many rows the caller gets per query.
-    nearest : how many rows to take by code; rows that tie with the last of them are taken too.
-    max_rows : the limit of both together. It is larger than ``nearest``, because one more row shows whether there is a
-        tie.
+    candidates : which rows to look at.
     metric : how vectors are compared.
     """
 
     k: int
-    nearest: int
-    max_rows: int
+    candidates: CandidatePlan
     metric: Metric
 
 
@@ -68,31 +77,35 @@ def make_rescore_plan(k: int, rescore: Any, metric: Any, max_candidates: int) ->
     """Check what a caller asked for and return the plan for it."""
     nearest = max(k, int(np.ceil(k * checked_factor(rescore))))
     max_rows = max(checked_count(max_candidates, "max_candidates", 1), nearest + 1)
-    return RescorePlan(k, nearest, max_rows, checked_metric(metric))
+    return RescorePlan(k, CandidatePlan(nearest, max_rows), checked_metric(metric))
 
 
-def rescored(queries: Vectors, ask: SearchQueries, read: ReadVectors, plan: RescorePlan) -> Hits:
-    """Return the k best of each query's candidates, ordered by (distance of vectors, id)."""
+def rescored(queries: Vectors, asked: Sequence[SearchQueries], read: ReadVectors, plan: RescorePlan) -> Hits:
+    """Return the k best of each query's candidates, ordered by (distance of vectors, id).
+
+    Candidates are the nearest rows by any of the searches ``asked``.
+    """
     shape = (len(queries), plan.k)
     found = Hits(np.full(shape, -1, dtype=np.int64), np.full(shape, np.inf, dtype=np.float32))
-    cut = 0
-    for block in row_blocks(len(queries), max(1, _IDS_AT_ONCE // plan.max_rows)):
-        candidates, cut_here = _candidates(ask, block, plan)
-        cut += cut_here
+    cut, limits = 0, plan.candidates
+    for block in row_blocks(len(queries), max(1, _IDS_AT_ONCE // limits.max_rows)):
+        found_by = [nearest_with_ties(ask, block, limits) for ask in asked]
+        cut += max(cut_here for _, cut_here in found_by)
+        candidates = [np.unique(np.concatenate(ids)) for ids in zip(*(ids for ids, _ in found_by), strict=True)]
         for place, (ids, distances) in enumerate(_ranked(queries[block], candidates, read, plan), block.start):
             found.ids[place, : len(ids)] = ids
             found.distances[place, : len(ids)] = distances
     if cut:
         warnings.warn(
-            f"For {cut:,} of {len(queries):,} queries {plan.max_rows:,} rows or more are as near as the last of the "
-            f"{plan.nearest:,} rows to rescore; only {plan.max_rows:,} were looked at, those of smallest id. Raise "
+            f"For {cut:,} of {len(queries):,} queries {limits.max_rows:,} rows or more are as near as the last of the "
+            f"{limits.nearest:,} rows to rescore; only {limits.max_rows:,} were looked at, those of smallest id. Raise "
             "max_candidates, or use a hasher that gives more distinct codes.",
             stacklevel=4,  # skips this function, Collection.search and its decorator renamed_bit_order
         )
     return found
 
 
-def _candidates(ask: SearchQueries, block: slice, plan: RescorePlan) -> tuple[list[Ids], int]:
+def nearest_with_ties(ask: SearchQueries, block: slice, plan: CandidatePlan) -> tuple[list[Ids], int]:
     """For each query of the block the ids of the ``nearest`` rows and of all that tie with the last.
 
     Also returns for how many queries the tie was cut at ``max_rows`` rows.
@@ -124,7 +137,7 @@ def _ranked(
     for start in range(0, len(wanted), step):
         ids, vectors = read(wanted[start : start + step])
         for number, query in enumerate(queries):
-            places = _places(ids, candidates[number])
+            places = places_of(ids, candidates[number])
             all_ids = np.concatenate([best[number][0], ids[places]])
             keys = np.concatenate([best[number][1], _keys(query, vectors[places], plan.metric)], axis=1)
             order = np.lexsort((all_ids, keys[1], keys[0]))[: plan.k]
@@ -132,7 +145,7 @@ def _ranked(
     return [(ids, keys[0]) for ids, keys in best]
 
 
-def _places(ids: Ids, candidates: Ids) -> Ids:
+def places_of(ids: Ids, candidates: Ids) -> Ids:
     """Where the candidates stand in ``ids``; both increase, and candidates may be missing."""
     places = np.searchsorted(ids, candidates)
     there = places < len(ids)

@@ -22,9 +22,10 @@ from hashlearn.files.arrays import FileError, open_part, split_part
 from hashlearn.files.output import check_output, written_whole
 from hashlearn.files.shards import shard_names
 
-Format = Literal["packed", "bits", "projections"]
+Format = Literal["packed", "bits", "projections", "expected"]
+FLOAT_FORMATS = ("projections", "expected")
 CODE_SUFFIXES = (".npy", ".npz")
-_DTYPES = {"packed": np.uint8, "bits": np.uint8, "projections": np.float32}
+_DTYPES = {"packed": np.uint8, "bits": np.uint8, "projections": np.float32, "expected": np.float32}
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ class CodeInfo:
 
 @dataclass(frozen=True)
 class CodeFile:
-    """Codes as the library wants them: packed with bit 0 first, or float projections."""
+    """Codes as the library wants them: packed with bit 0 first, or floats: projections or expected bits."""
 
     name: str
     codes: NDArray[Any]
@@ -84,7 +85,7 @@ class CodeWriter:
         self._left = info.rows
 
     def append(self, rows: NDArray[Any]) -> None:
-        """Write rows of the file's own format: packed bytes with bit 0 first, bits, or projections."""
+        """Write rows of the file's own format: packed bytes with bit 0 first, bits, or floats."""
         rows = np.ascontiguousarray(rows, dtype=self._dtype)
         if rows.ndim != 2 or rows.shape[1] != self._info.width or len(rows) > self._left:
             raise ValueError(f"Got rows of shape {rows.shape} where {self._left} of {self._info.width} are left.")
@@ -139,7 +140,7 @@ def read_codes(name: str | Path, bits: int | None = None, bit_order: codes.BitOr
         array = codes.pack(array)
     elif info.bit_order == "little":
         array = codes.swap_bit_order(array)
-    return CodeFile(str(name), array, replace(info, bit_order=None if info.format == "projections" else "big"))
+    return CodeFile(str(name), array, replace(info, bit_order=None if info.format in FLOAT_FORMATS else "big"))
 
 
 def _joined_codes(name: str, parts: list[CodeFile]) -> CodeFile:

@@ -176,8 +176,8 @@ class Index:
         Parameters
         ----------
         codes : uint8 array (queries, bytes) or float array (queries, n_bits)
-            Packed codes, or real-valued projections q. Projections are compared with the signs h of the codes and
-            ranked by -q.h; that search is exact for every kind.
+            Packed codes, or real-valued queries q: the ``expected_bits`` of a hasher. These are compared with the signs
+            h of the codes and ranked by -q.h; that search is exact for every kind.
         k : int
             Number of rows per query.
         ids : array-like of int, default=None

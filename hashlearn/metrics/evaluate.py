@@ -93,7 +93,7 @@ def evaluate(
 
     Parameters
     ----------
-    query_codes : packed uint8 codes, or float projections (n_queries, n_bits)
+    query_codes : packed uint8 codes, or floats (n_queries, n_bits): expected bits, or projections
         Floats are ranked by −q·h (asymmetric search); they have no Hamming radius, so those scores are None.
     database_codes : packed uint8 codes
     query_y, database_y : classes (n,), label sets (n, c) of 0 and 1, dense or sparse, or a list or set of tags per row

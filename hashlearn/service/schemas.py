@@ -121,7 +121,7 @@ class SearchRequest(RequestModel):
     codes: list[str] | None = Field(None, min_length=1, description=_CODE)
     k: int | None = Field(None, ge=1, description="Hits per query, nearest first; 10 if there is no radius either.")
     radius: int | None = Field(None, ge=0, description="All hits at most this many bits away; k then cuts them off.")
-    mode: Mode = Field("hamming", description="asymmetric: by real-valued projections; rescore: by kept vectors.")
+    mode: Mode = Field("hamming", description="asymmetric: by expected bits of the query; rescore: by kept vectors.")
     oversample: FiniteFloat = Field(DEFAULT_FACTOR, ge=1, description="rescore looks at this many times k candidates.")
     metric: Metric = Field("cosine", description="How rescore compares vectors.")
     where: Where | None = Field(None, description=_WHERE)

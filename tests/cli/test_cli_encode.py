@@ -11,7 +11,7 @@ from real_command import COMMAND, ENVIRONMENT
 
 from hashlearn import codes, files, hashers
 from hashlearn.files import read as files_read
-from hashlearn.models import load
+from hashlearn.models import load, save
 
 
 @pytest.mark.slow
@@ -35,6 +35,7 @@ def test_formats_and_bit_orders(call, model, folder):
         ("packed", "little"): codes.pack(hasher.transform(X), bit_order="little"),
         ("bits", "big"): hasher.transform(X),
         ("projections", "big"): hasher.decision_function(X),
+        ("expected", "big"): hasher.expected_bits(X),
     }
     for (format, order), array in expected.items():
         assert call("encode", "model.hl", "X.npy", "-o", "c.npy", "--format", format, "--bit-order", order)[0] == 0
@@ -42,6 +43,17 @@ def test_formats_and_bit_orders(call, model, folder):
         assert found.dtype == array.dtype
         np.testing.assert_array_equal(found, array)
     assert not np.array_equal(expected["packed", "big"], expected["packed", "little"])
+
+
+def test_queries_of_a_model_with_spread_thresholds(call, model, folder):
+    X, hasher = np.load(folder / "X.npy"), load(model)
+    hasher.thresholds_ = np.full(12, 1 - 1e-9)  # the rows are easy, so only such thresholds change bits
+    save(hasher, folder / "spread.hl")
+    for options, wanted in ((), hasher.encode(X)), (("--queries",), hasher.encode_queries(X)):
+        assert call("encode", "spread.hl", "X.npy", "-o", "c.npy", *options)[0] == 0
+        np.testing.assert_array_equal(np.load(folder / "c.npy"), wanted)
+    assert not np.array_equal(hasher.encode(X), hasher.encode_queries(X))
+    assert "database rows" in call("encode", "spread.hl", "X.npy", "-o", "many", "--queries")[2]
 
 
 def test_rows_stream_in_small_chunks(call, model, folder, monkeypatch):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hashlearn import metrics
-from hashlearn.models import load
+from hashlearn.models import load, save
 
 LABELS = ["--query-labels", "yq.npy", "--database-labels", "y.npy"]
 
@@ -70,7 +70,20 @@ def test_projections_search_asymmetrically(call, encoded):
     wanted = metrics.evaluate(hasher.decision_function(Xq), hasher.encode(X), yq, y, n_bits=12)
     assert json.loads(out)["map"] == pytest.approx(wanted.map, abs=1e-12)
     code, _, err = call("evaluate", "--queries", "p.npy", "--database", "p.npy", *LABELS[:3], "yq.npy")
-    assert (code, "p.npy holds projections" in err) == (1, True)
+    assert (code, "p.npy holds floats" in err) == (1, True)
+
+
+def test_expected_bits_of_queries(call, encoded):
+    Xq, X, yq, y = arrays(encoded)
+    hasher = load(encoded / "model.hl")
+    hasher._set_thresholds(0.75)
+    save(hasher, encoded / "spread.hl")
+    both = ("evaluate", "--queries", "Xq.npy", "--database", "X.npy", *LABELS, "--json")
+    for queries, options in ((hasher.encode_queries(Xq), ()), (hasher.expected_bits(Xq), ("--asymmetric",))):
+        _, out, _ = call(*both, "--model", "spread.hl", *options)
+        wanted = metrics.evaluate(queries, hasher.encode(X), yq, y, n_bits=12)
+        assert json.loads(out)["map"] == pytest.approx(wanted.map, abs=1e-12)
+    assert "needs --model" in call(*both, "--floats", "cosine", "--asymmetric")[2]
 
 
 def test_text_names_the_definitions(call, encoded):

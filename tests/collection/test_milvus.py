@@ -243,8 +243,6 @@ def test_limits_are_said_before_anything_is_written(milvus_uri, store):
     fitting = {"text": "é" * 32_700}
     store.add(np.arange(1), random_codes(1), [fitting], None)
     assert store.get(np.arange(1)).payloads == [fitting]
-    with pytest.raises(UnsupportedByStoreError, match="folder"):
-        store.search_projections(np.zeros((1, 16)), 1)
     for spec in (CollectionSpec(8, kind="hnsw"), CollectionSpec(8, vector_size=5000)):
         with pytest.raises(UnsupportedByStoreError, match="folder"):
             MilvusStore.create(milvus_uri, spec)

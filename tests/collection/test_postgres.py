@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from collection.payload_strategies import conditions, payloads, same, targeted
 from collection.servers import fresh_name
-from hashlearn.collection import CollectionError, UnsupportedByStoreError
+from hashlearn.collection import CollectionError
 from hashlearn.collection.postgres import link as postgres_link
 from hashlearn.collection.postgres.store import PostgresStore
 from hashlearn.collection.store import CollectionSpec
@@ -355,8 +355,6 @@ def test_reading_only_and_closed(postgres_uri, store):
 
 
 def test_what_it_cannot_do_names_what_can(postgres_uri, store):
-    with pytest.raises(UnsupportedByStoreError, match="folder"):
-        store.search_projections(np.zeros((1, 16)), 1)
     for spec in (CollectionSpec(8, kind="ivf"), CollectionSpec(8, vector_size=20_000)):
         with pytest.raises(CollectionError, match="folder"):
             PostgresStore.create(postgres_uri, spec)

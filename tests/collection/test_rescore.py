@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
-from hashlearn import GSDHP, ITQ, LSH, Collection
+from hashlearn import GSDHP, ITQ, LSH, Collection, JoinedHasher
 from hashlearn.collection import rescore
 
 
@@ -30,6 +30,22 @@ def test_every_stored_digit_finds_itself_first(tmp_path, digits, hasher):
             np.testing.assert_array_equal(hits.ids[:, 0], ids, err_msg=str(how))
         alone = [shop.search(row[None], k=1, rescore=True).ids[0, 0] for row in X[:50]]
         assert alone == ids[:50].tolist()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["gsdhp", "joined"])
+def test_a_stored_row_finds_itself_though_its_bits_have_thresholds_of_their_own(tmp_path, digits, name):
+    X, y = digits
+    label_bits, structure_bits = GSDHP(24, random_state=0), ITQ(8, random_state=0)
+    fitted = {"gsdhp": label_bits, "joined": JoinedHasher([label_bits, structure_bits])}[name].fit(X, y)
+    fitted._set_thresholds(0.75)
+    with Collection.create(tmp_path / "shop", fitted, store_vectors=True) as shop, warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        ids = shop.add(X)
+        assert np.mean(shop.search(X, k=10).ids == ids[:, None]) < 0.1  # by codes alone most rows do not
+        for how in ({}, {"asymmetric": True}):
+            hits = shop.search(X, k=1, rescore=1, **how)
+            np.testing.assert_array_equal(hits.ids[:, 0], ids, err_msg=str(how))
 
 
 def test_parts_and_blocks_change_nothing(tmp_path, digits, monkeypatch):

@@ -26,7 +26,7 @@ from hashlearn.collection.remote import (
     as_hits,
     best,
     query_blocks,
-    refuse_projections,
+    rank_candidates,
     require_kind,
     require_writable,
 )
@@ -217,7 +217,7 @@ class MilvusStore(Store):
     def search_projections(
         self, queries: NDArray[np.floating], k: int, where: Condition | None = None, n_jobs: int | None = None
     ) -> Hits:
-        refuse_projections("Milvus")
+        return rank_candidates(self, queries, k, where)
 
     def _ask(self, exact: bool) -> milvus_near.AskServer:
         parameters: dict[str, int] = {}

@@ -25,7 +25,7 @@ from hashlearn.collection.remote import (
     as_ball,
     as_hits,
     query_blocks,
-    refuse_projections,
+    rank_candidates,
     require_kind,
     require_writable,
 )
@@ -224,7 +224,7 @@ class PostgresStore(Store):
     def search_projections(
         self, queries: NDArray[np.floating], k: int, where: Condition | None = None, n_jobs: int | None = None
     ) -> Hits:
-        refuse_projections("PostgreSQL")
+        return rank_candidates(self, queries, k, where)
 
     def _per_query(self, nearest: str, condition: Any) -> Composed:
         text = (
