@@ -11,17 +11,17 @@ from numpy.typing import NDArray
 
 from hashlearn import codes, data, metrics
 from hashlearn.data import Dataset
-from hashlearn.hashers import METHODS, BaseHasher
+from hashlearn.hashers import AutoHasher, BaseHasher, find_method
 from hashlearn.progress import report
 
 _PHASE = "comparing methods"
-COMPARED = ("gsdhp", "sdhp", "lsh")
+COMPARED = ("auto", "gsdhp", "sdhp", "lsh")
 DEFINITION = (
     "MAP: mean average precision over the whole ranking, rows at equal distance at their expected value.",
     "hashed: the database goes through the learned function, as new rows would.",
     "learned: the database keeps the codes that training gave it with its labels.",
     "P@10: precision of the first 10, hashed database.",
-    "Queries are new rows; the database is the training rows, whose labels SDH_P and GSDH_P have seen.",
+    "Queries are new rows; the database is the training rows, whose labels all but LSH and the floats have seen.",
 )
 
 
@@ -48,6 +48,8 @@ class Demo:
     n_features: int
     n_bits: int
     rows: list[DemoRow]
+    chosen: str
+    """What AutoHasher chose, and why."""
     definition: tuple[str, ...] = field(default=DEFINITION)
 
     def as_dict(self) -> dict[str, Any]:
@@ -63,15 +65,18 @@ def demo_dataset() -> Dataset:
 def run_demo(n_bits: int = 32, seed: int = 0, dataset: Dataset | None = None) -> Demo:
     """Fit the compared methods and score them beside cosine similarity of the floats."""
     dataset = dataset or demo_dataset()
-    steps, rows = len(COMPARED) + 1, []
+    steps, rows, chosen = len(COMPARED) + 1, [], ""
     for done, name in enumerate(COMPARED):
         report(_PHASE, done, steps)
-        rows.append(_hashed_row(METHODS[name](n_bits=n_bits, random_state=seed), dataset))
+        hasher = find_method(name)(n_bits=n_bits, random_state=seed)
+        rows.append(_hashed_row(hasher, dataset))
+        if isinstance(hasher, AutoHasher):
+            chosen = f"AutoHasher chose {hasher.report_.chosen}. {hasher.report_.reason}"
     report(_PHASE, len(COMPARED), steps)
     rows.append(_float_row(dataset))
     report(_PHASE, steps, steps)
     n_train, n_features = dataset.train_X.shape
-    return Demo(dataset.name, n_train, len(dataset.query_X), n_features, n_bits, rows)
+    return Demo(dataset.name, n_train, len(dataset.query_X), n_features, n_bits, rows, chosen)
 
 
 def _hashed_row(hasher: Any, dataset: Dataset) -> DemoRow:

@@ -26,7 +26,7 @@ def check_model(hasher: BaseHasher) -> None:
     if (codes := getattr(hasher, "codes_", None)) is not None and codes.shape[1:] != (n_bytes(hasher.n_bits_),):
         raise ValueError(f"codes of {hasher.n_bits_} bits have the shape {codes.shape}")
     _check_calibration(hasher)
-    for part in getattr(hasher, "hashers_", ()):
+    for part in _parts(hasher):
         check_model(part)
     if _has_network(hasher):
         return
@@ -60,5 +60,10 @@ def _check_number(value: Any, name: str, most: int | None = None) -> None:
 
 def _has_network(hasher: BaseHasher) -> bool:
     """Whether a hasher, or one that it is made of, projects by a network."""
-    parts = getattr(hasher, "hashers_", ())
-    return isinstance(getattr(hasher, "function_", None), NetworkFunction) or any(map(_has_network, parts))
+    return isinstance(getattr(hasher, "function_", None), NetworkFunction) or any(map(_has_network, _parts(hasher)))
+
+
+def _parts(hasher: BaseHasher) -> list[BaseHasher]:
+    """The hashers that a hasher is made of."""
+    chosen = getattr(hasher, "hasher_", None)
+    return [*getattr(hasher, "hashers_", ()), *([] if chosen is None else [chosen])]

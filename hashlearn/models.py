@@ -30,6 +30,7 @@ from hashlearn.kernel import AnchorKernel, PlainFeatures
 from hashlearn.messages import one_line
 from hashlearn.model_checks import check_model
 from hashlearn.modelfile import ModelFileError, from_bytes, own_copy, read, to_bytes, write
+from hashlearn.selection.report import SelectionReport
 from hashlearn.solvers.solver import Greedy, Symmetric
 from hashlearn.typing import Arrays
 
@@ -46,6 +47,7 @@ COMPONENTS: tuple[type, ...] = (
     Calibration,
     Greedy,
     Symmetric,
+    SelectionReport,
 )
 RENAMED_CLASSES = {"Union": "JoinedHasher"}
 SPARSE = {cls.__name__: cls for cls in (sparse.csr_matrix, sparse.csr_array, sparse.csc_matrix, sparse.csc_array)}
@@ -56,7 +58,7 @@ NUMBERS = {"bool", "float16", "float32", "float64"} | {f"{u}int{bits}" for u in 
 TEXT_BYTES = 16 * 2**20
 TEXT_RATIO = 64
 # Attributes that may differ between hashers that compute the same.
-_NOT_COMPUTING = {"n_jobs", "verbose", "random_state", "seconds_", "codes_"}
+_NOT_COMPUTING = {"n_jobs", "verbose", "random_state", "seconds_", "codes_", "report_"}
 NUMBER_WORDS = {"nan": float("nan"), "inf": float("inf"), "-inf": float("-inf")}
 
 

@@ -27,14 +27,16 @@ def result():
 
 def test_rows_of_the_comparison(result):
     rows = {row.method: row for row in result.rows}
-    assert list(rows) == ["GSDH_P", "SDH_P", "LSH", "float cosine"]
-    assert [row.bytes_per_item for row in result.rows] == [2, 2, 2, 256]
+    assert list(rows) == ["AutoHasher", "GSDH_P", "SDH_P", "LSH", "float cosine"]
+    assert [row.bytes_per_item for row in result.rows] == [2, 2, 2, 2, 256]
+    assert result.chosen.startswith("AutoHasher chose ")
+    assert rows["AutoHasher"].map_hashed > rows["float cosine"].map_hashed + 0.1
     assert rows["GSDH_P"].map_hashed > 0.95 > 0.8 > rows["float cosine"].map_hashed
     # Random codes keep much of the floats' order: at chance level (0.1) something would be broken.
     assert 0.2 < rows["LSH"].map_hashed < rows["float cosine"].map_hashed
     assert rows["LSH"].map_learned is None
     assert rows["SDH_P"].map_learned > 0.9
-    assert all(row.codes_per_second > 1000 for row in result.rows[:3])
+    assert all(row.codes_per_second > 1000 for row in result.rows[:4])
 
 
 def test_lsh_row_equals_the_library(result):
@@ -47,8 +49,8 @@ def test_lsh_row_equals_the_library(result):
         digits.train_y,
         at=None,
     )
-    assert result.rows[2].map_hashed == pytest.approx(scores.map)
-    assert result.rows[2].precision_at_10 == pytest.approx(scores.precision)
+    assert result.rows[3].map_hashed == pytest.approx(scores.map)
+    assert result.rows[3].precision_at_10 == pytest.approx(scores.precision)
 
 
 def test_digits_are_split_without_overlap():

@@ -138,6 +138,7 @@ def _print(result: Demo, save: str | None) -> None:
     )
     console.print(table)
     console.print()
+    console.print(result.chosen)
     console.print("\n".join(result.definition))
     folder = f"{save}/" if save else ""
     console.print(f"\nWhat next, on {'the saved data' if save else 'your own files'}:", soft_wrap=True)

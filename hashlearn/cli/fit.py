@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -27,8 +28,8 @@ from hashlearn.primitives.steps import Stop, keep_partial
 app = typer.Typer()
 
 _EXAMPLES = (
-    "hashlearn fit X.npy --labels y.npy --method gsdhp --bits 64 -o model.hl",
-    "hashlearn fit table.csv --labels table.csv:label --set loss=hinge -o model.hl",
+    "hashlearn fit X.npy --labels y.npy --bits 64 -o model.hl",
+    "hashlearn fit table.csv --labels table.csv:label --method gsdhp --set loss=hinge -o model.hl",
     "hashlearn fit X.npy --similar pairs.csv --dissimilar other.csv -o model.hl",
     "hashlearn fit X.npy --method lsh --bits 128 -o model.hl",
     "hashlearn fit images/ --method gsdhp-star --set backbone=small_cnn -o model.hl",
@@ -38,6 +39,13 @@ _EXAMPLES = (
 
 
 Labels = Annotated[str | None, typer.Option("--labels", "-y", metavar="FILE", help="Classes, 0/1 columns, or tags.")]
+Method = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="A name from 'hashlearn methods'. Default: auto, which chooses by validation; for pairs gsdhp.",
+    ),
+]
 MethodSettings = Annotated[
     list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A parameter of the method; may be repeated.")
 ]
@@ -65,7 +73,7 @@ def fit(
     features: Annotated[str, typer.Argument(metavar="X", help="Features: .npy .npz .csv .parquet .fvecs .h5 …")],
     model: Annotated[str, typer.Option("--output", "-o", metavar="FILE", help="Output file for the model.")],
     labels: Labels = None,
-    method: Annotated[str, typer.Option(help="A name from 'hashlearn methods'.")] = "gsdhp",
+    method: Method = None,
     bits: Annotated[int, typer.Option(help="Bits per code.")] = 64,
     settings: MethodSettings = None,
     text: TextOption = None,
@@ -89,6 +97,7 @@ def fit(
     With --text, --labels is a column of the same file, and the model file keeps the name of the text model.
     With a pattern, a folder of Parquet files, a zarr folder or --stream, rows are read in chunks and never all at once.
     """
+    method = method or ("gsdhp" if similar or dissimilar else "auto")
     hasher = _new_hasher(method, bits, seed, jobs, settings or [], unlabeled)
     images = takes_images(hasher, features)
     if not images:
@@ -122,10 +131,14 @@ def fit(
     facts = {"method": method, "bits": hasher.n_bits_, **facts, "model": str(model_path), "codes": codes_out}
     if stops:
         facts["partial"] = [stop._asdict() for stop in stops] if as_json else ", ".join(map(str, stops))
+    choice = getattr(hasher, "report_", None)
     if as_json:
-        print_json({**facts, "params": {k: v for k, v in hasher.get_params().items() if _is_plain(v)}})
+        params = {k: v for k, v in hasher.get_params().items() if _is_plain(v)}
+        print_json({**facts, "params": params, **({} if choice is None else {"report": asdict(choice)})})
     else:
         print_facts({name.replace("_", " "): value for name, value in facts.items() if value is not None})
+        if choice is not None:
+            print(f"\n{choice}")
 
 
 @contextmanager
@@ -214,7 +227,7 @@ def _check_supervision(
     if not hasher.info.supervised:
         if labels is not None:
             say(f"{method} learns without labels, so --labels only has its length checked.")
-    elif not pairs and labels is None:
+    elif not pairs and labels is None and hasher._uses_labels:
         also = " or pairs with --similar and --dissimilar" if hasattr(hasher, "fit_pairs") else ""
         raise BadUse(f"{method} learns from labels: give them with --labels{also}.")
 

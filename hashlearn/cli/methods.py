@@ -17,7 +17,8 @@ from hashlearn.parameters import declared_parameters
 app = typer.Typer()
 
 ADVICE = {
-    "labels, and new rows without labels": "gsdhp",
+    "take it first: it chooses by what is found among rows left out of training": "auto",
+    "labels, and new rows of the same classes": "gsdhp",
     "no labels": "itq",
     "label sets in codes of at most 16 bits": "cca-itq",
     "a baseline that learns nothing": "lsh",

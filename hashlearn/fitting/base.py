@@ -163,19 +163,28 @@ class BaseHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DeclaredEsti
         check_parameters(self)
         self._check_chunked()
         source = as_source(chunks, y, executor)
+        self._check_labels(source)
+        saved = Checkpoint(checkpoint, None if checkpoint is None else self._identity(source))
+        with verbose_listening(self.verbose), Job(executor, self.n_jobs, saved, codes) as job:
+            self._fit_part(source, job)
+        saved.remove()
+        return self
+
+    def _check_labels(self, source: AnySource) -> None:
         if self._uses_labels and not source.labels:
             raise ValueError(
                 f"{type(self).__name__} requires y to be passed, but the chunks have no labels: give y, or chunks of "
                 "(X, y)."
             )
-        saved = Checkpoint(checkpoint, None if checkpoint is None else self._identity(source))
-        fixed = isinstance(self.random_state, numbers.Integral) or saved.seed is None
-        rng = self._rng() if fixed else check_random_state(saved.seed)
+
+    def _fit_part(self, source: AnySource, job: Job) -> Self:
+        """Learn from a source as part of a job, which may be the fit of several hashers."""
+        seed = job.checkpoint.seed
+        fixed = isinstance(self.random_state, numbers.Integral) or seed is None
+        rng = self._rng() if fixed else check_random_state(seed)
         self.n_bits_, self.n_features_in_ = int(self.n_bits), source.n_features
         self.__dict__.pop("feature_names_in_", None)
-        with verbose_listening(self.verbose), Job(executor, self.n_jobs, saved, codes) as job:
-            self._fit_source(source, job, rng)
-        saved.remove()
+        self._fit_source(source, job, rng)
         return self
 
     def _check_chunked(self) -> None:

@@ -124,6 +124,15 @@ class Checkpoint:
             if changed:
                 self.save(name, state())
 
+    def part(self, name: str) -> Checkpoint:
+        """Return the checkpoint of a fit that is part of this fit, in a folder of its own."""
+        part = Checkpoint()
+        part.seed = self.seed
+        if self.path is not None:
+            part.path = self.path / name
+            part.path.mkdir(exist_ok=True)
+        return part
+
     def remove(self) -> None:
         """Remove the folder, after the fit is finished."""
         if self.path is not None:
@@ -181,6 +190,10 @@ class Job:
         self.codes_out: PackedCodes | None = None
         self.sample_codes: SampleCodes | None = None
         self._temporary: Path | None = None
+
+    def part(self, name: str, codes: bool) -> Job:
+        """Return the job of a fit that is part of this fit: other codes, and a checkpoint of its own."""
+        return Job(self.executor, self.n_jobs, self.checkpoint.part(name), codes)
 
     def run(self, function: TaskFunction, plan: Any, tasks: Iterable[Any]) -> Iterator[Any]:
         """Return ``function(plan, task)`` for every task, in order; see ``executors.run``."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Self, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hashlearn import codes
 from hashlearn.fitting.base import HashFunction, project_block
@@ -22,7 +23,7 @@ from hashlearn.fitting.state import from_arrays, to_arrays, under
 from hashlearn.functions.linear import RidgeSums
 from hashlearn.kernel import FeatureMap
 from hashlearn.progress import report
-from hashlearn.typing import Arrays, Float32Array, FloatArray, IntArray, PackedCodes
+from hashlearn.typing import Arrays, Float32Array, FloatArray, IntArray, Matrix, PackedCodes
 
 MOST_BLOCKS, MOST_TASKS, FEW_TASKS = 8, 1024, 32
 
@@ -222,3 +223,23 @@ def hash_range(plan: HashPlan, rows: RowRange) -> tuple[IntArray, PackedCodes]:
     if not numbers:
         return np.empty(0, dtype=np.intp), np.empty((0, 0), dtype=np.uint8)
     return np.concatenate(numbers), np.concatenate(packed)
+
+
+def hash_blocks(source: AnySource, project: Callable[[Matrix], NDArray[Any]], n_bits: int, job: Job) -> None:
+    """Write the signs of projections of all rows to the codes of the job."""
+    assert source.n_rows is not None
+    job.open_codes(source.n_rows, n_bits)
+    if job.codes_out is None:
+        return
+    plan = project, block_rows(source.n_rows)
+    for rows, packed in job.run(hash_range_blocks, plan, source.ranges(range_rows(source))):
+        job.put_codes(rows, packed)
+        report("code rows", rows.stop, source.n_rows)
+
+
+def hash_range_blocks(plan: tuple[Callable[[Matrix], NDArray[Any]], int], rows: RowRange) -> tuple[slice, PackedCodes]:
+    """One task: the codes of its rows."""
+    project, size = plan
+    starts = range(rows.start, rows.stop, size)
+    packed = [codes.pack(project(rows.read(start, min(start + size, rows.stop))) >= 0) for start in starts]
+    return slice(rows.start, rows.stop), np.concatenate(packed)

@@ -47,6 +47,7 @@ class SurveyPlan:
     n_anchors, n_landmarks : rows to draw, by keys of these seeds.
     carry_rows : whether tasks return the rows that may be drawn; otherwise they are read afterwards.
     slack : the larger, the more candidates are kept.
+    any_variety : whether rows of one class, or without any labels, are accepted.
     """
 
     features: FeatureMap
@@ -58,6 +59,7 @@ class SurveyPlan:
     landmark_seed: int = 0
     carry_rows: bool = True
     slack: int = SLACK
+    any_variety: bool = False
 
     @classmethod
     def of(
@@ -67,6 +69,7 @@ class SurveyPlan:
         labels: LabelReader | None = None,
         n_anchors: int = 0,
         anchor_seed: int = 0,
+        any_variety: bool = False,
     ) -> SurveyPlan:
         """Plan a survey that draws the landmarks of ``features``, and anchors."""
         # Single rows are read afterwards only where that is cheap, and worth it because rows are many.
@@ -80,6 +83,7 @@ class SurveyPlan:
             features.n_landmarks,
             features.draw_seed(),
             carry,
+            any_variety=any_variety,
         )
 
 
@@ -306,7 +310,10 @@ class SurveyState:
         drawn = CalibrationSample(sample.row.astype(np.intp), _rows_of(sample, source))
         result = Survey(self.stop, self.total, self.squares, _rows_of(landmarks, source), drawn)
         if self.label_sets is not None and plan.labels is not None:
-            check_variety(len(self.label_sets))
+            if not plan.any_variety:
+                check_variety(len(self.label_sets))
+            elif not len(self.label_sets):
+                return result
             result.table, result.groups = self.label_sets.table(), GroupLookup(plan.labels, self.label_sets)
             result.counts = self.label_sets.count[np.argsort(self.label_sets.numbers())]
             result.n_unlabeled = self.stop - self.n_labeled

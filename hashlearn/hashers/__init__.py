@@ -13,6 +13,7 @@ from hashlearn.fitting.base import BaseHasher
 from hashlearn.hashers.adgh import ADGH as ADGH
 from hashlearn.hashers.agh import AGH as AGH
 from hashlearn.hashers.aibc import AIBC as AIBC
+from hashlearn.hashers.auto import AutoHasher as AutoHasher
 from hashlearn.hashers.bre import BRE as BRE
 from hashlearn.hashers.ccaitq import CCAITQ as CCAITQ
 from hashlearn.hashers.cgh import CGH as CGH
@@ -67,7 +68,7 @@ METHODS: dict[str, type[BaseHasher]] = {
 """Name on the command line → class, of all other methods."""
 
 COMPOSITIONS: tuple[type[BaseHasher], ...] = tuple(hasher for hasher in _HASHERS if hasher.info.kind == "composition")
-"""Hashers made of other hashers, which the command line cannot name."""
+"""Hashers made of other hashers. The command line can name AutoHasher only, which needs no list of them."""
 
 __all__ = [
     "COMPOSITIONS",
@@ -86,8 +87,8 @@ def __getattr__(name: str) -> Any:
 
 
 def method_names() -> list[str]:
-    """All names that ``find_method`` knows, the deep ones last."""
-    return [*METHODS, *DEEP_METHODS]
+    """All names that ``find_method`` knows: the one to take first, then all methods, the deep ones last."""
+    return [AutoHasher.info.name, *METHODS, *DEEP_METHODS]
 
 
 def find_method(name: str) -> type[BaseHasher]:
@@ -99,7 +100,7 @@ def find_method(name: str) -> type[BaseHasher]:
     if name in DEEP_METHODS:
         method: type[BaseHasher] = resolve_name(DEEP_METHODS[name])
         return method
-    return METHODS[name]
+    return AutoHasher if name == AutoHasher.info.name else METHODS[name]
 
 
 def make_hasher(name: str, settings: Mapping[str, Any]) -> BaseHasher:

@@ -14,13 +14,18 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import validate_data
 
 from hashlearn import codes
-from hashlearn.constraints import Instance
+from hashlearn.constraints import Instance, Interval
 from hashlearn.fitting.base import BaseHasher
-from hashlearn.functions.calibration import Calibration
+from hashlearn.fitting.job import Job
+from hashlearn.fitting.sources import AnySource
+from hashlearn.functions.calibration import Calibration, spread_thresholds
 from hashlearn.methodinfo import MethodInfo
 from hashlearn.parameters import check_parameters, fitted, parameter
 from hashlearn.timing import PhaseTimer
-from hashlearn.typing import Matrix
+from hashlearn.typing import FloatArray, Matrix
+
+JOINED_ROWS = 1 << 18
+"""Codes of hashers are joined in blocks of so many rows."""
 
 
 class JoinedHasher(BaseHasher):
@@ -54,6 +59,7 @@ class JoinedHasher(BaseHasher):
         supervision=(),
         cost="the sum of its hashers",
         verified=True,
+        passes="the sum of its hashers",
     )
 
     hashers: Sequence[BaseHasher] = parameter(
@@ -62,13 +68,22 @@ class JoinedHasher(BaseHasher):
         "numbered if it repeats: ``itq__n_bits``, or ``itq-1__n_bits`` and ``itq-2__n_bits``.",
     )
 
+    spread: float = parameter(
+        Interval(float, 0, 1),
+        "Width s of the thresholds for database rows: bits of hashers that learn from labels are 1 where the expected "
+        "bit is above a threshold in [-s, s], a different one per bit. Rows with uncertain bits then rank behind "
+        "others. Queries keep their plain bits. 0 leaves thresholds at 0.",
+        default=0.0,
+    )
+
     hashers_: list[BaseHasher] = fitted("The fitted clones.")
     n_bits_: int = fitted("The sum of their bits.")
     calibration_: Calibration = fitted("The calibrations of the hashers side by side.")
     seconds_: dict[str, float] = fitted("Seconds of the fit of each hasher.")
 
-    def __init__(self, hashers: Sequence[BaseHasher]) -> None:
+    def __init__(self, hashers: Sequence[BaseHasher], *, spread: float = 0.0) -> None:
         self.hashers = hashers
+        self.spread = spread
 
     @property  # type: ignore[misc]
     def n_bits(self) -> int:  # type: ignore[override]
@@ -102,12 +117,7 @@ class JoinedHasher(BaseHasher):
 
     def fit(self, X: Matrix, y: Any = None) -> Self:
         """Fit a clone of every hasher on X and y; those that need no labels ignore y."""
-        check_parameters(self)
-        if not self.hashers:
-            raise ValueError("JoinedHasher needs at least one hasher.")
-        for hasher in self.hashers:
-            if not isinstance(hasher, BaseHasher):
-                raise TypeError(f"JoinedHasher takes hashers of hashlearn, such as ITQ(16). Got {hasher!r} instead.")
+        self._check_hashers()
         # The hashers get the checked rows, so that only this estimator deals with column names.
         X = validate_data(self, X, accept_sparse="csr", dtype=[np.float32, np.float64], ensure_min_samples=2)
         timer = PhaseTimer()
@@ -116,20 +126,61 @@ class JoinedHasher(BaseHasher):
             with timer(name):
                 self.hashers_.append(clone(hasher).fit(X, y))
         self.n_bits_ = sum(hasher.n_bits_ for hasher in self.hashers_)
-        if self.n_bits_ > codes.MAX_BITS:
-            raise ValueError(f"Codes have at most {codes.MAX_BITS} bits. Got {self.n_bits_} in this JoinedHasher.")
         self.codes_ = codes.pack(np.hstack([codes.unpack(part.codes_, part.n_bits_) for part in self.hashers_]))
-        slopes = np.concatenate([part.calibration_.slopes_ for part in self.hashers_])
-        self._set_calibration(Calibration(slopes, np.zeros(len(slopes))))
-        self._join_thresholds()
-        self.seconds_ = timer.seconds
+        self._join(timer)
         return self
 
-    def _join_thresholds(self) -> None:
-        """Set ``thresholds_`` to those of the hashers if any has them; a hasher without has 0."""
-        if any(hasattr(part, "thresholds_") for part in self.hashers_):
-            own = [getattr(part, "thresholds_", np.zeros(part.n_bits_)) for part in self.hashers_]
-            self.thresholds_ = np.concatenate(own)
+    def _check_chunked(self) -> None:
+        self._check_hashers()
+        for hasher in self.hashers:
+            if hasher.info.passes is None:
+                raise ValueError(
+                    f"{type(hasher).__name__} needs all rows in memory, so this JoinedHasher cannot learn from chunks."
+                )
+            hasher._check_chunked()
+
+    def _fit_source(self, source: AnySource, job: Job, rng: np.random.RandomState) -> None:
+        timer = PhaseTimer()
+        self.hashers_ = []
+        for name, hasher in self._named():
+            hasher._check_labels(source)
+            with timer(name):
+                self.hashers_.append(clone(hasher)._fit_part(source, job.part(name, job.codes_wanted)))
+        assert source.n_rows is not None
+        job.open_codes(source.n_rows, self.n_bits_)
+        if job.codes_wanted:
+            for start in range(0, source.n_rows, JOINED_ROWS):
+                rows = slice(start, min(start + JOINED_ROWS, source.n_rows))
+                bits = [codes.unpack(part.codes_[rows], part.n_bits_) for part in self.hashers_]
+                job.put_codes(rows, codes.pack(np.hstack(bits)))
+        learned = any(part.info.database == "learned" for part in self.hashers_)
+        self._store_codes(job, source="learned" if learned else "hashed")
+        self._join(timer)
+
+    def _check_hashers(self) -> None:
+        check_parameters(self)
+        if not self.hashers:
+            raise ValueError("JoinedHasher needs at least one hasher.")
+        for hasher in self.hashers:
+            if not isinstance(hasher, BaseHasher):
+                raise TypeError(f"JoinedHasher takes hashers of hashlearn, such as ITQ(16). Got {hasher!r} instead.")
+            check_parameters(hasher)
+        if self.n_bits > codes.MAX_BITS:
+            raise ValueError(f"Codes have at most {codes.MAX_BITS} bits. Got {self.n_bits} in this JoinedHasher.")
+
+    def _join(self, timer: PhaseTimer) -> None:
+        """Set calibration and thresholds to those of the fitted hashers."""
+        slopes = np.concatenate([part.calibration_.slopes_ for part in self.hashers_])
+        self._set_calibration(Calibration(slopes, np.zeros(len(slopes))))
+        thresholds = np.concatenate([self._own_thresholds(part) for part in self.hashers_])
+        if thresholds.any():
+            self.thresholds_ = thresholds
+        self.seconds_ = timer.seconds
+
+    def _own_thresholds(self, part: BaseHasher) -> FloatArray:
+        if self.spread and part.info.supervised:
+            return spread_thresholds(part.n_bits_, self.spread, 0)
+        return getattr(part, "thresholds_", np.zeros(part.n_bits_))
 
     def _block_projection(self) -> Callable[[Matrix], NDArray[Any]]:
         return partial(project_side_by_side, [hasher._block_projection() for hasher in self.hashers_])

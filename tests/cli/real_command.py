@@ -10,4 +10,4 @@ ROOT = Path(hashlearn.__file__).parents[1]
 # Width of tables and absence of colour must not depend on who runs the tests.
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb"}
 COMMAND = [sys.executable, "-m", "hashlearn"]
-SMALL = ["--set", "n_landmarks=40", "--set", "n_anchors=60", "--set", "solver__max_iter=3"]
+SMALL = ["--method", "gsdhp", "--set", "n_landmarks=40", "--set", "n_anchors=60", "--set", "solver__max_iter=3"]

@@ -126,7 +126,7 @@ def test_mistakes_are_one_sentence(arguments, code, sentence, call, encoded):
 
 
 def test_other_bits_and_other_models(call, encoded):
-    small = ["--set", "n_landmarks=20", "--set", "n_anchors=20"]
+    small = ["--method", "gsdhp", "--set", "n_landmarks=20", "--set", "n_anchors=20"]
     for bits, name in ((16, "wide"), (12, "other")):
         assert call("fit", "X.npy", "-y", "y.npy", "--bits", bits, "-o", f"{name}.hl", *small)[0] == 0
         assert call("encode", f"{name}.hl", "X.npy", "-o", f"{name}.npy")[0] == 0
@@ -172,7 +172,7 @@ def test_lists_of_tags_in_a_parquet_file(call, encoded):
     code, out, err = call("evaluate", "--queries", "q.npy", "--database", "db.npz", *labels, "--json")
     assert (code, err) == (0, "")
     assert json.loads(out)["settings"]["relevance"] == "count"
-    fit = ["fit", "X.npy", "--bits", 8, "--set", "n_landmarks=20", "--set", "n_anchors=30", "-o", "tags.hl"]
+    fit = ["fit", "X.npy", "--method", "gsdhp", "--bits", 8, "--set", "n_landmarks=20", "-o", "tags.hl"]
     assert call(*fit, "--labels", "y.parquet:tags")[0] == 0
 
 

@@ -54,7 +54,7 @@ def test_parameters_by_name():
     assert parameters["itq-2__n_bits"] == 6
     assert parameters["gsdhp__n_bits"] == 8
     assert parameters["gsdhp"] is hasher.hashers[1]
-    assert list(hasher.get_params(deep=False)) == ["hashers"]
+    assert list(hasher.get_params(deep=False)) == ["hashers", "spread"]
     given = hasher.hashers
     hasher.set_params(**{"itq-2__max_iter": 3, "gsdhp": LSH(2)})
     assert hasher.hashers[2].max_iter == 3
