@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from hashlearn import hashers as hashers
     from hashlearn import metrics as metrics
     from hashlearn.collection import Collection as Collection
+    from hashlearn.exporting import ExportError as ExportError
+    from hashlearn.exporting import export as export
     from hashlearn.hashers import *  # noqa: F403 - every method in the table, under its class name
     from hashlearn.index import Index as Index
     from hashlearn.kernel import AnchorKernel as AnchorKernel
@@ -33,10 +35,12 @@ _MODULES = ("codes", "data", "deep", "files", "fitting", "functions", "hashers",
 _HOMES = {
     "AnchorKernel": "hashlearn.kernel",
     "Collection": "hashlearn.collection",
+    "ExportError": "hashlearn.exporting",
     "Greedy": "hashlearn.solvers.solver",
     "Index": "hashlearn.index",
     "ModelFileError": "hashlearn.models",
     "Symmetric": "hashlearn.solvers.solver",
+    "export": "hashlearn.exporting",
     "keep_partial": "hashlearn.primitives",
     "load": "hashlearn.models",
     "save": "hashlearn.models",

@@ -31,6 +31,7 @@ GROUPS = {
     "fit": "Learn a hash function from features and labels, and save it.",
     "encode": "Turn features into codes. Rows stream through, so .npy, .fvecs and .h5 files may be bigger than memory.",
     "evaluate": "Score a ranking of the database for every query, and name every definition used.",
+    "export": "Write a model for another runtime, where it makes the same codes without hashlearn.",
     "index": "Manage collections: codes with ids and payloads, in a folder, on Milvus or on PostgreSQL.",
     "search": "Find the nearest rows of every query, by Hamming distance and then by id.",
     "methods": "List the methods that [bold]fit[/bold] knows, or tell about one of them.",

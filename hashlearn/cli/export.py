@@ -1,0 +1,51 @@
+"""``hashlearn export``: write a model for another runtime."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated
+
+import typer
+
+from hashlearn import files
+from hashlearn.cli.places import AsJson, tell
+from hashlearn.cli.shell import BadUse, epilog
+from hashlearn.exporting import Target
+from hashlearn.exporting import export as write
+
+app = typer.Typer()
+
+
+@app.command(
+    epilog=epilog(
+        "hashlearn export model.hl --to onnx -o model.onnx",
+        "hashlearn export model.hl --to sql -o shop.sql",
+        "hashlearn export model.hl --to js -o hasher.mjs",
+        "hashlearn export model.hl --to numpy -o hasher.py",
+    )
+)
+def export(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="A model file from 'hashlearn fit'.")],
+    to: Annotated[Target, typer.Option(help="The runtime to write for.")],
+    out: Annotated[str, typer.Option("--output", "-o", metavar="FILE", help="The file to write.")],
+    name: Annotated[
+        str | None, typer.Option(help="SQL: the functions are hash_NAME and so on (default: the file's name).")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write a model for another runtime, where it makes the same codes without hashlearn.
+
+    ONNX: outputs codes, query_codes and expected_bits. SQL: functions hash_NAME(vector) and so on for PostgreSQL with
+    pgvector. js: an ES module for browsers and Node. numpy: one Python file that needs NumPy alone.
+    """
+    from hashlearn.models import load
+
+    if name is not None and to != "sql":
+        raise BadUse(f"--name is for --to sql: a file for {to} has no functions with a name of their own.")
+    path = files.check_output(out)
+    if os.path.realpath(out) == os.path.realpath(model):
+        raise BadUse(f"{out} is read by this command, so the export cannot go there.")
+    hasher = load(model)
+    write(hasher, path, to, name=name)
+    facts = {"model": model, "hasher": type(hasher).__name__, "bits": hasher.n_bits_, "to": to}
+    tell({**facts, "file": out, "bytes": os.path.getsize(out)}, as_json)

@@ -1,0 +1,184 @@
+"""From a fitted hasher to its description, the list of steps that all targets share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from hashlearn.exporting.steps import (
+    Affine,
+    Cosine,
+    Description,
+    ExportError,
+    Join,
+    Kernel,
+    Largest,
+    Relu,
+    Step,
+    Subtract,
+    Trees,
+    Unit,
+)
+from hashlearn.fitting.base import BaseHasher
+from hashlearn.functions.calibration import Calibration
+from hashlearn.functions.linear import LinearFunction
+from hashlearn.functions.network import NetworkFunction
+from hashlearn.functions.trees import BoostedTrees
+from hashlearn.hashers.class_code import ClassCodeFunction
+from hashlearn.hashers.joined import JoinedHasher
+from hashlearn.hashers.nsh import PivotFunction
+from hashlearn.hashers.sh import SpectralFunction
+from hashlearn.kernel import AnchorKernel, PlainFeatures
+
+Steps = tuple[Step, ...]
+
+
+def describe(hasher: BaseHasher) -> Description:
+    """Return the description of a fitted hasher.
+
+    Raises
+    ------
+    ExportError
+        If a part of the hasher has no steps: the sentence names it.
+    """
+    check_is_fitted(hasher)
+    calibration: Calibration | None = getattr(hasher, "calibration_", None)
+    return Description(
+        type(hasher).__name__,
+        int(hasher.n_features_in_),
+        int(hasher.n_bits_),
+        _projection_steps(hasher),
+        None if calibration is None else calibration.slopes_,
+        None if calibration is None else calibration.offsets_,
+        hasher._database_shift(),
+    )
+
+
+def _projection_steps(hasher: BaseHasher) -> Steps:
+    """The steps from rows to projections whose signs are the bits of queries."""
+    if isinstance(hasher, JoinedHasher):
+        return (Join(tuple(_projection_steps(member) for member in hasher.hashers_)),)
+    if (chosen := getattr(hasher, "hasher_", None)) is not None:  # a hasher that wraps another
+        return _projection_steps(chosen)
+    features = getattr(hasher, "features_", None)  # a network on features has none
+    return (() if features is None else _feature_steps(features)) + _function_steps(hasher.function_)
+
+
+def _feature_steps(features: Any) -> Steps:
+    if isinstance(features, PlainFeatures):
+        return (Subtract(features.center_),)
+    if isinstance(features, AnchorKernel):
+        kernel = Kernel(features.landmarks_, 0.5 / features.bandwidth_)
+        unit = (Unit(),) if features.normalize else ()
+        return (*unit, Subtract(features.mean_), kernel, Subtract(features.center_))
+    raise ExportError(
+        f"The kernel {type(features).__name__} is a class of your own, which cannot be exported: fit with "
+        "kernel='rbf', an AnchorKernel or None."
+    )
+
+
+def _function_steps(function: Any) -> Steps:
+    convert = _FUNCTIONS.get(type(function))
+    if convert is None:
+        name = type(getattr(function, "estimator", function)).__name__
+        raise ExportError(
+            f"The hash function {name} cannot be exported. Linear and kernel functions, trees and networks on features "
+            "can: LinearFunction, BoostedTrees, NetworkFunction."
+        )
+    return convert(function)
+
+
+def _linear(function: LinearFunction) -> Steps:
+    return (Affine(function.weights_, function.intercept_),)
+
+
+def _class_code(function: ClassCodeFunction) -> Steps:
+    none = np.zeros(function.codes_.shape[1], dtype=np.float32)
+    return (*_linear(function.scores_), Largest(), Affine(function.codes_, none))
+
+
+def _pivots(function: PivotFunction) -> Steps:
+    return (Kernel(function.pivots, 1 / function.eps**2), Affine(function.weights[:-1], function.weights[-1]))
+
+
+def _waves(function: SpectralFunction) -> Steps:
+    speed = np.pi * function.waves_ / function.length_[function.axis_]
+    return (Affine(function.components_[:, function.axis_] * speed, -function.low_[function.axis_] * speed), Cosine())
+
+
+def _trees(function: BoostedTrees) -> Steps:
+    return (Trees(function.feature_, function.threshold_, function.leaf_),)
+
+
+def _network(function: NetworkFunction) -> Steps:
+    """The layers of a network on features, read from its arrays, so torch is not needed."""
+    spec, arrays, n_bits = function.spec, function.tensors, function.n_bits
+    if spec["backbone"] is not None:
+        raise ExportError(
+            f"The network has the backbone {spec['backbone']['name']!r}, which cannot be exported: export the backbone "
+            "with its own tools, fit a hasher on its features, and export that."
+        )
+    scale = float(arrays["trunk.scale"])
+    center = Subtract(arrays["trunk.center"])
+    if spec["head"] == "divide":
+        layers = _divided(arrays, n_bits)
+    elif spec["head"] == "batchnorm":
+        layers = [_normalized(arrays, n_bits)]
+    else:
+        layers = _perceptron(arrays, n_bits)
+    first = layers[0]
+    assert isinstance(first, Affine)
+    return (center, Affine(first.weights / scale, first.bias), *layers[1:])
+
+
+def _perceptron(arrays: dict[str, Any], n_bits: int) -> list[Step]:
+    names = sorted(
+        (name.removesuffix(".weight") for name in arrays if name.startswith("head.") and name.endswith("weight")),
+        key=lambda name: int(name.rpartition(".")[2]) if name != "head" else 0,
+    )
+    layers: list[Step] = []
+    for name in names:
+        layers += [Affine(_double(arrays[f"{name}.weight"]).T, _double(arrays[f"{name}.bias"])), Relu()]
+    last = layers[-2]
+    assert isinstance(last, Affine)
+    # Outputs beyond the bits are used only in training.
+    return [*layers[:-2], Affine(last.weights[:, :n_bits], last.bias[:n_bits])]
+
+
+def _divided(arrays: dict[str, Any], n_bits: int) -> list[Step]:
+    own, bias = _double(arrays["head.weight"])[:n_bits], _double(arrays["head.bias"])[:n_bits]
+    width = own.shape[1]
+    weights = np.zeros((n_bits * width, n_bits))
+    for bit in range(n_bits):
+        weights[bit * width : (bit + 1) * width, bit] = own[bit]
+    channels = _double(arrays["head.channels.weight"])[: n_bits * width].T
+    return [Affine(channels, _double(arrays["head.channels.bias"])[: n_bits * width]), Relu(), Affine(weights, bias)]
+
+
+def _normalized(arrays: dict[str, Any], n_bits: int) -> Step:
+    """A linear layer and the batch normalization after it, as one linear layer."""
+    mean, variance, scale, bias = (
+        _double(arrays[f"head.1.{name}"])[:n_bits] for name in ("running_mean", "running_var", "weight", "bias")
+    )
+    factor = scale / np.sqrt(variance + BATCH_NORM_EPS)
+    return Affine(_double(arrays["head.0.weight"])[:n_bits].T * factor, bias - mean * factor)
+
+
+def _double(array: Any) -> Any:
+    return np.asarray(array, dtype=np.float64)
+
+
+BATCH_NORM_EPS = 1e-5
+"""What torch adds to variances unless told otherwise."""
+
+_FUNCTIONS: dict[type, Callable[[Any], Steps]] = {
+    BoostedTrees: _trees,
+    ClassCodeFunction: _class_code,
+    LinearFunction: _linear,
+    NetworkFunction: _network,
+    PivotFunction: _pivots,
+    SpectralFunction: _waves,
+}

@@ -1,0 +1,195 @@
+"""ONNX: one graph from float32 rows to packed codes, in plain operators.
+
+The graph computes in double precision, as ``encode`` does for float64 rows, so that its bits do not depend on the order
+in which a runtime adds. Weights are kept in the precision they have.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hashlearn.codes import n_bytes
+from hashlearn.exporting.steps import (
+    Affine,
+    Cosine,
+    Description,
+    Join,
+    Kernel,
+    Largest,
+    Relu,
+    Softmax,
+    Step,
+    Subtract,
+    Trees,
+    Unit,
+)
+
+OPSET = 17
+TREE_OPSET = 3
+IR_VERSION = 8
+"""The versions of 2022: runtimes of today read them, and nothing newer is needed."""
+
+
+def onnx_model(description: Description) -> bytes:
+    """Return the bytes of a model.
+
+    Its input ``rows`` is float32 (n, n_features). Its outputs ``codes`` and ``query_codes`` are uint8
+    (n, ceil(n_bits / 8)), bit 0 the most significant bit of byte 0, and ``expected_bits`` is float32 (n, n_bits).
+    """
+    onnx = _import_onnx()
+    graph = _Graph(onnx)
+    rows = graph.add("Cast", "rows", to=onnx.TensorProto.DOUBLE)
+    z = graph.run(description.steps, rows)
+    shifted = z if description.shift is None else graph.add("Sub", z, graph.constant(description.shift))
+    graph.pack(shifted, description.n_bits, "codes")
+    graph.pack(z, description.n_bits, "query_codes")
+    expected = z
+    if description.slopes is not None and description.offsets is not None:
+        half = graph.add("Mul", z, graph.constant(description.slopes / 2))
+        expected = graph.add("Tanh", graph.add("Add", half, graph.constant(description.offsets / 2)))
+    graph.add("Cast", expected, result="expected_bits", to=onnx.TensorProto.FLOAT)
+    helper, width = onnx.helper, n_bytes(description.n_bits)
+    outputs = [
+        helper.make_tensor_value_info("codes", onnx.TensorProto.UINT8, ["rows", width]),
+        helper.make_tensor_value_info("query_codes", onnx.TensorProto.UINT8, ["rows", width]),
+        helper.make_tensor_value_info("expected_bits", onnx.TensorProto.FLOAT, ["rows", description.n_bits]),
+    ]
+    inputs = [helper.make_tensor_value_info("rows", onnx.TensorProto.FLOAT, ["rows", description.n_features])]
+    made = helper.make_graph(graph.nodes, description.method, inputs, outputs, graph.tensors)
+    imports = [helper.make_opsetid("", OPSET), helper.make_opsetid("ai.onnx.ml", TREE_OPSET)]
+    model = helper.make_model(made, opset_imports=imports, producer_name="hashlearn")
+    model.ir_version = IR_VERSION
+    onnx.checker.check_model(model)
+    return model.SerializeToString()
+
+
+class _Graph:
+    """Nodes and constants of a graph, with a name for every value."""
+
+    def __init__(self, onnx: Any) -> None:
+        self.onnx = onnx
+        self.nodes: list[Any] = []
+        self.tensors: list[Any] = []
+
+    def add(self, kind: str, *inputs: str, result: str | None = None, domain: str = "", **settings: Any) -> str:
+        """Add a node and return the name of its result."""
+        name = result or f"value_{len(self.nodes)}"
+        self.nodes.append(self.onnx.helper.make_node(kind, inputs, [name], domain=domain, **settings))
+        return name
+
+    def tensor(self, array: NDArray[Any]) -> str:
+        """Add an array as it is."""
+        name = f"array_{len(self.tensors)}"
+        self.tensors.append(self.onnx.numpy_helper.from_array(np.ascontiguousarray(array), name))
+        return name
+
+    def constant(self, value: Any) -> str:
+        """Add numbers that are used in double precision. A runtime casts them once, when it loads the model."""
+        array = np.asarray(value)
+        name = self.tensor(array)
+        return name if array.dtype == np.float64 else self.add("Cast", name, to=self.onnx.TensorProto.DOUBLE)
+
+    def run(self, steps: tuple[Step, ...], x: str) -> str:
+        for step in steps:
+            x = self.step(step, x)
+        return x
+
+    def step(self, step: Step, x: str) -> str:
+        """Add the nodes of one step and return the name of its result."""
+        match step:
+            case Unit():
+                return self._unit(x)
+            case Subtract(vector):
+                return self.add("Sub", x, self.constant(vector))
+            case Kernel():
+                return self._kernel(step, x)
+            case Affine(weights, bias):
+                return self.add("Add", self.add("MatMul", x, self.constant(weights)), self.constant(bias))
+            case Relu():
+                return self.add("Max", x, self.constant(np.float64(0)))
+            case Cosine():
+                return self.add("Cos", x)
+            case Softmax():
+                return self.add("Softmax", x, axis=1)
+            case Largest():
+                return self._largest(x)
+            case Trees():
+                return self._trees(step, x)
+            case Join(parts):
+                return self.add("Concat", *(self.run(part, x) for part in parts), axis=1)
+        raise NotImplementedError(step.name)
+
+    def pack(self, z: str, n_bits: int, result: str) -> None:
+        """Add the nodes that make bits of projections and pack them into bytes, as output ``result``."""
+        bits = self.add("GreaterOrEqual", z, self.constant(np.float64(0)))
+        numbers = self.add("Cast", bits, to=self.onnx.TensorProto.FLOAT)
+        if n_bits % 8:
+            ends = self.tensor(np.array([0, 0, 0, -n_bits % 8]))
+            numbers = self.add("Pad", numbers, ends)
+        split = self.add("Reshape", numbers, self.tensor(np.array([-1, n_bytes(n_bits), 8])))
+        places = self.tensor(2.0 ** np.arange(7, -1, -1, dtype=np.float32))
+        self.add("Cast", self.add("MatMul", split, places), result=result, to=self.onnx.TensorProto.UINT8)
+
+    def _unit(self, x: str) -> str:
+        norms = self.add("ReduceL2", x, axes=[1])
+        zero, one = self.constant(np.float64(0)), self.constant(np.float64(1))
+        return self.add("Div", x, self.add("Where", self.add("Equal", norms, zero), one, norms))
+
+    def _kernel(self, step: Kernel, x: str) -> str:
+        landmarks = step.landmarks.astype(np.float64)
+        products = self.add("MatMul", x, self.add("Transpose", self.constant(step.landmarks), perm=[1, 0]))
+        exponent = self.add("Mul", products, self.constant(np.float64(2 * step.scale)))
+        squares = self.add("ReduceSumSquare", x, axes=[1])
+        exponent = self.add("Sub", exponent, self.add("Mul", squares, self.constant(np.float64(step.scale))))
+        own = step.scale * np.einsum("ij,ij->i", landmarks, landmarks)
+        return self.add("Exp", self.add("Sub", exponent, self.constant(own)))
+
+    def _largest(self, x: str) -> str:
+        place = self.add("ArgMax", x, axis=1, keepdims=0)
+        width = self.add("Gather", self.add("Shape", x), self.tensor(np.array(1)))
+        # onnxruntime has OneHot in single precision only.
+        chosen = self.add("OneHot", place, width, self.tensor(np.array([0, 1], dtype=np.float32)), axis=1)
+        return self.add("Cast", chosen, to=self.onnx.TensorProto.DOUBLE)
+
+    def _trees(self, step: Trees, x: str) -> str:
+        """All trees of all bits in one node: tree t of bit b has the number b * n_trees + t."""
+        n_bits, n_trees, splits = step.feature.shape
+        nodes, count = 2 * splits + 1, n_bits * n_trees
+        tree, node = np.divmod(np.arange(count * nodes), nodes)
+        inner = node < splits
+        feature, threshold = np.zeros((count, nodes), dtype=np.int64), np.zeros((count, nodes))
+        feature[:, :splits] = step.feature.reshape(count, splits)
+        threshold[:, :splits] = step.threshold.reshape(count, splits)
+        leaves, at = np.divmod(np.arange(count * (splits + 1)), splits + 1)
+        as_tensor = self.onnx.numpy_helper.from_array
+        sums = self.add(
+            "TreeEnsembleRegressor",
+            x,
+            domain="ai.onnx.ml",
+            n_targets=n_bits,
+            aggregate_function="SUM",
+            nodes_treeids=tree.tolist(),
+            nodes_nodeids=node.tolist(),
+            nodes_featureids=feature.ravel().tolist(),
+            nodes_values_as_tensor=as_tensor(threshold.ravel(), "thresholds"),
+            nodes_modes=["BRANCH_GT" if split else "LEAF" for split in inner],
+            nodes_truenodeids=np.where(inner, 2 * node + 2, 0).tolist(),
+            nodes_falsenodeids=np.where(inner, 2 * node + 1, 0).tolist(),
+            target_treeids=leaves.tolist(),
+            target_nodeids=(at + splits).tolist(),
+            target_ids=(leaves // n_trees).tolist(),
+            target_weights_as_tensor=as_tensor(step.leaf.reshape(-1).astype(np.float64), "leaves"),
+        )
+        # Sums are made in double precision, as the leaves are, and rounded to single precision at the end.
+        return self.add("Cast", sums, to=self.onnx.TensorProto.DOUBLE)
+
+
+def _import_onnx() -> Any:
+    try:
+        import onnx
+    except ImportError as error:
+        raise ImportError("Export to ONNX needs the package onnx: pip install 'hashlearn[onnx]'.") from error
+    return onnx

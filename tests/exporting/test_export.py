@@ -1,0 +1,112 @@
+"""Exported hashers make the codes of ``encode``, in their own runtimes."""
+
+import runpy
+
+import numpy as np
+import pytest
+from sklearn.linear_model import Ridge
+
+import hashlearn as hl
+from exporting.conftest import MAKERS
+from exporting.runtimes import need_node, run_node, run_numpy, run_onnx, run_postgres
+
+ENDINGS = {"numpy": "py", "js": "mjs", "onnx": "onnx", "sql": "sql"}
+# The first network imports torch, which takes seconds.
+KINDS = [pytest.param(name, marks=[pytest.mark.slow] if "network" in name else []) for name in MAKERS]
+SQL_KINDS = [name for name in MAKERS if name != "trees"]
+
+
+def exported(hasher, folder, to):
+    path = folder / f"small_hasher.{ENDINGS[to]}"
+    hl.export(hasher, path, to=to)
+    return path
+
+
+def check(found, hasher, X, precision=1e-5):
+    """Codes equal ``encode`` in double precision, and expected bits agree to single precision."""
+    X = X.astype(np.float64)
+    np.testing.assert_array_equal(found[0], hasher.encode(X))
+    np.testing.assert_array_equal(found[1], hasher.encode_queries(X))
+    wanted = hasher.expected_bits(X)
+    np.testing.assert_allclose(found[2], wanted, atol=precision * np.abs(wanted).max())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("to", "run"), [("numpy", run_numpy), ("onnx", run_onnx)])
+def test_codes_of_python_runtimes(kind, to, run, fitted, digits, tmp_path):
+    X = digits[0][600:1200]
+    check(run(exported(fitted(kind), tmp_path, to), X), fitted(kind), X)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_codes_of_node(kind, fitted, digits, tmp_path):
+    need_node()
+    X = digits[0][600:900]
+    check(run_node(exported(fitted(kind), tmp_path, "js"), X), fitted(kind), X)
+
+
+@pytest.mark.parametrize("kind", SQL_KINDS)
+def test_codes_of_postgres(kind, fitted, digits, tmp_path, postgres_server):
+    X = digits[0][600:700]
+    path = exported(fitted(kind), tmp_path, "sql")
+    with postgres_server.connect() as connection:
+        found = run_postgres(path, X, connection)
+    # pgvector adds up in single precision.
+    check(found, fitted(kind), X, precision=1e-3)
+
+
+def test_a_generated_column_holds_codes(fitted, digits, tmp_path, postgres_server):
+    """The functions are immutable, which PostgreSQL demands here."""
+    X, hasher = digits[0][600:620], fitted("kernel")
+    hl.export(hasher, tmp_path / "x.sql", to="sql", name="column_test")
+    with postgres_server.connect() as connection:
+        connection.execute((tmp_path / "x.sql").read_text())
+        connection.execute(
+            "CREATE TABLE goods (i int, x vector(64), code bit(20) GENERATED ALWAYS AS (hash_column_test(x)) STORED)"
+        )
+        for i, row in enumerate(X):
+            connection.execute("INSERT INTO goods VALUES (%s, %s)", (i, str(row.tolist())))
+        rows = connection.execute("SELECT code::text FROM goods ORDER BY i").fetchall()
+        connection.execute("DROP TABLE goods")
+    bits = np.array([list(row[0]) for row in rows]) == "1"
+    np.testing.assert_array_equal(bits, hasher.transform(X.astype(np.float64)))
+
+
+def test_the_numpy_file_is_short_and_refuses_other_rows(fitted, tmp_path):
+    path = exported(fitted("kernel"), tmp_path, "numpy")
+    assert len(path.read_text().splitlines()) < 100
+    made = runpy.run_path(str(path))
+    assert made["encode"](np.zeros((0, 64))).shape == (0, 3)
+    with pytest.raises(ValueError, match=r"shape \(rows, 64\). Got \(2, 63\)"):
+        made["encode"](np.zeros((2, 63)))
+
+
+def test_codes_of_queries_are_their_own_where_thresholds_are_spread(fitted, digits):
+    """So the other tests see that each runtime gives both."""
+    hasher, X = fitted("spread thresholds"), digits[0][600:700]
+    assert np.mean(hasher.encode(X) != hasher.encode_queries(X)) > 0.1
+
+
+def test_rows_of_zeros(fitted, tmp_path):
+    """A row without a length cannot be scaled to length 1, and stays as it is."""
+    X, hasher = np.zeros((2, 64), dtype=np.float32), fitted("kernel")
+    for to, run in (("numpy", run_numpy), ("onnx", run_onnx)):
+        check(run(exported(hasher, tmp_path, to), X), hasher, X)
+
+
+def test_what_cannot_be_exported_says_so(fitted, digits, tmp_path):
+    X, y = digits
+    own = hl.GSDHP(4, function=Ridge(), random_state=0).fit(X[:200], y[:200])
+    graph = hl.AGH(4, n_anchors=20, random_state=0).fit(X[:200])
+    for hasher, to, sentence in (
+        (own, "onnx", "hash function Ridge cannot be exported"),
+        (graph, "numpy", "hash function AnchorGraphFunction cannot be exported"),
+        (fitted("trees"), "sql", "Trees cannot be exported to SQL"),
+    ):
+        with pytest.raises(hl.ExportError, match=sentence):
+            hl.export(hasher, tmp_path / "none", to=to)
+    with pytest.raises(ValueError, match=r"to must be one of onnx, sql, js, numpy. Got 'java'"):
+        hl.export(own, tmp_path / "none", to="java")
+    with pytest.raises(hl.ExportError, match="hash_Shop 1"):
+        hl.export(fitted("linear"), tmp_path / "none", to="sql", name="Shop 1")
+    assert list(tmp_path.iterdir()) == []
