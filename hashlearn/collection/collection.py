@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
@@ -29,6 +30,7 @@ from hashlearn.collection.store import (
 from hashlearn.collection.uri import as_uri, shown, store_class
 from hashlearn.collection.where import Condition, parse
 from hashlearn.index import Ball, Hits
+from hashlearn.index.hits import RowDetails
 from hashlearn.index.inputs import check_distinct, checked_count, checked_ids, new_ids
 from hashlearn.modelfile import ModelFileError
 from hashlearn.parallel import BLOCK_ROWS, row_blocks
@@ -72,7 +74,7 @@ class Collection:
     >>> shop = Collection.create(folder.name, hasher)
     >>> ids = shop.add(X, payload={"color": ["red", "blue"] * 50, "year": list(range(1950, 2050))})
     >>> hits = shop.search(X[:1], k=3, where={"color": "red", "year": {">=": 1960}})
-    >>> [shop.get(number).payload["color"] for number in hits.ids[0].tolist()]
+    >>> [hit.payload["color"] for hit in hits[0]]
     ['red', 'red', 'red']
     >>> shop.delete(where={"year": {"<": 1960}}), len(shop)
     (10, 90)
@@ -296,11 +298,15 @@ class Collection:
         metric: Metric = "cosine",
         max_candidates: int = MAX_CANDIDATES,
         bit_order: BitOrder = "big",
+        vectors: bool = False,
         n_jobs: int | None = None,
-    ) -> Hits:
-        """Return the k nearest rows of every query, ordered by (distance, id); the id is -1 where there is no row.
+    ) -> Any:
+        """Return the k nearest rows of every query, ordered by (distance, id), as ``Hits``.
 
-        X : query rows that the hasher encodes; or codes= with packed codes.
+        ``hits.to_list()`` has ids, distances and payloads; ``hits[0]`` are the rows of the first query.
+
+        X : query rows that the hasher encodes; or codes= with packed codes. For a single query, a 1-D array, the result
+            is a ``HitList``.
         where : only rows whose payload matches, such as ``{"color": "red", "year": {">=": 2020}}``.
         asymmetric : rank by -q.h with the expected bits q of X, which are real-valued, and the signs h of the codes;
             distances are float32. PostgreSQL and Milvus rank the 10 k rows nearest by Hamming distance so.
@@ -308,7 +314,13 @@ class Collection:
             kept float vectors: ``metric`` "cosine" (1 - cosine), "euclidean" or "dot" (minus the product). All rows
             that are as near as the last of them are looked at too, so equal codes hide no row.
         max_candidates : the most rows that rescoring looks at per query. A warning says where it cut such a tie.
+        vectors : whether the hits have the kept float vectors too.
         """
+        rows = validation.one_of_rows_and_codes(X, codes)
+        if single := len(rows.shape) == 1:
+            rows = rows[None]
+        if vectors and self.vector_size is None:
+            raise CollectionError(f"{self.uri} keeps no vectors: {_KEEP_VECTORS}.")
         k = checked_count(k, "k", 1)
         rescoring = rescore is not None and rescore is not False
         condition = _condition(where)
@@ -317,22 +329,32 @@ class Collection:
         plan = make_rescore_plan(k, rescore, metric, max_candidates) if rescoring else None
         if plan is not None and self.vector_size is None:
             raise CollectionError(f"{self.uri} keeps no vectors to rescore by: {_KEEP_VECTORS}.")
-        rows = validation.one_of_rows_and_codes(X, codes)
         if asymmetric:
             queries = self._encoded(rows, "expected_bits", np.float32, self.n_bits)
             search: Callable[[Any, int, Condition | None, int | None], Hits] = self._store.search_projections
         else:
-            queries, search = self._query_codes(rows, codes, bit_order), self._store.search
+            packed = None if codes is None else rows
+            queries, search = self._query_codes(rows, packed, bit_order), self._store.search
         if plan is None:
-            return search(queries, k, condition, n_jobs)
-        floats = validation.checked_vectors(rows, self.vector_size or 0, "X, to rescore by,")
-        asked = [lambda numbers, limit: search(queries[numbers], limit, condition, n_jobs)]
-        if getattr(self.hasher, "thresholds_", None) is not None:
-            # Bits of stored rows have thresholds of their own, so a row's own code may be far from its query's. The
-            # rows near the code that the query would be stored with are looked at too.
-            stored = self._packed_codes(rows, codes, bit_order)
-            asked.append(lambda numbers, limit: self._store.search(stored[numbers], limit, condition, n_jobs))
-        return rescored(floats, asked, self._store.vectors, plan)
+            found = search(queries, k, condition, n_jobs)
+        else:
+            floats = validation.checked_vectors(rows, self.vector_size or 0, "X, to rescore by,")
+            asked = [lambda numbers, limit: search(queries[numbers], limit, condition, n_jobs)]
+            if getattr(self.hasher, "thresholds_", None) is not None:
+                # Bits of stored rows have thresholds of their own, so a row's own code may be far from its query's. The
+                # rows near the code that the query would be stored with are looked at too.
+                stored = self._packed_codes(rows, None, bit_order)
+                asked.append(lambda numbers, limit: self._store.search(stored[numbers], limit, condition, n_jobs))
+            found = rescored(floats, asked, self._store.vectors, plan)
+        hits = Hits(found.ids, found.distances, partial(self._details, vectors))
+        return hits[0] if single else hits
+
+    def _details(self, vectors: bool, ids: Ids) -> RowDetails:
+        """Return payloads and, if wanted, vectors of the rows with these ids."""
+        rows = self._store.get(ids, vectors)
+        numbers = rows.ids.tolist()
+        kept = {} if rows.vectors is None else dict(zip(numbers, rows.vectors, strict=True))
+        return RowDetails(dict(zip(numbers, rows.payloads, strict=True)), kept)
 
     @renamed_bit_order
     def within(

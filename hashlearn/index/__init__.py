@@ -3,10 +3,11 @@
 from typing import Any
 
 from hashlearn.deprecation import renamed_attribute
+from hashlearn.index.hits import Hit, HitList, Hits
 from hashlearn.index.index import Index
-from hashlearn.index.results import Ball, Hits, IndexFileError, IndexInfo, UnsupportedByKindError
+from hashlearn.index.results import Ball, IndexFileError, IndexInfo, UnsupportedByKindError
 
-__all__ = ["Ball", "Hits", "Index", "IndexFileError", "IndexInfo", "UnsupportedByKindError"]
+__all__ = ["Ball", "Hit", "HitList", "Hits", "Index", "IndexFileError", "IndexInfo", "UnsupportedByKindError"]
 
 
 def __getattr__(name: str) -> Any:

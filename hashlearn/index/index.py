@@ -13,8 +13,9 @@ from hashlearn.codes import MAX_BITS, BitOrder, check_codes, n_bytes, renamed_bi
 from hashlearn.deprecation import warn_deprecated
 from hashlearn.index import file, inputs, scan
 from hashlearn.index.asymmetric import AsymmetricSearcher
+from hashlearn.index.hits import Hits
 from hashlearn.index.kinds import KINDS, Structure, checked_settings
-from hashlearn.index.results import Ball, Hits, IndexFileError, IndexInfo, UnsupportedByKindError
+from hashlearn.index.results import Ball, IndexFileError, IndexInfo, UnsupportedByKindError
 from hashlearn.index.sorted_rows import SortedRows
 from hashlearn.typing import Ids, PackedCodes
 
@@ -170,14 +171,24 @@ class Index:
         with self._lock:
             return self._selected(ids)
 
-    def search(self, codes: ArrayLike, k: int, ids: ArrayLike | None = None, n_jobs: int | None = None) -> Hits:
+    def get(self, ids: Any) -> Any:
+        """Return the code of the row with this id, or None. For a list of ids, return a list of them."""
+        single = isinstance(ids, (int, np.integer)) and not isinstance(ids, bool)
+        numbers = inputs.checked_ids([ids] if single else ids)
+        found, packed = self.rows(np.unique(numbers))
+        places = {number: place for place, number in enumerate(found.tolist())}
+        codes = [packed[places[number]].copy() if number in places else None for number in numbers.tolist()]
+        return codes[0] if single else codes
+
+    def search(self, codes: ArrayLike, k: int, ids: ArrayLike | None = None, n_jobs: int | None = None) -> Any:
         """Find the k nearest rows of every query, ordered by (distance, id).
 
         Parameters
         ----------
         codes : uint8 array (queries, bytes) or float array (queries, n_bits)
             Packed codes, or real-valued queries q: the ``expected_bits`` of a hasher. These are compared with the signs
-            h of the codes and ranked by -q.h; that search is exact for every kind.
+            h of the codes and ranked by -q.h; that search is exact for every kind. A 1-D array is a single
+            query.
         k : int
             Number of rows per query.
         ids : array-like of int, default=None
@@ -187,10 +198,15 @@ class Index:
 
         Returns
         -------
-        Hits
+        Hits, or for a single query HitList
         """
+        queries = np.asarray(codes)
+        if queries.ndim == 1:
+            return self._search(queries[None], k, ids, n_jobs)[0]
+        return self._search(queries, k, ids, n_jobs)
+
+    def _search(self, queries: Any, k: int, ids: ArrayLike | None, n_jobs: int | None) -> Hits:
         k = inputs.checked_count(k, "k", 1)
-        queries: Any = np.asarray(codes)
         floats = np.issubdtype(queries.dtype, np.floating)
         queries = inputs.projections(queries, self.n_bits) if floats else self._codes(queries, "queries")
         with self._lock:

@@ -1,30 +1,14 @@
-"""What an index returns and the errors that it raises."""
+"""What an index returns besides hits, and the errors that it raises."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hashlearn.deprecation import warn_deprecated
 from hashlearn.typing import Ids
-
-
-class Hits(NamedTuple):
-    """The k nearest rows of every query, nearest first; ``ids, distances = index.search(...)`` works too.
-
-    Attributes
-    ----------
-    ids : int64 array (queries, k)
-        -1 where there are fewer than k rows.
-    distances : array (queries, k)
-        Hamming distances are int32 with -1 in empty places. Asymmetric distances are float32 with infinity in empty
-        places, because -1 is a valid asymmetric distance.
-    """
-
-    ids: Ids
-    distances: NDArray[Any]
 
 
 class Ball(NamedTuple):

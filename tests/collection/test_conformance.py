@@ -57,8 +57,9 @@ def nearest(queries, ids, database, k):
 
 
 def same_hits(hits, expected):
-    np.testing.assert_array_equal(hits.ids, expected[0])
-    np.testing.assert_array_equal(hits.distances, expected[1])
+    ids, distances = expected
+    np.testing.assert_array_equal(hits.ids, ids)
+    np.testing.assert_array_equal(hits.distances, distances)
     return True
 
 

@@ -1,0 +1,83 @@
+"""Hits per query: without empty places, as lists, dicts and tables, from an index and from a collection."""
+
+import numpy as np
+import pytest
+
+from hashlearn import Collection, Index
+
+
+@pytest.fixture
+def index():
+    index = Index(8)
+    index.add(np.array([[0b0000], [0b0001], [0b0111]], dtype=np.uint8), ids=[10, 11, 12])
+    return index
+
+
+ZERO = np.zeros((1, 1), dtype=np.uint8)
+
+
+def test_hits_of_an_index_have_no_empty_places(index):
+    hits = index.search(np.array([[0], [7]], dtype=np.uint8), k=5)
+    ids, distances = hits
+    assert ids.shape == distances.shape == (2, 5)
+    assert len(hits) == 2
+    assert hits[1].ids.tolist() == [12, 11, 10]
+    assert hits[1].distances.tolist() == [0, 2, 3]
+    assert [[hit.id for hit in one] for one in hits.per_query()] == [[10, 11, 12], [12, 11, 10]]
+    assert hits.to_list()[0][:2] == [{"id": 10, "distance": 0}, {"id": 11, "distance": 1}]
+    assert hits[-1].to_list() == hits[1].to_list()
+    with pytest.raises(IndexError, match=r"There are 2 queries\. Got number 2"):
+        hits[2]
+
+
+def test_a_single_query_has_a_single_result(index):
+    assert index.search(ZERO[0], k=2).to_list() == index.search(ZERO, k=2).to_list()[0]
+    floats = np.full(8, -1.0)
+    assert index.search(floats, k=1).ids.tolist() == [10]
+
+
+def test_codes_by_id(index):
+    assert index.get(11).tolist() == [1]
+    assert index.get(99) is None
+    assert [None if code is None else code.tolist() for code in index.get([12, 99, 10])] == [[7], None, [0]]
+
+
+@pytest.fixture
+def shop(tmp_path):
+    with Collection.create(tmp_path / "shop", n_bits=8, vector_size=2) as shop:
+        codes = np.array([[0], [1], [7]], dtype=np.uint8)
+        payload = [{"color": "red", "id": "A"}, {"color": "blue"}, None]
+        shop.add(codes=codes, ids=[1, 2, 3], payload=payload, vectors=np.eye(3, 2))
+        yield shop
+
+
+def test_hits_of_a_collection_have_payloads(shop):
+    hits = shop.search(codes=ZERO, k=5)
+    assert hits.to_list() == [
+        [
+            {"id": 1, "distance": 0, "payload": {"color": "red", "id": "A"}},
+            {"id": 2, "distance": 1, "payload": {"color": "blue"}},
+            {"id": 3, "distance": 3, "payload": {}},
+        ]
+    ]
+    single = shop.search(codes=ZERO[0], k=1, vectors=True)
+    assert single[0].payload["color"] == "red"
+    np.testing.assert_array_equal(single.vectors, [[1, 0]])
+
+
+def test_hits_as_a_table(shop):
+    table = shop.search(codes=np.repeat(ZERO, 2, axis=0), k=2).to_pandas()
+    assert table.columns.tolist() == ["query", "id", "distance", "color", "payload.id"]
+    assert table["query"].tolist() == [0, 0, 1, 1]
+    assert table["color"].tolist() == ["red", "blue"] * 2
+
+
+def test_a_row_that_was_removed_since_has_no_payload(shop):
+    hits = shop.search(codes=ZERO, k=2)
+    shop.delete([2])
+    assert [hit.payload for hit in hits[0]] == [{"color": "red", "id": "A"}, None]
+
+
+def test_vectors_that_are_not_kept_are_refused(tmp_path):
+    with Collection.create(tmp_path / "bare", n_bits=8) as bare, pytest.raises(RuntimeError, match="keeps no vectors"):
+        bare.search(codes=ZERO, vectors=True)
