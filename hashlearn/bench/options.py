@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from hashlearn.bench.plan import BenchPlan, PlanError, make_plan, read_plan
+from hashlearn.bench.plan import FIRST_PROTOCOL, BenchPlan, PlanError, make_plan, read_plan
 from hashlearn.bench.scoring import NAMES, Measures
 
 
@@ -35,11 +35,13 @@ def plan_of(plan_file: str | None, options: dict[str, Any]) -> BenchPlan:
         if given:
             raise PlanError(f"{given[0]} and a plan file contradict each other: give one of them.")
         return read_plan(plan_file)
-    if not options["--protocol"] or not options["--methods"]:
-        raise PlanError("Give a plan file, or --protocol and --methods.")
+    if not options["--methods"]:
+        raise PlanError("Give a plan file, or --methods.")
     bits, seeds = options["--bits"] or BenchPlan.bits, options["--seeds"] or 1
     own = {name: options[f"--{name}"] for name in ("labels", "text", "embed")}
-    return make_plan(options["--protocol"], options["--methods"], bits, seeds, options["--data"], **own)
+    return make_plan(
+        options["--protocol"] or FIRST_PROTOCOL, options["--methods"], bits, seeds, options["--data"], **own
+    )
 
 
 def measures_of(**fields: Any) -> Measures:

@@ -14,6 +14,8 @@ from hashlearn.data.protocols import PROTOCOLS
 from hashlearn.hashers import make_hasher, method_names
 from hashlearn.parameters import check_parameters
 
+FIRST_PROTOCOL = "new"
+"""The protocol of ``bench run`` if none is named: what a user gets who fits once and then adds rows."""
 # The data set that each protocol was made for. Other protocols take any data set, so a plan must name one.
 USUAL_DATA = {
     "cifar10-1k": "cifar10-gist",
@@ -27,7 +29,7 @@ USUAL_DATA = {
     "coco-full": "coco",
 }
 _FIELDS = ("data", "labels", "text", "embed", "protocol", "methods", "variant", "bits", "seeds")
-_WORDS = ("data", "labels", "text", "embed")
+_WORDS = ("data", "labels", "text", "embed", "protocol")
 # The plan sets these parameters, so a variant must not set them too.
 _OF_THE_PLAN = {"n_bits": "bits", "random_state": "seeds", "n_jobs": "--threads", "verbose": "the progress bar"}
 
@@ -183,8 +185,6 @@ def _plan_of(table: dict[str, Any]) -> BenchPlan:
     for name in table:
         if name not in _FIELDS:
             raise PlanError(f"A plan has no field {name!r}; it has {', '.join(_FIELDS)}.")
-    if not isinstance(table.get("protocol"), str):
-        raise PlanError(f"A plan needs protocol = one of {', '.join(PROTOCOLS)}.")
     for name in _WORDS:
         if not isinstance(table.get(name, ""), str):
             raise PlanError(f"{name} must be a name. Got {table[name]!r} instead.")
@@ -196,9 +196,9 @@ def _plan_of(table: dict[str, Any]) -> BenchPlan:
     variants = table.get("variant", {})
     if not isinstance(variants, dict):
         raise PlanError("Variants are tables, [variant.NAME], with method = and settings in them.")
-    own = {name: table.get(name) for name in _WORDS if name != "data"}
+    own = {name: table.get(name) for name in ("labels", "text", "embed")}
     chosen = [_variant(*item) for item in variants.items()]
-    return make_plan(table["protocol"], methods, bits, seeds, table.get("data"), chosen, **own)
+    return make_plan(table.get("protocol", FIRST_PROTOCOL), methods, bits, seeds, table.get("data"), chosen, **own)
 
 
 def _variant(label: str, fields: Any) -> Variant:

@@ -225,7 +225,10 @@ def _made(task: RunTask, store: RunStore) -> tuple[BenchRun, RunCodes]:
     with timer("encode database"):
         hashed = hasher.encode(dataset.database_X)
     memory = peak_memory()
-    codes = RunCodes(query, hashed, hasher.codes_ if dataset.database_is_train else None)
+    if dataset.database_is_train:
+        codes = RunCodes(query, hashed, hasher.codes_)
+    else:
+        codes = RunCodes(query, hashed, None, hasher.expected_bits(dataset.query_X))
     run = BenchRun(
         definition,
         labels=store.save_labels(dataset.query_y, dataset.database_y),

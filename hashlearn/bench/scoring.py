@@ -15,7 +15,8 @@ from hashlearn.metrics.engine import EmptyQueries, Ties
 from hashlearn.metrics.scores import Denominator, Gain
 
 NAMES = ("map", "ndcg", "precision", "recall", "acg", "radius_precision", "radius_recall", "empty_balls")
-DATABASES = ("learned", "hashed")
+DATABASES = ("learned", "hashed", "real")
+"""What is searched: codes learned with labels, codes of the hash function, and the latter with real-valued queries."""
 CHOICES: dict[str, tuple[str, ...]] = {
     "ties": get_args(Ties),
     "denominator": get_args(Denominator),
@@ -65,7 +66,9 @@ RunScores = dict[str, dict[str, float | None] | None]
 
 
 def scores_of(store: RunStore, run: BenchRun, measures: Measures | None = None, n_jobs: int | None = None) -> RunScores:
-    """Score a run with learned codes as the database (None if there are none) and with hashed codes.
+    """Score a run on learned codes as the database, on hashed codes, and on these with real-valued queries.
+
+    Scores of what the run does not have are None.
 
     Scores are kept beside the run, in a file whose name depends on the measures and on the code of the metrics.
     """
@@ -89,12 +92,17 @@ def _score(store: RunStore, run: BenchRun, measures: Measures, n_jobs: int | Non
     codes = store.codes(run)
     query_y, database_y = store.labels(run)
     scores: RunScores = {}
-    for database, packed in (("learned", codes.learned), ("hashed", codes.hashed)):
-        if packed is None:
+    searched = {
+        "learned": (codes.query, codes.learned),
+        "hashed": (codes.query, codes.hashed),
+        "real": (codes.expected, codes.hashed),
+    }
+    for database, (queries, packed) in searched.items():
+        if queries is None or packed is None:
             scores[database] = None
             continue
-        found = metrics.evaluate(codes.query, packed, query_y, database_y, n_jobs=n_jobs, **asdict(measures))
-        # The mean over zero queries is NaN, which JSON does not have.
+        found = metrics.evaluate(queries, packed, query_y, database_y, n_jobs=n_jobs, **asdict(measures))
+        # Floats have no Hamming radius, and the mean over zero queries is NaN, which JSON does not have.
         values = {name: getattr(found, name) for name in NAMES}
-        scores[database] = {name: None if math.isnan(value) else value for name, value in values.items()}
+        scores[database] = {k: None if value is None or math.isnan(value) else value for k, value in values.items()}
     return scores

@@ -61,11 +61,11 @@ def table_section(
         seconds = f"{mine[bits[-1]].seconds.mean:.2f}" if bits[-1] in mine else "–"
         if paper and label in paper and paper[label][1] is not None and bits[-1] == paper_bits[-1]:
             seconds += f" / {paper[label][1]:g}"
-        for database in ("learned", "hashed"):
+        for database, shown in (("learned", "learned"), ("hashed", "hashed"), ("real", "hashed, e(q)")):
             theirs = numbers.get(label, {}) if database == "learned" else {}
             cells = [_cell(getattr(mine.get(count), database, None), theirs.get(count)) for count in bits]
             if any(cell != "–" for cell in cells):
-                section.rows.append([label, database, *cells, seconds if database == "learned" else ""])
+                section.rows.append([label, shown, *cells, seconds if database == "learned" else ""])
     for row in rows:
         record = {"section": title, **plain_row(row)}
         section.records.append(record | {"paper": numbers.get(row.method, {}).get(row.bits)})

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -94,11 +94,16 @@ class BenchRun:
 
 @dataclass(frozen=True)
 class RunCodes:
-    """Packed codes of a run. ``learned`` is None if the database is not the training rows."""
+    """Packed codes of a run. ``learned`` is None if the database is not the training rows.
+
+    ``expected`` holds real-valued queries (see ``expected_bits``); None if the database is the training rows, and in
+    runs of hashlearn 0.2.
+    """
 
     query: NDArray[np.uint8]
     hashed: NDArray[np.uint8]
     learned: NDArray[np.uint8] | None
+    expected: NDArray[np.float32] | None = None
 
 
 class RunStore:
@@ -139,7 +144,7 @@ class RunStore:
     def codes(self, run: BenchRun) -> RunCodes:
         """The codes of a run that did not fail."""
         arrays = self._load(f"{run.key}.npz")
-        return RunCodes(arrays["query"], arrays["hashed"], arrays.get("learned"))
+        return RunCodes(arrays["query"], arrays["hashed"], arrays.get("learned"), arrays.get("expected"))
 
     def labels(self, run: BenchRun) -> tuple[NDArray[Any], NDArray[Any]]:
         """Labels of the queries and of the database."""
@@ -161,7 +166,7 @@ class RunStore:
         for stale in self.folder.glob(f"scores/{run.key}.*"):
             stale.unlink(missing_ok=True)
         if codes is not None:
-            arrays = {"query": codes.query, "hashed": codes.hashed, "learned": codes.learned}
+            arrays = {one.name: getattr(codes, one.name) for one in fields(codes)}
             self._save(f"{run.key}.npz", {name: value for name, value in arrays.items() if value is not None})
         write_json(self.folder / f"{run.key}.json", asdict(run) | {"definition": run.definition.facts()})
 

@@ -52,6 +52,8 @@ class TableRow:
     peak_memory_bytes: int | None
     settings: dict[str, Any]
     stale: bool = False
+    real: SeedMean | None = None
+    """The hashed database, searched with real-valued queries e(q)."""
 
     @property
     def group(self) -> Group:
@@ -148,6 +150,7 @@ def table_rows(
                 peak_memory_bytes=max(memory, default=None),
                 settings=seeds[0].definition.settings,
                 stale=any(map(is_stale, seeds)),
+                real=means["real"],
             )
         )
     return rows
@@ -192,7 +195,7 @@ def plain_row(row: TableRow | ComparedRow) -> dict[str, Any]:
             flat[name] = value
         elif isinstance(getattr(row, name), SeedMean):
             flat[name], flat[f"{name}_deviation"] = value["mean"], value["deviation"]
-        elif name in ("learned", "hashed"):
+        elif name in DATABASES:
             flat[name] = flat[f"{name}_deviation"] = None
         else:
             flat[name] = value
@@ -215,7 +218,19 @@ def as_markdown(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(cell.replace("|", "/") for cell in line) + " |" for line in lines)
 
 
-TABLE_COLUMNS = ("data", "split", "measure", "method", "bits", "seeds", "learned", "hashed", "seconds", "memory")
+TABLE_COLUMNS = (
+    "data",
+    "split",
+    "measure",
+    "method",
+    "bits",
+    "seeds",
+    "learned",
+    "hashed",
+    "e(q)",
+    "seconds",
+    "memory",
+)
 # The number of first columns that a heading can show once for all rows.
 HEADING_COLUMNS = 3
 
@@ -223,7 +238,7 @@ HEADING_COLUMNS = 3
 def shown(row: TableRow) -> list[str]:
     """The cells of TABLE_COLUMNS as text."""
     memory = "–" if row.peak_memory_bytes is None else f"{row.peak_memory_bytes / 1e6:,.0f} MB"
-    means = ["–" if mean is None else str(mean) for mean in (row.learned, row.hashed)]
+    means = ["–" if mean is None else str(mean) for mean in (row.learned, row.hashed, row.real)]
     what = [row.data, row.split, f"{row.measure}, {row.ties} ties", row.method, str(row.bits), str(row.seeds)]
     return [*what, *means, f"{row.seconds.mean:.2f}", memory]
 

@@ -33,7 +33,7 @@ bench = typer.Typer(
     help="Run benchmarks of many methods on a named split; keep, tabulate and compare the results.",
     invoke_without_command=True,
     epilog=epilog(
-        "hashlearn bench run --protocol holdout --data-set digits --methods gsdhp itq --bits 16 32 -o results",
+        "hashlearn bench run --data digits --methods auto gsdhp itq --bits 16 32 -o results",
         "hashlearn bench table results --markdown",
     ),
 )
@@ -84,8 +84,9 @@ def _bench(context: typer.Context) -> None:
     "run",
     cls=ListCommand,
     epilog=epilog(
+        "hashlearn bench run --data mine.npz --labels y --methods auto gsdhp itq -o results",
+        "hashlearn bench run --protocol new-unseen --data banking77-minilm --methods auto gsdhp itq -o results",
         "hashlearn bench run --protocol cifar10-1k --methods gsdhp ksh --bits 16 64 --seeds 3 -o results",
-        "hashlearn bench run --protocol new-unseen --data mine.npz --labels y --methods gsdhp itq -o results",
         "hashlearn bench run plan.toml --jobs 2 -o results",
     ),
 )
@@ -93,7 +94,9 @@ def run_bench(
     plan_file: Annotated[
         str | None, typer.Argument(metavar="PLAN.toml", help="A plan file, instead of options.")
     ] = None,
-    protocol: Annotated[str | None, typer.Option(help="A named split; see [bold]hashlearn data list[/bold].")] = None,
+    protocol: Annotated[
+        str | None, typer.Option(help="A named split; see [bold]hashlearn data list[/bold] (default: new).")
+    ] = None,
     methods: Annotated[list[str] | None, typer.Option(help="Methods, several at once.")] = None,
     bits: Annotated[list[int] | None, typer.Option(help="Bit lengths, several at once (default: 16 32 64).")] = None,
     seeds: Annotated[int | None, typer.Option(min=1, help="Number of seeds: 0, 1, 2 … (default: 1).")] = None,

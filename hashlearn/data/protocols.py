@@ -279,6 +279,8 @@ def _new_unseen(pool: Pool, seed: int) -> list[Split]:
 PROTOCOLS: dict[str, Protocol] = {
     name: Protocol(name, make)
     for name, make in {
+        "new": _new,
+        "new-unseen": _new_unseen,
         "cifar10-1k": _by_class("cifar10-1k", 1000, 100),
         "cifar10-full": _full,
         "cifar10-fig1": _by_class("cifar10-fig1", 500, 100),
@@ -290,8 +292,6 @@ PROTOCOLS: dict[str, Protocol] = {
         "coco-full": _random("coco-full", None, 1000),
         "unseen": _unseen,
         "holdout": _holdout,
-        "new": _new,
-        "new-unseen": _new_unseen,
     }.items()
 }
 

@@ -140,6 +140,28 @@ def test_folds_have_no_learned_database_where_it_is_not_the_training_rows(tmp_pa
     assert scores_of(store, runs["fold0-seen"])["learned"] is not None
 
 
+def test_a_new_database_is_the_default_and_has_scores_of_real_valued_queries(call, tmp_path):
+    arguments = ["--data", "digits", "--methods", "auto", "itq", "--bits", 16, "-o", "results"]
+    code, out, _ = call("bench", "run", *arguments)
+    assert code == 0
+    assert "digits, new: " in out
+    assert "e(q)" in out
+    store = RunStore(tmp_path / "results")
+    runs = {run.definition.method: run for run in store.runs()}
+    assert {run.definition.protocol for run in runs.values()} == {"new"}
+    scores = scores_of(store, runs["itq"])
+    assert scores["learned"] is None
+    split = protocol("new").split(load("digits"), 0)
+    assert not set(split.database) & set(split.train)
+    dataset = split.dataset(load("digits"))
+    hasher = ITQ(16, random_state=0).fit(dataset.train_X)
+    queries, database = hasher.expected_bits(dataset.query_X), hasher.encode(dataset.database_X)
+    expected = metrics.evaluate(queries, database, dataset.query_y, dataset.database_y)
+    assert scores["real"]["map"] == expected.map != scores["hashed"]["map"]
+    assert scores["real"]["radius_precision"] is None
+    assert scores_of(store, runs["auto"])["hashed"]["map"] > scores["hashed"]["map"] + 0.1
+
+
 @pytest.mark.parametrize("damage", ["missing", "cut"])
 def test_a_damaged_file_is_one_sentence(call, results, damage):
     path = next(results.glob("holdout-itq*.npz"))
