@@ -128,6 +128,83 @@ def test_a_killed_upgrade_leaves_format_1(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE state SET last_id = 4",
+        "UPDATE state SET entries = entries - 1",
+        "UPDATE state SET seq = seq - 1",
+        "UPDATE payload SET json = '{\"n\": 5' WHERE id = 5",
+        "UPDATE vector SET floats = x'00' WHERE id = 5",
+    ],
+)
+def test_an_upgrade_does_not_seal_damage_of_format_1(tmp_path, statement):
+    """With a lower last_id, for example, the next rows without ids would replace others."""
+    shutil.copytree(FIRST, tmp_path / "shop")
+    changed(tmp_path / "shop", statement)
+    with Collection.open(tmp_path / "shop") as shop, pytest.raises(CollectionError, match=r"is damaged: .*restore"):
+        shop.take_ids(1)
+    with Collection.open(tmp_path / "shop", read_only=True) as shop:
+        assert shop.info()["format"] == 1
+
+
+@pytest.mark.parametrize(
+    "statement",
+    ["UPDATE spec SET kind = 'flbt'", "UPDATE spec SET settings = '{\"x\": 1}'", "UPDATE spec SET vector_size = 'x'"],
+)
+def test_a_spec_of_format_1_that_makes_no_sense_is_said(tmp_path, statement):
+    shutil.copytree(FIRST, tmp_path / "shop")
+    changed(tmp_path / "shop", statement)
+    with pytest.raises(CollectionError, match="what it was made for"):
+        Collection.open(tmp_path / "shop")
+
+
+def test_bytes_that_are_no_text_in_the_schema_are_said(folder, tmp_path):
+    """SQLite quotes them in its message, which Python cannot decode."""
+    with Collection.open(folder) as shop:
+        shop.backup(tmp_path / "backup")
+    data = (
+        file_of(folder)
+        .read_bytes()
+        .replace(b"tablespecspec", b"tables\x8eecspec")
+        .replace(b"CREATE TABLE spec", b"CREATE TABLA spec")
+    )
+    file_of(folder).write_bytes(data)
+    with pytest.raises(CollectionError, match=r"damaged: restore it from a backup"):
+        Collection.open(folder)
+    with Collection.restore(tmp_path / "backup", folder, replace=True) as shop:
+        assert len(shop) == 59
+    file_of(folder).write_bytes(data)
+    Collection.drop(folder)
+    assert not file_of(folder).exists()
+
+
+def test_a_reader_without_write_permission_notices_a_writer_that_came_and_went(folder, monkeypatch):
+    """It cannot share SQLite's log, so SQLite itself would not notice that pages have changed."""
+    with monkeypatch.context() as forbidden:
+        forbidden.setattr(os, "access", lambda path, mode: mode != os.W_OK)  # root may write everywhere
+        reader = Collection.open(folder, read_only=True)
+        assert len(reader) == 59
+    with reader:
+        with Collection.open(folder) as writer:
+            writer.add(X[:1])
+        assert not Path(f"{file_of(folder)}-wal").exists()
+        with pytest.raises(CollectionError, match="open it again"):
+            len(reader)
+    with Collection.open(folder, read_only=True) as again:
+        assert len(again) == 60
+
+
+def test_facts_are_told_while_the_log_comes_and_goes(folder, monkeypatch):
+    """The last writer removes the log, perhaps between two looks at it."""
+    with Collection.open(folder, read_only=True) as shop:
+        log = Path(f"{file_of(folder)}-wal")
+        exists = Path.exists
+        # It is removed just after something has found it.
+        monkeypatch.setattr(Path, "exists", lambda self, **_: (exists(self), self != log or log.unlink())[0])
+        assert shop.info()["rows"] == 59
+
+
+@pytest.mark.parametrize(
     ("statement", "sentence"),
     [
         ("UPDATE state SET last_id = 3", "says about itself"),
@@ -373,3 +450,13 @@ def test_a_folder_of_somebody_else(folder):
     told = subprocess.run([sys.executable, "-c", script, str(folder)], capture_output=True, text=True, check=False)
     assert "open it with read_only=True" in told.stdout, told.stderr
     assert told.stdout.splitlines()[-1] == "59"
+
+
+def test_a_folder_that_may_not_be_looked_into_is_said(folder, tmp_path, monkeypatch):
+    def refuse(self, **_):
+        raise PermissionError(13, "Permission denied", str(self))
+
+    monkeypatch.setattr(Path, "stat", refuse)
+    for call in (Collection.open, Collection.drop, lambda place: Collection.create(place, n_bits=8)):
+        with pytest.raises(CollectionError, match="Permission denied"):
+            call(folder)

@@ -190,6 +190,7 @@ def test_a_killed_restore_leaves_the_old_or_the_new(shop, tmp_path):
         ("DELETE FROM block", "blocks of codes are missing"),
         ("UPDATE payload SET json = '{\"n\":7}' WHERE id = 4", "payload of row 4 does not match"),
         ("UPDATE payload SET json = '{\"n\":7}', checksum = 1 WHERE id < 20", "the same holds for 8 more rows"),
+        ("INSERT INTO vector VALUES (900, x'00', 1)", "there is a vector for row 900, which does not exist"),
         ("DELETE FROM payload WHERE id = 4", "its payloads are not those that were written (199 of 200)"),
         ("UPDATE vector SET checksum = checksum + 1 WHERE id = 9", "vector of row 9 does not match"),
         ("DELETE FROM vector WHERE id = 9", "vector of row 9 is missing"),
@@ -296,3 +297,32 @@ def test_the_commands(shop, tmp_path, capsys):
     code, _, err = run(capsys, "backup", tmp_path / "new", tmp_path / "c")
     assert (code, (tmp_path / "c").exists()) == (1, False)
     assert "so there is no backup" in err
+
+
+def test_a_backup_does_not_replace_a_collection(shop, tmp_path):
+    with Collection.create(tmp_path / "other", n_bits=8) as other:
+        other.add(codes=np.zeros((3, 1), dtype=np.uint8))
+        for folder in ("shop", "other"):
+            with pytest.raises(CollectionError, match="the file of a collection: give the backup another name"):
+                shop.backup(tmp_path / folder / FILE)
+    with pytest.raises(CollectionError, match="the file of a collection"):  # closed
+        shop.backup(tmp_path / "other" / FILE)
+    with Collection.open(tmp_path / "other") as other:
+        assert len(other) == 3
+
+
+def test_open_processes_follow_a_restored_backup_of_format_1(tmp_path):
+    """Format 1 has no identity, so the restored file is upgraded. Otherwise this reader would mix both collections."""
+    first = Path(__file__).parents[1] / "data" / "collection-v1"
+    shutil.copytree(first, tmp_path / "shop")
+    shutil.copytree(first, tmp_path / "other")
+    changed(tmp_path / "other", "UPDATE payload SET json = '{\"n\":77}' WHERE id = 5")
+    with Collection.open(tmp_path / "other", read_only=True) as other:
+        other.backup(tmp_path / "backup")
+    with Collection.open(tmp_path / "shop", read_only=True) as reader:
+        assert reader.count({"n": 77}) == 0
+        assert len(reader) == 57
+        Collection.restore(tmp_path / "backup", tmp_path / "shop", replace=True).close()
+        assert reader.count({"n": 77}) == 1
+        assert reader.info()["format"] == 2
+        assert reader.verify().problems == ()

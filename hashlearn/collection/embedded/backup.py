@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from hashlearn.collection.embedded import commits, folder, schema
-from hashlearn.collection.embedded.connection import FILE, connect, error_code, errors_as_sentences
+from hashlearn.collection.embedded.connection import FILE, connect, error_code, errors_as_sentences, file_size
 from hashlearn.collection.embedded.database import Transaction
 from hashlearn.collection.embedded.state import new_identity, read_state, update_state
 from hashlearn.collection.embedded.verify import verify
@@ -22,40 +22,45 @@ from hashlearn.progress import report
 from hashlearn.wholefile import sync_folder
 
 _PAGES = 1000  # copied between two reports of progress
+_BACKUP, _COLLECTION = b"\x01\x01", b"\x02\x02"  # the versions for writing and reading in the header of SQLite
 
 
 def backup(transaction: Transaction, target: Path) -> None:
     """Write the collection, as a transaction sees it, to one file. It gets its name once it is whole and checked."""
-    if target.exists() and not _is_backup(target):
-        raise CollectionError(f"{target} is there already and is no backup of a collection: give another name.")
-    if not target.parent.is_dir():
-        raise CollectionError(f"There is no folder {target.parent} for the backup: make it first.")
-    with errors_as_sentences(target), folder.temporary_file(target.parent) as temporary:
-        with contextlib.closing(sqlite3.connect(temporary, isolation_level=None)) as copy:
-            transaction.db.backup(copy, pages=_PAGES, progress=_progress("copying"))
-            copy.execute("PRAGMA journal_mode = DELETE")  # so that reading the backup leaves no other files beside it
-        _check(temporary, "The collection is damaged, so there is no backup of it")
-        with open(temporary, "rb") as file:
-            os.fsync(file.fileno())
-        os.replace(temporary, target)
-        sync_folder(target.parent)
+    with errors_as_sentences(target):
+        if target.exists() and _header(target) != _BACKUP:
+            what = "the file of a collection" if _header(target) == _COLLECTION else "no backup of a collection"
+            raise CollectionError(f"{target} exists already and is {what}: give the backup another name.")
+        if not target.parent.is_dir():
+            raise CollectionError(f"There is no folder {target.parent} for the backup: make it first.")
+        with folder.temporary_file(target.parent) as temporary:
+            with contextlib.closing(sqlite3.connect(temporary, isolation_level=None)) as copy:
+                transaction.db.backup(copy, pages=_PAGES, progress=_progress("copying"))
+                copy.execute(
+                    "PRAGMA journal_mode = DELETE"
+                )  # so that reading it leaves no other files
+            _check(temporary, "The collection is damaged, so there is no backup of it")
+            with open(temporary, "rb") as file:
+                os.fsync(file.fileno())
+            os.replace(temporary, target)
+            sync_folder(target.parent)
 
 
 def restore(source: Path, target: Path, replace: bool) -> None:
     """Make a collection from a backup, after checking all of it."""
     path = target / FILE
-    if not source.is_file() or not _is_backup(source):
-        raise CollectionError(
-            f"{source} is no backup of a collection: give a file that 'hashlearn index backup' wrote."
-        )
-    log = Path(f"{source}-wal")
-    if log.exists() and log.stat().st_size:
-        raise CollectionError(f"{source} is in use, as {log} shows: make a backup of it, and restore that.")
-    if path.exists() and not replace:
-        raise CollectionError(
-            f"{target} holds a collection already: {OPEN_OR_DROP}, or restore with replace=True (--replace)."
-        )
     with errors_as_sentences(source):
+        if not source.is_file() or _header(source) is None:
+            raise CollectionError(
+                f"{source} is no backup of a collection: give a file that 'hashlearn index backup' wrote."
+            )
+        log = Path(f"{source}-wal")
+        if file_size(log):
+            raise CollectionError(f"{source} is in use, as {log} shows: make a backup of it, and restore that.")
+        if path.exists() and not replace:
+            raise CollectionError(
+                f"{target} holds a collection already: {OPEN_OR_DROP}, or restore with replace=True (--replace)."
+            )
         _check(source, f"The backup {source} is damaged, so nothing was restored")
     with errors_as_sentences(path):
         target.mkdir(parents=True, exist_ok=True)
@@ -77,8 +82,11 @@ def _renew(copy: sqlite3.Connection, path: Path) -> None:
     copy.execute("PRAGMA journal_mode = WAL")
     copy.execute("BEGIN IMMEDIATE")
     state = read_state(copy, path)
-    if state.version == schema.VERSION:  # format 1 has no identity
+    if state.version == schema.VERSION:
         update_state(copy, state._replace(identity=new_identity(), commits=state.commits + 1))
+    else:
+        # Format 1 has no identity: processes that have the collection open would not notice that it was restored.
+        schema.upgrade(copy, path, schema.read_spec(copy, path), state)
     copy.execute("COMMIT")
     copy.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
@@ -93,6 +101,8 @@ def _restored_into(copy: sqlite3.Connection, path: Path) -> bool:
             state = read_state(live, path)
             commits.write_commits(path.parent, state.identity, state.commits)
             live.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    except UnicodeDecodeError:  # SQLite's message quotes damaged text of the schema
+        return False
     except sqlite3.DatabaseError as error:
         if error_code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
             raise
@@ -109,14 +119,16 @@ def _check(path: Path, sentence: str) -> None:
         raise CollectionError(f"{sentence} ({len(problems)} problems; {problems[0].rstrip('.')}).")
 
 
-def _is_backup(path: Path) -> bool:
-    """Whether the header of the file is that of a collection's database."""
+def _header(path: Path) -> bytes | None:
+    """What the header of a file says: _BACKUP, _COLLECTION (in WAL mode, as collections in use are), or None."""
     try:
         with open(path, "rb") as file:
             head = file.read(72)
     except OSError:
-        return False
-    return head[:16] == b"SQLite format 3\0" and int.from_bytes(head[68:72], "big") == schema.APPLICATION
+        return None
+    if head[:16] != b"SQLite format 3\0" or int.from_bytes(head[68:72], "big") != schema.APPLICATION:
+        return None
+    return head[18:20]
 
 
 def _progress(phase: str) -> Callable[[int, int, int], None]:

@@ -14,6 +14,7 @@ from hashlearn.filekinds import kind_of_file
 
 FILE = "collection.sqlite"
 WAIT_SECONDS = 60.0
+_RESTORE = "restore it from a backup ('hashlearn index restore')"
 
 
 def connect(path: Path, mode: str) -> sqlite3.Connection:
@@ -34,6 +35,14 @@ def _as_text(data: bytes) -> str:
     return data.decode("utf-8", "replace")
 
 
+def file_size(path: Path) -> int:
+    """The size of a file in bytes; 0 if there is none. SQLite may remove its log at any time."""
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
 def close_all(connections: list[sqlite3.Connection]) -> None:
     for db in connections:
         with contextlib.suppress(sqlite3.Error):
@@ -47,6 +56,9 @@ def errors_as_sentences(path: Path) -> Iterator[None]:
         yield
     except sqlite3.Error as error:
         raise CollectionError(_sentence(error, path)) from error
+    except UnicodeDecodeError as error:
+        # SQLite quotes damaged text of the schema in its message, which Python then cannot decode.
+        raise CollectionError(f"{path} is damaged: {_RESTORE} (its schema cannot be read).") from error
     except OSError as error:
         raise CollectionError(f"Cannot use {path}: {error.strerror or error}.") from error
 
@@ -58,17 +70,16 @@ def error_code(error: sqlite3.Error) -> int:
 def _sentence(error: sqlite3.Error, path: Path) -> str:
     if error_code(error) == sqlite3.SQLITE_NOTADB and (kind := kind_of_file(path)) is not None:
         return f"{path} is not a collection of hashlearn: it is {kind}."
-    restore = "restore it from a backup ('hashlearn index restore')"
     known: dict[int, str] = {
         sqlite3.SQLITE_BUSY: f"{path.parent} is being written by somebody else; gave up after {WAIT_SECONDS:.0f} s.",
         sqlite3.SQLITE_FULL: f"The disk is full: nothing of this was written to {path.parent}, and nothing was lost.",
         sqlite3.SQLITE_READONLY: f"{path} may not be written: change its permissions, or open it with read_only=True.",
-        sqlite3.SQLITE_CORRUPT: f"{path} is damaged: {restore} ({error}).",
-        sqlite3.SQLITE_NOTADB: f"{path} is not a collection of hashlearn, or its beginning is damaged: {restore}.",
+        sqlite3.SQLITE_CORRUPT: f"{path} is damaged: {_RESTORE} ({error}).",
+        sqlite3.SQLITE_NOTADB: f"{path} is not a collection of hashlearn, or its beginning is damaged: {_RESTORE}.",
         sqlite3.SQLITE_CANTOPEN: f"{path} cannot be opened: check that it may be read, and, if a log (-wal) lies "
         "beside it, that the folder may be written.",
-        sqlite3.SQLITE_CONSTRAINT: f"{path} is damaged: {restore} ({error}).",
+        sqlite3.SQLITE_CONSTRAINT: f"{path} is damaged: {_RESTORE} ({error}).",
         sqlite3.SQLITE_IOERR: f"Reading or writing {path} failed: check the disk ({error}).",
-        sqlite3.SQLITE_ERROR: f"{path} is damaged or of another kind: {restore} ({error}).",
+        sqlite3.SQLITE_ERROR: f"{path} is damaged or of another kind: {_RESTORE} ({error}).",
     }
     return known.get(error_code(error), f"Cannot use {path}: {error}.")

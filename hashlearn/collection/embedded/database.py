@@ -17,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from hashlearn.collection.embedded import commits, schema
-from hashlearn.collection.embedded.connection import FILE, close_all, connect, errors_as_sentences
+from hashlearn.collection.embedded.connection import FILE, close_all, connect, errors_as_sentences, file_size
 from hashlearn.collection.embedded.state import CollectionState, read_state, update_state
 from hashlearn.collection.store import CollectionError, CollectionSpec
 
@@ -48,16 +48,17 @@ class Database:
         self._writer = threading.Lock()
         self._closed = False
         self._unshared = False
+        self._stamp = (0, 0)
         self._generation = 0
         self._identity = 0
         self._known_commits = 0
-        if not self.path.is_file():
-            raise CollectionError(f"There is no collection in {folder}.")
-        if not read_only and not (os.access(self.path, os.W_OK) and os.access(folder, os.W_OK)):
-            raise CollectionError(
-                f"{folder} may not be written: open it with read_only=True, or change its permissions."
-            )
         with errors_as_sentences(self.path):
+            if not self.path.is_file():
+                raise CollectionError(f"There is no collection in {folder}.")
+            if not read_only and not (os.access(self.path, os.W_OK) and os.access(folder, os.W_OK)):
+                raise CollectionError(
+                    f"{folder} may not be written: open it with read_only=True, or change its permissions."
+                )
             self._file = self._file_now()
             self.spec = self._read_file()
 
@@ -161,9 +162,10 @@ class Database:
             if file != self._file:
                 close_all(self._free)
                 self._free = []
+                self._unshared = False
                 self._accept(self._read_file())
                 self._file = file
-            if self._unshared and self._has_log():
+            if self._unshared and (self._has_log() or self._stamp != self._file_stamp()):
                 raise CollectionError(f"{self.path.parent} is being changed since it was opened: open it again.")
             db = self._free.pop() if self._free else None
             generation = self._generation
@@ -216,14 +218,22 @@ class Database:
 
     def _has_log(self) -> bool:
         """Whether SQLite's log may hold changes that are not yet in the file."""
-        log = Path(f"{self.path}-wal")
-        return log.exists() and log.stat().st_size > 0
+        return file_size(Path(f"{self.path}-wal")) > 0
+
+    def _file_stamp(self) -> tuple[int, int]:
+        """Size and time of the last change of the file."""
+        facts = os.stat(self.path)
+        return facts.st_size, facts.st_mtime_ns
 
     def _connect(self) -> sqlite3.Connection:
         mode = "rw"
         if self.read_only:
             # SQLite shares the state of its log through a file beside it, which it cannot create in a folder without
             # write permission. Without a log it does not need that file.
-            self._unshared = not os.access(self.path.parent, os.W_OK) and not self._has_log()
-            mode = "ro&immutable=1" if self._unshared else "ro"
+            unshared = not os.access(self.path.parent, os.W_OK) and not self._has_log()
+            mode = "ro&immutable=1" if unshared else "ro"
+            if unshared and not self._unshared:
+                # SQLite now assumes that the file never changes, so this class has to notice changes.
+                self._stamp = self._file_stamp()
+            self._unshared = unshared
         return connect(self.path, mode)

@@ -20,11 +20,11 @@ from hashlearn.wholefile import sync_folder
 def create(folder: Path, spec: CollectionSpec) -> None:
     """Make the folder and its file. The file gets its name when it is complete, so nobody opens a half-made one."""
     path = folder / FILE
-    if path.exists():
-        raise CollectionError(f"{folder} holds a collection already: {OPEN_OR_DROP}.")
-    if Path(f"{path}-wal").exists() and not path.exists():
-        raise CollectionError(f"{path}-wal is the log of a collection whose file is gone: remove it first.")
     with errors_as_sentences(path):
+        if path.exists():
+            raise CollectionError(f"{folder} holds a collection already: {OPEN_OR_DROP}.")
+        if Path(f"{path}-wal").exists():
+            raise CollectionError(f"{path}-wal is the log of a collection whose file is gone: remove it first.")
         folder.mkdir(parents=True, exist_ok=True)
         with temporary_file(folder) as temporary:
             with contextlib.closing(sqlite3.connect(temporary, isolation_level=None)) as db:
@@ -63,14 +63,15 @@ def put_into_place(temporary: Path, path: Path) -> None:
 def drop(folder: Path) -> None:
     """Remove the file of a collection, and the folder when nothing else is in it."""
     path = folder / FILE
-    if not path.exists():
-        raise CollectionError(f"There is no collection in {folder}.")
-    with errors_as_sentences(path), locked(path):
-        remove_database(folder)
-        for name in (*folder.glob("adding-*.json"), *folder.glob(f".{FILE}.*.tmp*")):
-            name.unlink(missing_ok=True)
-        with contextlib.suppress(OSError):
-            folder.rmdir()
+    with errors_as_sentences(path):
+        if not path.exists():
+            raise CollectionError(f"There is no collection in {folder}.")
+        with locked(path):
+            remove_database(folder)
+            for name in (*folder.glob("adding-*.json"), *folder.glob(f".{FILE}.*.tmp*")):
+                name.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                folder.rmdir()
 
 
 def remove_database(folder: Path) -> None:
@@ -90,6 +91,8 @@ def locked(path: Path) -> Iterator[None]:
     with contextlib.closing(sqlite3.connect(path, connection.WAIT_SECONDS, isolation_level=None)) as db:
         try:
             db.execute("BEGIN IMMEDIATE")
+        except UnicodeDecodeError:
+            pass  # SQLite's message quotes damaged text of the schema
         except sqlite3.DatabaseError as error:
             if error_code(error) not in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
                 raise

@@ -17,10 +17,13 @@ import zlib
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from hashlearn.codes import MAX_BITS
 from hashlearn.collection.embedded.blocks import BlockRow, checksum, first_checksum
 from hashlearn.collection.embedded.state import CollectionState, damaged, insert_state, new_identity
 from hashlearn.collection.store import CollectionError, CollectionSpec
+from hashlearn.index import Index
 from hashlearn.progress import report
 
 APPLICATION = 0x686C636F  # "hlco", in the header of the file
@@ -74,6 +77,9 @@ def read_spec(db: sqlite3.Connection, path: Path) -> CollectionSpec:
         )
         if not 1 <= spec.n_bits <= MAX_BITS or not isinstance(spec.model, bytes):
             raise ValueError
+        if vector_size is not None and not (isinstance(vector_size, int) and vector_size > 0):
+            raise ValueError
+        Index(spec.n_bits, spec.kind, **spec.settings)  # type: ignore[arg-type]  # format 1 has no checksum of these
     except (TypeError, ValueError):
         raise damaged(path, "it does not say what it was made for") from None
     return spec
@@ -104,6 +110,7 @@ def vector_checksum(number: int, floats: bytes) -> int:
 
 def upgrade(db: sqlite3.Connection, path: Path, spec: CollectionSpec, state: CollectionState) -> CollectionState:
     """Upgrade a file of format 1 to format 2 inside the caller's transaction."""
+    _check_first_format(db, path, spec, state)
     steps = iter(range(1, 5))
     for name in ("spec", "state", "block"):
         db.execute(f"ALTER TABLE {name} RENAME TO old_{name}")
@@ -134,6 +141,25 @@ def upgrade(db: sqlite3.Connection, path: Path, spec: CollectionSpec, state: Col
         db.execute(f"DROP TABLE old_{name}")
     db.execute(f"PRAGMA user_version = {VERSION}")
     return state
+
+
+def _check_first_format(db: sqlite3.Connection, path: Path, spec: CollectionSpec, state: CollectionState) -> None:
+    """Refuse to upgrade damage that can be seen: the checksums of format 2 would make it look whole."""
+    (answer,) = db.execute("PRAGMA quick_check(1)").fetchone()
+    if answer != "ok":
+        raise damaged(path, f"SQLite finds it broken ({answer})")
+    last_block, entries = db.execute("SELECT COALESCE(max(seq), 0), COALESCE(sum(size), 0) FROM block").fetchone()
+    ids = [np.frombuffer(part, "<i8") for (part,) in db.execute("SELECT ids FROM block") if isinstance(part, bytes)]
+    largest = max((int(part.max()) for part in ids if len(part)), default=-1)
+    if last_block > state.seq or entries != state.entries or largest > state.last_id:
+        raise damaged(path, "what it says about itself does not match its blocks")
+    (payloads,) = db.execute("SELECT count(*) FROM payload WHERE NOT json_valid(json)").fetchone()
+    if payloads:
+        raise damaged(path, f"{payloads} payloads are no JSON text")
+    length = 4 * (spec.vector_size or 0)
+    (vectors,) = db.execute("SELECT count(*) FROM vector WHERE length(floats) != ?", (length,)).fetchone()
+    if vectors:
+        raise damaged(path, f"{vectors} vectors do not have {length} bytes")
 
 
 def _version(db: sqlite3.Connection, path: Path) -> int:

@@ -20,6 +20,7 @@ from hashlearn.collection.embedded import columns
 from hashlearn.collection.embedded import folder as files
 from hashlearn.collection.embedded.backup import backup, restore
 from hashlearn.collection.embedded.blocks import Block, merged, to_merge, to_row
+from hashlearn.collection.embedded.connection import file_size
 from hashlearn.collection.embedded.database import Database, Transaction
 from hashlearn.collection.embedded.following_index import FollowingIndex
 from hashlearn.collection.embedded.kept_filters import KeptFilters
@@ -219,7 +220,7 @@ class EmbeddedStore(Store):
             "storage": "embedded",
             "rows": transaction.state.rows,
             "next_id": transaction.state.last_id + 1,
-            "bytes": sum(file.stat().st_size for file in files if file.exists()),
+            "bytes": sum(map(file_size, files)),
             "blocks": blocks,
             "format": transaction.state.version,
             "sqlite": sqlite3.sqlite_version,

@@ -111,8 +111,10 @@ class _Check:
             wrong += [row[0] for row in rows if not self._vector_is_whole(*row)]
         self._tell(wrong, "the vector of row {} does not match its checksum, or is cut short")
         if self.block is not None and self.spec.vector_size is not None:
-            missing = np.setdiff1d(self.block.ids, np.concatenate(seen))
-            self._tell(missing.tolist(), "the vector of row {} is missing")
+            found = np.concatenate(seen)
+            self._tell(np.setdiff1d(self.block.ids, found).tolist(), "the vector of row {} is missing")
+            lost = np.setdiff1d(found, self.block.ids)
+            self._tell(lost.tolist(), "there is a vector for row {}, which does not exist")
 
     def _payload(self, number: int, text: Any, stored: Any) -> Any:
         """The payload, or None when it is not as it was written."""
