@@ -1,7 +1,7 @@
 """Retrieval scores with every definition named: ``evaluate`` computes all of them, and each has its own function."""
 
 from hashlearn.metrics.ball import BallScores, map_within_radius
-from hashlearn.metrics.evaluate import Scores, evaluate, evaluate_floats
+from hashlearn.metrics.evaluate import Scores, evaluate, evaluate_floats, evaluate_scores
 from hashlearn.metrics.relevance import Relevance
 from hashlearn.metrics.single import (
     Curve,
@@ -23,6 +23,7 @@ __all__ = [
     "acg",
     "evaluate",
     "evaluate_floats",
+    "evaluate_scores",
     "map_within_radius",
     "mean_average_precision",
     "ndcg",

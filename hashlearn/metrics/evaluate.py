@@ -9,7 +9,13 @@ from typing import Any, Literal
 from numpy.typing import ArrayLike
 
 from hashlearn.metrics.engine import EmptyQueries, Rules, Ties, check_choice, cutoff
-from hashlearn.metrics.ranking_scores import RankingScores, RelevanceLabels, score_code_ranking, score_float_ranking
+from hashlearn.metrics.ranking_scores import (
+    RankingScores,
+    RelevanceLabels,
+    score_code_ranking,
+    score_float_ranking,
+    score_given_ranking,
+)
 from hashlearn.metrics.rankings import Progress, check_floats
 from hashlearn.metrics.scores import Denominator, Gain
 from hashlearn.relevance import RelevanceRule
@@ -200,7 +206,60 @@ def evaluate_floats(
         raise ValueError(
             f"query_X and database_X must have the same number of features. Got {queries.shape[1]} and {rows.shape[1]}."
         )
-    rules = Rules(
+    rules = _float_rules(at, precision_at, ndcg_at, ties, denominator, empty_queries, gain)
+    given_labels = RelevanceLabels(query_y, database_y, relevance, unlabeled)
+    scored = score_float_ranking(queries, rows, given_labels, metric, rules, n_jobs, progress)
+    return _scores(scored, at, precision_at, ndcg_at, relevance, "floats")
+
+
+def evaluate_scores(
+    scores: ArrayLike,
+    query_y: Any,
+    database_y: Any,
+    *,
+    at: int | None = 500,
+    precision_at: int | None = 10,
+    ndcg_at: int | None = 50,
+    ties: Ties = "expected",
+    denominator: Denominator = "retrieved",
+    empty_queries: EmptyQueries = "zero",
+    gain: Gain = "exp",
+    relevance: RelevanceRule = "count",
+    unlabeled: Hashable = None,
+    n_jobs: int | None = None,
+    progress: Progress | None = None,
+) -> Scores:
+    """Score a ranking that is given as a table of similarities, for ways to search that have no vectors or codes.
+
+    The parameters mean what they mean in ``evaluate``. Equal similarities are ties. There is no Hamming radius, so the
+    radius scores are None.
+
+    Parameters
+    ----------
+    scores : array-like (n_queries, n_database)
+        Similarities; a larger one is nearer.
+
+    Returns
+    -------
+    Scores
+    """
+    table = check_floats(scores, "scores")
+    rules = _float_rules(at, precision_at, ndcg_at, ties, denominator, empty_queries, gain)
+    given_labels = RelevanceLabels(query_y, database_y, relevance, unlabeled)
+    scored = score_given_ranking(table, given_labels, rules, n_jobs, progress)
+    return _scores(scored, at, precision_at, ndcg_at, relevance, "scores")
+
+
+def _float_rules(
+    at: int | None,
+    precision_at: int | None,
+    ndcg_at: int | None,
+    ties: Ties,
+    denominator: Denominator,
+    empty_queries: EmptyQueries,
+    gain: Gain,
+) -> Rules:
+    return Rules(
         at=cutoff("at", at),
         precision_at=cutoff("precision_at", precision_at),
         ndcg_at=cutoff("ndcg_at", ndcg_at),
@@ -209,9 +268,6 @@ def evaluate_floats(
         empty_queries=empty_queries,
         gain=gain,
     )
-    given_labels = RelevanceLabels(query_y, database_y, relevance, unlabeled)
-    scored = score_float_ranking(queries, rows, given_labels, metric, rules, n_jobs, progress)
-    return _scores(scored, at, precision_at, ndcg_at, relevance, "floats")
 
 
 def _scores(

@@ -11,7 +11,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from hashlearn.codes import as_words, check_packed
 from hashlearn.metrics.engine import QueryScores, Rules, score_queries
-from hashlearn.metrics.rankings import FloatKeys, HammingKeys, Keys, Progress, asymmetric_keys, check_floats
+from hashlearn.metrics.rankings import (
+    FloatKeys,
+    HammingKeys,
+    Keys,
+    Progress,
+    ScoreKeys,
+    asymmetric_keys,
+    check_floats,
+)
 from hashlearn.metrics.relevance import Relevance
 from hashlearn.metrics.scores import mean
 from hashlearn.relevance import RelevanceRule
@@ -161,6 +169,19 @@ def score_float_ranking(
     labels = given_labels.relevance_between(len(queries), len(database))
     keys = FloatKeys(take_rows(queries, labels.query_rows), take_rows(database, labels.database_rows), metric)
     return _score_keys(keys, metric, labels, rules, n_jobs, progress)
+
+
+def score_given_ranking(
+    scores: NDArray[Any],
+    given_labels: RelevanceLabels,
+    rules: Rules,
+    n_jobs: int | None = None,
+    progress: Progress | None = None,
+) -> RankingScores:
+    """Score the ranking that a table of similarities (queries, database) gives."""
+    labels = given_labels.relevance_between(*scores.shape)
+    chosen = take_rows(take_rows(scores, labels.query_rows).T, labels.database_rows).T
+    return _score_keys(ScoreKeys(chosen), "given", labels, rules, n_jobs, progress)
 
 
 def _score_keys(

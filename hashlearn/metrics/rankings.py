@@ -97,6 +97,19 @@ class FloatKeys:
         return keys
 
 
+class ScoreKeys:
+    """Negated scores that are given as a table (queries, database)."""
+
+    exact = False
+
+    def __init__(self, scores: NDArray[Any]) -> None:
+        self.n_queries, self.n_database = scores.shape
+        self._scores = scores
+
+    def block(self, start: int, stop: int) -> NDArray[Any]:
+        return -self._scores[start:stop]
+
+
 def asymmetric_keys(queries: NDArray[Any], database: NDArray[np.uint8], n_bits: int) -> FloatKeys:
     """Return the keys −q·h of real-valued queries q and packed codes h."""
     return FloatKeys(queries, unpack_signs(database, n_bits).astype(queries.dtype), "dot")
