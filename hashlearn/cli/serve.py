@@ -29,9 +29,9 @@ _NAMED = re.compile(r"([A-Za-z0-9_.-]{1,64})=(.+)", re.DOTALL)
 )
 def serve(
     collections: Annotated[
-        list[str],
+        list[str] | None,
         typer.Argument(metavar="[NAME=]URI...", help="Folders, milvus://… or postgresql://…, each with a name."),
-    ],
+    ] = None,
     host: Annotated[
         str, typer.Option(help="Address to listen on. An address that other machines can reach needs a token.")
     ] = "127.0.0.1",
@@ -59,6 +59,10 @@ def serve(
     access_log: Annotated[
         str | None, typer.Option(metavar="FILE", help="Write one JSON line per request; '-' is standard error.")
     ] = None,
+    create_in: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Let clients with a token create and drop collections in this folder."),
+    ] = None,
     bench: Annotated[Path | None, typer.Option(help="Folder of a bench report, shown at /bench/.")] = None,
     read_only: Annotated[bool, typer.Option("--read-only", help="Refuse all writes, also with a token.")] = False,
     open_page: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
@@ -68,18 +72,24 @@ def serve(
     Without a token, only this machine can connect, and all writes are refused.
     """
     need_extra()
+    from hashlearn.service.made_collections import open_made
     from hashlearn.service.served_collection import default_name, open_collection
     from hashlearn.service.settings import ServerSettings
     from hashlearn.service.tokens import read_tokens, world_readable
 
     if bench is not None and not (bench / "report.html").is_file():
         raise BadUse(f"{bench} holds no report.html: make one with hashlearn bench report.")
+    if not collections and create_in is None:
+        raise BadUse("Give collections to serve, or --create-in FOLDER where clients can create some.")
+    if read_only and create_in is not None:
+        raise BadUse("--read-only refuses all writes, so --create-in has no use beside it: leave one of them out.")
     try:
         settings = ServerSettings(
             host,
             read_tokens(token_file),
             tuple(allow_host or ()),
             bench=bench,
+            create_in=create_in,
             access_log=access_log,
             tls_certificate=tls_certificate,
             tls_key=tls_key,
@@ -91,7 +101,7 @@ def serve(
     pictures = dict(_named(text) for text in images or ())
     served: list[ServedCollection] = []
     try:
-        for text in collections:
+        for text in collections or ():
             given, uri = _named(text)
             name = given or default_name(uri)
             path = pictures.get(name, pictures.get(""))
@@ -105,6 +115,8 @@ def serve(
                     read_only=read_only,
                 )
             )
+        if create_in is not None:
+            served += open_made(create_in)
         unknown = set(pictures) - {"", *(one.name for one in served)}
         if unknown:
             raise BadUse(f"--images names {min(unknown)!r}, which is no collection here.")

@@ -12,7 +12,15 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.types import ASGIApp
 
 import hashlearn
-from hashlearn.service import errors, routes_about, routes_items, routes_pages, routes_search
+from hashlearn.service import (
+    errors,
+    routes_about,
+    routes_collections,
+    routes_items,
+    routes_overview,
+    routes_pages,
+    routes_search,
+)
 from hashlearn.service.body_limits import BodyLimitMiddleware
 from hashlearn.service.middleware import RecordingMiddleware, TokenMiddleware
 from hashlearn.service.schemas import REQUESTS
@@ -50,7 +58,8 @@ def make_api(service: Service, on_start: Callable[[], None] | None = None) -> Fa
     )
     app.state.service = service
     errors.install(app)
-    routers = [module.router for module in (routes_about, routes_search, routes_items)]
+    modules = (routes_about, routes_collections, routes_overview, routes_search, routes_items)
+    routers = [module.router for module in modules]
     app.state.api_routes = [route for router in routers for route in router.routes]
     for router in routers:
         app.include_router(router)

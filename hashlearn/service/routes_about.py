@@ -6,7 +6,7 @@ from contextlib import suppress
 
 from fastapi import APIRouter, Response
 
-from hashlearn.service import schemas, statistics
+from hashlearn.service import schemas
 from hashlearn.service.errors import ApiError, collection_errors, json_response, to_json
 from hashlearn.service.metrics import CONTENT_TYPE
 from hashlearn.service.served_collection import ServedCollection
@@ -52,10 +52,11 @@ async def list_collections(service: ServiceDep) -> Response:
 
 
 def _collection_list(service: Service) -> bytes:
-    may_write = service.settings.may_write
+    settings = service.settings
     with collection_errors():
-        facts = [served.facts(may_write) for served in service.collections.values()]
-    return to_json({"collections": facts, "bench": service.settings.bench is not None})
+        facts = [served.facts(settings.may_write) for served in list(service.collections.values())]
+    can_create = settings.may_write and settings.create_in is not None
+    return to_json({"collections": facts, "bench": settings.bench is not None, "can_create": can_create})
 
 
 @router.get(
@@ -70,13 +71,3 @@ def _collection(service: Service, served: ServedCollection) -> bytes:
     with collection_errors():
         info = {name: value for name, value in served.collection.info().items() if name not in _PRIVATE}
         return to_json({**info, **served.facts(service.settings.may_write)})
-
-
-@router.get(
-    "/api/v1/collections/{collection}/stats",
-    response_model=schemas.StatisticsResponse,
-    responses=schemas.error_responses(),
-)
-async def get_statistics(service: ServiceDep, served: CollectionDep) -> Response:
-    """Rows, bytes, and how balanced and how independent the bits are."""
-    return json_response(to_json(await service.reads.run(statistics.bit_statistics, served)))

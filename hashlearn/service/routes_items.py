@@ -9,6 +9,7 @@ from fastapi import APIRouter, Depends, Path, Query, Request, Response
 
 from hashlearn.service import schemas
 from hashlearn.service.errors import ApiError, bad, collection_errors, json_response, to_json
+from hashlearn.service.made_collections import check_there
 from hashlearn.service.pictures import LARGEST_SIDE
 from hashlearn.service.request_bodies import (
     JSON_TYPE,
@@ -140,7 +141,7 @@ async def add_items(request: Request, service: ServiceDep, served: CollectionDep
     _check_writable(served)
     body = await read_body(request, JSON_TYPE)
     rows = await service.reads.run(_rows_of_json, served, body, service.limits)
-    return json_response(await service.writes.run(_add, served, rows))
+    return json_response(await service.writes.run(_add, service, served, rows))
 
 
 def _rows_of_json(served: ServedCollection, body: bytes, limits: Limits) -> dict[str, Any]:
@@ -164,7 +165,8 @@ def _encodable(served: ServedCollection, vectors: Any) -> Any:
     return float_rows(vectors, served.n_features)
 
 
-def _add(served: ServedCollection, rows: dict[str, Any]) -> bytes:
+def _add(service: Service, served: ServedCollection, rows: dict[str, Any]) -> bytes:
+    check_there(service, served)
     with collection_errors():
         ids = served.collection.add(**rows)
     return to_json({"ids": ids.tolist(), "count": len(ids)})
@@ -187,7 +189,7 @@ async def add_npy(
     _check_writable(served)
     body = await read_body(request, NPY_TYPE)
     rows = await service.reads.run(_rows_of_npy, served, body, first_id, service.limits)
-    return json_response(await service.writes.run(_add, served, rows))
+    return json_response(await service.writes.run(_add, service, served, rows))
 
 
 def _rows_of_npy(served: ServedCollection, body: bytes, first_id: int | None, limits: Limits) -> dict[str, Any]:
@@ -212,20 +214,23 @@ async def delete_items(request: Request, service: ServiceDep, served: Collection
     body = await read_body(request, JSON_TYPE)
     asked = await service.reads.run(parse_request, schemas.DeleteRequest, body, service.limits)
     _check_count(len(asked.ids or ()), service.limits)
-    return json_response(to_json({"deleted": await service.writes.run(_delete, served, asked.ids, asked.where)}))
+    return json_response(
+        to_json({"deleted": await service.writes.run(_delete, service, served, asked.ids, asked.where)})
+    )
 
 
 @router.delete("/items/{id}", response_model=schemas.DeleteResponse, responses=schemas.error_responses(401), **_WRITER)
 async def delete_item(service: ServiceDep, served: CollectionDep, id: ItemId) -> Response:
     """Delete one item."""
     _check_writable(served)
-    deleted = await service.writes.run(_delete, served, [id], None)
+    deleted = await service.writes.run(_delete, service, served, [id], None)
     if not deleted:
         raise _no_item(served, id)
     return json_response(to_json({"deleted": deleted}))
 
 
-def _delete(served: ServedCollection, ids: list[int] | None, where: dict[str, Any] | None) -> int:
+def _delete(service: Service, served: ServedCollection, ids: list[int] | None, where: dict[str, Any] | None) -> int:
+    check_there(service, served)
     with collection_errors():
         return served.collection.delete(ids, where=where)
 

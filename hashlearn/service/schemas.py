@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, PlainValidator, WithJsonSchema, model_validator
 
+from hashlearn.codes import MAX_BITS
 from hashlearn.collection.rescore import DEFAULT_FACTOR
 from hashlearn.typing import Float32Array, Metric
 
@@ -157,6 +158,21 @@ class AddRequest(RequestModel):
         return self
 
 
+class CreateRequest(RequestModel):
+    """A collection to make: for codes of so many bits, or with the hasher of a collection that is here."""
+
+    one_of = ("n_bits", "hasher_of")
+    model_config = ConfigDict(json_schema_extra=_needs("oneOf", *one_of))
+
+    name: str = Field(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9_.-]{0,63}$")
+    n_bits: int | None = Field(None, ge=1, le=MAX_BITS, description="Length of codes that clients make themselves.")
+    hasher_of: str | None = Field(None, description="A collection whose hasher to use, so that vectors can be added.")
+    store_vectors: bool = Field(False, description="Keep the vectors of rows, for the mode rescore.")
+    vector_size: int | None = Field(None, ge=1, le=2**20, description="Length of kept vectors that no hasher takes.")
+    kind: Literal["flat", "ivf", "multihash", "hnsw"] = "flat"
+    indexed: list[str] = Field([], max_length=100, description="Fields of payloads that filters often ask for.")
+
+
 class DeleteRequest(RequestModel):
     """Items to delete: by their ids, or all whose payload matches."""
 
@@ -202,6 +218,7 @@ class Capabilities(BaseModel):
     asymmetric: bool
     rescore: bool
     write: bool
+    drop: bool
 
 
 class HasherInfo(BaseModel):
@@ -228,6 +245,7 @@ class CollectionInfo(BaseModel):
 class CollectionList(BaseModel):
     collections: list[CollectionInfo]
     bench: bool
+    can_create: bool = Field(description="Whether a token that may write can make collections.")
 
 
 class ItemInfo(BaseModel):
@@ -252,20 +270,13 @@ class DeleteResponse(BaseModel):
     deleted: int
 
 
+class DropResponse(BaseModel):
+    dropped: str
+
+
 class HistogramResponse(BaseModel):
     n_bits: int
     counts: list[int] = Field(description="Rows at the distances 0 to n_bits.")
-
-
-class StatisticsResponse(BaseModel):
-    rows: int
-    n_bits: int
-    bytes: int | None
-    code_bytes: int
-    sampled: int = Field(description="Rows, drawn at random, that the figures about bits come from.")
-    ones: list[float] = Field(description="Share of ones of every bit; 0.5 is balanced.")
-    largest_correlation: float | None = Field(description="Between two different bits, without its sign.")
-    distinct_codes: int = Field(description="Among the sampled rows.")
 
 
 class StatusResponse(BaseModel):
@@ -281,7 +292,7 @@ class ErrorResponse(BaseModel):
     error: ErrorDetail
 
 
-REQUESTS: tuple[type[RequestModel], ...] = (SearchRequest, HistogramRequest, AddRequest, DeleteRequest)
+REQUESTS: tuple[type[RequestModel], ...] = (SearchRequest, HistogramRequest, AddRequest, DeleteRequest, CreateRequest)
 
 
 def error_responses(*statuses: int) -> dict[int | str, dict[str, Any]]:

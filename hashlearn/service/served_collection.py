@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from hashlearn.typing import Ids
 NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 LABEL_FIELDS = ("labels", "label")
 _ROWS_FOR_LABELS = 100
+_UNVERSIONED_SECONDS = 60  # that answers are kept where the storage has no version
 
 
 class ServedCollection:
@@ -52,6 +54,7 @@ class ServedCollection:
         self.pictures = pictures
         self.features = features
         self.writable = writable
+        self.droppable = False  # whether it lies in the folder where clients make and drop collections
         self.hasher = collection.hasher
         self.n_bits = collection.n_bits
         takes_vectors = self.hasher is not None and not has_backbone(self.hasher)
@@ -70,6 +73,14 @@ class ServedCollection:
                 self._label_field = fields[0] if fields else None
                 break
         return self._label_field
+
+    def version(self) -> object:
+        """A value that is another one once rows have changed.
+
+        Where the storage tells no version, the value changes with the number of rows and every minute.
+        """
+        info = self.collection.info()
+        return info.get("version") or (info["rows"], time.monotonic() // _UNVERSIONED_SECONDS)
 
     def ids(self) -> Ids:
         """All ids, sorted."""
@@ -99,6 +110,7 @@ class ServedCollection:
                 "asymmetric": self.hasher is not None,
                 "rescore": has_vectors and self.n_features is not None,
                 "write": may_write and self.writable,
+                "drop": may_write and self.droppable,
             },
             "kind": self.collection.info()["kind"],
         }

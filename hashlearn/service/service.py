@@ -14,6 +14,7 @@ from fastapi import Depends, Request
 from hashlearn.parallel import thread_count
 from hashlearn.service.errors import ApiError, collection_errors, log
 from hashlearn.service.image_decoding import ImageDecoder
+from hashlearn.service.kept_answers import KeptAnswers
 from hashlearn.service.metrics import Metrics
 from hashlearn.service.middleware import AccessLog
 from hashlearn.service.probe import Probe
@@ -45,6 +46,7 @@ class Service:
         self.decoder = ImageDecoder(limits)
         path = self.settings.access_log
         self.access_log = None if path is None else AccessLog(path)
+        self._kept: dict[ServedCollection, KeptAnswers] = {}
         self.ready = False
         self.closed = False
         self._closing = False
@@ -71,6 +73,15 @@ class Service:
         """The number of rows of every collection."""
         with collection_errors():
             return {name: served.collection.count() for name, served in list(self.collections.items())}
+
+    def kept(self, served: ServedCollection) -> KeptAnswers:
+        """The answers about all rows of a collection that are kept."""
+        return self._kept.setdefault(served, KeptAnswers(served))
+
+    def forget(self, served: ServedCollection) -> None:
+        """Serve a collection no longer."""
+        del self.collections[served.name]
+        self._kept.pop(served, None)
 
     async def close(self) -> None:
         """Wait for the work that has begun, for ``limits.close_seconds`` at most, and close the collections."""

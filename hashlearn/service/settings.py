@@ -30,6 +30,7 @@ class Limits:
     rows: int = 10_000  # per add, and per delete by ids
     element_chars: int = MIB  # of one vector or one payload in a JSON body
     page: int = 1_000
+    collections: int = 100  # that are served once clients make them
     seconds: float = 30.0  # of work, counted from when a thread takes the request
     queue_seconds: float = 10.0  # that a request waits for a thread
     waiting: int = 512  # requests that wait for a thread
@@ -58,6 +59,8 @@ class ServerSettings:
     limits : Limits
     bench : Path or None
         A folder with the report of a bench, shown at ``/bench/``.
+    create_in : Path or None
+        The folder for collections that clients make; without it they cannot make any.
     access_log : str or None
         The file for one JSON line per request; "-" means standard error.
     tls_certificate, tls_key : Path or None
@@ -69,6 +72,7 @@ class ServerSettings:
     allow_hosts: tuple[str, ...] = ()
     limits: Limits = field(default_factory=Limits)
     bench: Path | None = None
+    create_in: Path | None = None
     access_log: str | None = None
     tls_certificate: Path | None = None
     tls_key: Path | None = None

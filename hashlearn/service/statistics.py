@@ -8,8 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hashlearn.codes import n_bytes, unpack
+from hashlearn.collection import Item
 from hashlearn.service.errors import collection_errors
 from hashlearn.service.served_collection import ServedCollection
+from hashlearn.typing import Ids
 
 _SAMPLED_ROWS = 10_000
 
@@ -25,10 +27,7 @@ def bit_statistics(served: ServedCollection) -> dict[str, Any]:
     """Rows, bytes, and what a sample of the codes tells about the bits."""
     with collection_errors():
         info, ids = served.collection.info(), served.ids()
-        sample = ids
-        if len(ids) > _SAMPLED_ROWS:
-            sample = np.sort(np.random.default_rng(0).choice(ids, _SAMPLED_ROWS, replace=False))
-        items = [item for item in served.collection.get(sample, vectors=False) if item is not None]
+        items = sampled_items(served, ids, _SAMPLED_ROWS)
     size = n_bytes(served.n_bits)
     codes = np.stack([item.code for item in items]) if items else np.empty((0, size), dtype=np.uint8)
     bits = unpack(codes, served.n_bits)
@@ -43,6 +42,12 @@ def bit_statistics(served: ServedCollection) -> dict[str, Any]:
         "largest_correlation": _largest_correlation(bits),
         "distinct_codes": len(np.unique(codes, axis=0)),
     }
+
+
+def sampled_items(served: ServedCollection, ids: Ids, count: int) -> list[Item]:
+    """At most so many items, drawn at random from these ids; the same ones each time. They come by id."""
+    sample = ids if len(ids) <= count else np.sort(np.random.default_rng(0).choice(ids, count, replace=False))
+    return [item for item in served.collection.get(sample, vectors=False) if item is not None]
 
 
 def _largest_correlation(bits: NDArray[np.uint8]) -> float | None:

@@ -53,6 +53,7 @@ def test_the_limits_on_the_page_are_those_of_the_code():
         f"{limits.queue_seconds:g} s of waiting for a thread",
         f"{limits.waiting} requests that wait, {limits.decoding} images decoded",
         f"{limits.connections:,} connections",
+        f"{limits.collections} served",
         f"{limits.element_chars:,} characters of JSON",
         f"has not ended {limits.close_seconds} s after that",
         f"takes {limits.probe_seconds:g} s",

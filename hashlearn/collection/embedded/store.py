@@ -223,6 +223,7 @@ class EmbeddedStore(Store):
             "bytes": sum(map(file_size, files)),
             "blocks": blocks,
             "format": transaction.state.version,
+            "version": f"{transaction.state.identity:x}.{transaction.state.commits}",
             "sqlite": sqlite3.sqlite_version,
         }
 

@@ -1,0 +1,66 @@
+"""The JSON of answers about all rows of a collection, as OpenAPI describes it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, Field
+
+
+class StatisticsResponse(BaseModel):
+    rows: int
+    n_bits: int
+    bytes: int | None
+    code_bytes: int
+    sampled: int = Field(description="Rows, drawn at random, that the figures about bits come from.")
+    ones: list[float] = Field(description="Share of ones of every bit; 0.5 is balanced.")
+    largest_correlation: float | None = Field(description="Between two different bits, without its sign.")
+    distinct_codes: int = Field(description="Among the sampled rows.")
+
+
+class FieldInfo(BaseModel):
+    name: str = Field(description="As filters name it: names joined by dots.")
+    path: list[str]
+    rows: int = Field(description="Sampled rows that have the field.")
+    kinds: list[str] = Field(description="Of text, number, truth, null, list and object.")
+    characters: float = Field(description="Mean length of its texts.")
+    distinct: int = Field(description="Different values, counted up to 2,000; of a list, those of its elements.")
+    values: list[Any] = Field(description="The most frequent values, at most 20.")
+    lowest: float | None
+    highest: float | None
+
+
+class FieldsResponse(BaseModel):
+    sampled: int = Field(description="Rows, drawn at random, that were looked at.")
+    fields: list[FieldInfo]
+
+
+class MapProjection(BaseModel):
+    weights: list[list[float]] = Field(description="Per bit what a 1 adds to x and to y.")
+    offsets: list[float] = Field(description="x and y of a code of zeros.")
+
+
+class MapResponse(BaseModel):
+    rows: int
+    shown: int = Field(description="Rows on the map: all, or 100,000 drawn at random.")
+    explained: list[float] = Field(description="Share of the bits' variance that x and y show.")
+    projection: MapProjection
+    labels: list[str] = Field(description="The most frequent first.")
+    ids: list[int]
+    x: list[float]
+    y: list[float]
+    label: list[int] = Field(description="Per row the place of its first label in labels; -1 for none of them.")
+
+
+class ConfusionCell(BaseModel):
+    share: float
+    id: int | None = Field(description="A row of this label whose nearest rows show it.")
+
+
+class ConfusionResponse(BaseModel):
+    k: int = Field(description="Nearest rows that were looked at per sampled row.")
+    sampled: int = Field(description="Rows with labels, drawn at random.")
+    labels: list[str] = Field(description="At most 20, the most frequent first.")
+    rows: list[list[ConfusionCell]] = Field(
+        description="Per label one cell per label, and a last one for other labels and rows without any."
+    )
