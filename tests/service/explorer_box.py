@@ -37,11 +37,13 @@ FLAGS = (
 )
 LOCAL_SCHEMES = ("data", "blob", "chrome")  # the last is the page of a new tab
 ROWS = 300
+LONG_NAME = "average_customer_rating_overal"  # 30 letters
 HOSTILE = "<img src=x onerror=\"document.title='run'\"><script>document.title='run'</script>"
 
 
 def make_collections(folder):
-    """Two with pictures and vectors ("learned", "random"), one of plain rows ("cards"), one without any ("empty")."""
+    """Two with pictures and vectors ("learned", "random"), one of plain rows ("cards"), one without any ("empty"), and
+    one each of texts and of products."""
     X, y = load_digits(return_X_y=True)
     X, y = (X[:ROWS] / 16).astype(np.float32), y[:ROWS]
     pictures = folder / "pictures"
@@ -62,7 +64,57 @@ def make_collections(folder):
         # Ids that numbers of JavaScript cannot hold.
         collection.add(codes=codes, ids=np.arange(40) + 2**62 + 1, payload=rows)
     Collection.create(folder / "empty", n_bits=16).close()
-    return [folder / name for name in ("learned", "random", "cards", "empty")]
+    _make_texts(folder / "texts")
+    _make_products(folder / "products")
+    return [folder / name for name in ("learned", "random", "cards", "empty", "texts", "products")]
+
+
+def _codes_of_groups(n_rows, n_groups, n_bits):
+    """Packed codes of rows that lie near the code of their group, and the groups."""
+    rng = np.random.default_rng(1)
+    groups = np.arange(n_rows) % n_groups
+    centers = rng.integers(0, 2, (n_groups, n_bits), dtype=np.uint8)
+    return np.packbits(centers[groups] ^ (rng.random((n_rows, n_bits)) < 0.08), axis=1), groups
+
+
+def _make_texts(folder):
+    """Rows of text as people have them: a title, a text, short and long fields, and names of 30 letters."""
+    intents = ("card_arrival", "exchange_rate", "lost_card", "top_up_failed")
+    codes, groups = _codes_of_groups(200, len(intents), 32)
+    rows = [
+        {
+            "title": f"Question {i} about {intents[group]}",
+            "text": f"Hello, I wrote to you {i} days ago. " + "Where is my card, and what does the exchange cost? " * 6,
+            "intent": intents[group],
+            LONG_NAME: i,
+            "channel": ("mail", "chat", "phone")[i % 3],
+            "answer_given_by_the_support": "We are sorry to hear that. " * 80,
+        }
+        for i, group in enumerate(groups.tolist())
+    ]
+    with Collection.create(folder, n_bits=32) as collection:
+        collection.add(codes=codes, payload=rows)
+    (folder / "serve.json").write_text(json.dumps({"label_field": "intent"}))
+
+
+def _make_products(folder):
+    """Rows of a shop: a name, numbers, a list and an object, and no long text."""
+    kinds = ("shoe", "lamp", "book")
+    codes, groups = _codes_of_groups(90, len(kinds), 24)
+    rows = [
+        {
+            "name": f"{kinds[group].title()} number {i}",
+            "label": kinds[group],
+            "price": 5.0 + i,
+            "in_stock": i % 4 > 0,
+            LONG_NAME: round(1 + i % 40 / 10, 1),
+            "tags": ["new", "sale"][: i % 3],
+            "size": {"width": i % 7, "height": 3},
+        }
+        for i, group in enumerate(groups.tolist())
+    ]
+    with Collection.create(folder, n_bits=24) as collection:
+        collection.add(codes=codes, payload=rows)
 
 
 @contextmanager

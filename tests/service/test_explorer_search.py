@@ -91,7 +91,16 @@ def test_the_slider_of_k(page):
     right = [sign for _, _, sign in page.hits()].count("✓")
     assert page.text(".precision-value") == f"{right / 41:.3f}"
     page.one("#k-number").send_keys(Keys.CONTROL + "a" + Keys.NULL + "120")
-    page.until(lambda: len(page.hits()) == 120, "120 results, more than the slider has")
+    page.until(lambda: "120 results" in page.text(".toolbar"), "120 results, more than the slider has")
+    # They come on two pages.
+    found_all = found(page, "learned", QUERY, k=120)
+    assert page.hits() == found_all[:100]
+    page.one(".pager button:last-child").click()
+    page.until(lambda: page.address().get("page") == "2", "the page in the address")
+    assert page.hits() == found_all[100:]
+    assert "101 to 120 of 120 results" in page.text(".pager")
+    page.one("#random-button").click()
+    page.until(lambda: "page" not in page.address(), "the first page of another query")
 
 
 def test_radius_and_its_empty_state(page):
@@ -114,7 +123,8 @@ def test_radius_and_its_empty_state(page):
 
 def test_a_wide_radius_is_the_whole_collection(page):
     page.open(f"?c=random&id={QUERY}&by=radius&radius=9999")
-    assert len(page.hits()) == ROWS - 1
+    assert f"{ROWS - 1} results" in page.text(".toolbar")
+    assert page.text(".pager span") == f"1 to 100 of {ROWS - 1} results"
     assert f"{ROWS} rows of {ROWS} within" in page.text("figcaption")
 
 
@@ -166,9 +176,18 @@ def test_a_filter(page):
     page.settle()
     assert page.hits() == found(page, "learned", QUERY, where={"label": "3"})
     assert page.text("#where-note") == ""
+    kept = page.hits()
     box.clear()
     box.send_keys('{"label": {"like": 3}}')
     page.until(lambda: "'like' is no operator" in page.text("#where-note"), "what the server says about the filter")
+    # Said once, and the results of the filter before are still there.
+    assert page.text("body").count("is no operator") == 1
+    assert page.text(".message") == ""
+    assert page.js("return document.querySelector('#where').value") == '{"label": {"like": 3}}'
+    assert "filter before" in page.text("#where-note")
+    page.until(
+        lambda: page.hits() == (kept if page.address().get("where") else found(page, "learned", QUERY)), "results"
+    )
     box.clear()
     box.send_keys('{"label": "none of them"}')
     page.until(lambda: "No row passes the filter" in page.text(".message"), "no results")

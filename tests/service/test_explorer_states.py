@@ -13,11 +13,13 @@ TOKEN = "a-token-of-some-length"
 
 def test_a_payload_is_text(page):
     page.open("?c=cards")
-    assert HOSTILE in page.text(".hit .payload dd")
-    assert HOSTILE in page.text(".hit .payload")
-    inside = page.js(
-        "return document.querySelectorAll('.hit img, .query-card img, .hit script, .query-card script').length"
-    )
+    assert HOSTILE in page.text(".hit .text")
+    assert HOSTILE in page.text(".hit .payload")  # as the name of a field
+    page.one(".closer").click()
+    assert page.text("#closer-body").count(HOSTILE) == 2
+    places = ".hit", ".query-card", "#closer"
+    made = ", ".join(f"{place} {tag}" for place in places for tag in ("img", "script"))
+    inside = page.js("return document.querySelectorAll(arguments[0]).length", made)
     assert inside == 0
     assert page.js("return document.title").endswith("in cards · hashlearn explorer")
 
@@ -54,7 +56,8 @@ def test_an_address_with_nonsense(page):
     page.open("?c=nobody&k=-3&radius=abc&mode=magic&id=1x&where=%7B%22a")
     assert "no collection named nobody" in page.text("#notice")
     assert "not JSON" in page.text("#where-note")
-    assert "not JSON" in page.text(".message")
+    assert page.text("body").count("not JSON") == 1  # once, beside the filter
+    assert "the filter cannot be used" in page.text(".message")
     page.open("?c=learned&code=00ff")
     assert "codes must be hex" in page.text(".message")
     page.open("?c=learned&id=9223372036854775808")  # one more than any id

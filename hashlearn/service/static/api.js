@@ -74,6 +74,24 @@ export function collections() {
   return json(ROOT);
 }
 
+export function fields(name) {
+  return json(at(name, "fields"));
+}
+
+export function statistics(name) {
+  return json(at(name, "stats"));
+}
+
+export function confusion(name) {
+  return json(at(name, "confusion"));
+}
+
+// Its ids are written as text before they are read, which is quicker for 100,000 than to look at each.
+export async function map(name) {
+  const text = await (await answer(at(name, "map"), {})).text();
+  return JSON.parse(text.replace(/"ids":\[([\d,]+)\]/, (_, ids) => `"ids":["${ids.replaceAll(",", '","')}"]`));
+}
+
 export function random(name) {
   return json(at(name, "random"));
 }

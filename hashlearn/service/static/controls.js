@@ -1,23 +1,17 @@
-// The side: query, k and radius, filter, comparison. It changes the state, and shows it when the state has changed.
+// The side: query, k and radius, comparison. It changes the state, and shows it when the state has changed.
 
+import { lookCloser } from "./closer.js";
 import { byId, el, say } from "./dom.js";
-import { wrongWith } from "./filter.js";
-import { labelList, payloadList } from "./hits.js";
+import { labelList } from "./hits.js";
+import { later } from "./later.js";
+import { payloadList } from "./payload.js";
 import { picture, show } from "./pictures.js";
 import { change, query, state } from "./state.js";
 import { fileOf } from "./upload.js";
 
 const PICTURE = 160;
+const FIELDS = 12; // of the query; a closer look shows all
 const PAUSE = 150; // ms without movement before a slider asks the server
-const MORE_PAUSE = 500; // the same for typing
-
-function later(ms, action) {
-  let waiting;
-  return (...given) => {
-    clearTimeout(waiting);
-    waiting = setTimeout(action, ms, ...given);
-  };
-}
 
 // A slider and a number field for one whole number.
 function pair(name) {
@@ -72,15 +66,6 @@ export function listen({ random, upload, compare }) {
   pair("k");
   pair("radius");
 
-  const where = byId("where");
-  const filter = () => {
-    const wrong = wrongWith(where.value);
-    say(byId("where-note"), wrong);
-    where.setAttribute("aria-invalid", String(wrong !== null));
-    if (wrong === null) change({ where: where.value.trim() });
-  };
-  where.addEventListener("input", later(MORE_PAUSE, filter));
-
   byId("compare").addEventListener("change", ({ target }) => compare(target.checked));
   byId("log-scale").addEventListener("change", ({ target }) => change({ scale: target.checked ? "log" : "linear" }));
 }
@@ -97,7 +82,6 @@ export function showState(now, infos) {
     put(byId(`${name}-number`), now[name]);
   }
   byId("query-id").value = now.id ?? "";
-  put(byId("where"), now.where);
   byId("compare").checked = now.other !== null;
   byId("log-scale").checked = now.scale === "log";
   byId("upload").hidden = !infos[0].can.image;
@@ -114,10 +98,12 @@ export function showQuery(told) {
   } else if (told.image) {
     image = picture(told.image, name, PICTURE);
   }
+  const closer = told.id === undefined ? null : el("button", { type: "button", class: "look" }, "Look closer");
+  closer?.addEventListener("click", () => lookCloser([told], 0));
   byId("query-card").replaceChildren(
     ...[
       image,
-      el("div", { class: "about" }, el("p", { class: "name" }, name), labelList(told.labels), payloadList(told.payload, told.labelField)),
+      el("div", { class: "about" }, el("p", { class: "name" }, name), labelList(told.labels), payloadList(told.payload, [told.labelField], FIELDS), closer),
     ].filter(Boolean),
   );
 }

@@ -1,32 +1,28 @@
-// The results: a grid of pictures, or of payloads where there are none. Each is a link that makes it the query.
+// The results. Each is a link that makes it the query, and a button to look closer.
 
 import { differing, strip } from "./bits.js";
 import { el } from "./dom.js";
+import { chips, folded, isLong, payloadList, shortened } from "./payload.js";
 import { picture } from "./pictures.js";
 import { addressOf } from "./state.js";
 
 const THUMBNAIL = 160;
 const FIELDS = 6;
-const LONGEST = 120;
+const TEXT = 600; // characters of a text that are put into a row
 
-function text(value) {
-  const written = typeof value === "string" ? value : JSON.stringify(value) ?? "";
-  return written.length > LONGEST ? `${written.slice(0, LONGEST)}…` : written;
-}
+export const LAYOUTS = { pictures: "Pictures", text: "Text", cards: "Cards" };
 
-export function payloadList(payload, skip, most = Infinity) {
-  const fields = Object.entries(payload ?? {}).filter(([name]) => name !== skip);
-  const shown = fields.slice(0, most).flatMap(([name, value]) => [el("dt", {}, text(name)), el("dd", {}, text(value))]);
-  const left = fields.length - most;
-  if (left > 0) shown.push(el("dt", {}, `and ${left} more`));
-  return shown.length ? el("dl", { class: "payload" }, ...shown) : null;
+// Those that these results can be shown in, the best first.
+export function layoutsFor(hits, roles) {
+  const pictures = hits.some((hit) => hit.image) ? ["pictures"] : [];
+  return [...pictures, ...(roles.text === null ? ["cards", "text"] : ["text", "cards"])];
 }
 
 export function labelList(labels) {
-  return labels.length ? el("span", { class: "labels" }, ...labels.map((label) => el("span", { class: "label" }, text(label)))) : null;
+  return labels.length ? el("span", { class: "labels" }, ...labels.map((label) => el("span", { class: "label" }, shortened(label)))) : null;
 }
 
-function distanceText(distance) {
+export function distanceText(distance) {
   return Number.isInteger(distance) ? String(distance) : String(Number(distance.toPrecision(3)));
 }
 
@@ -36,21 +32,44 @@ const VERDICTS = {
   null: ["unknown", "", "no labels to compare"],
 };
 
-// hit: {id, distance, code, payload, image} with labels, agrees and bits worked out by the pane.
-export function hitCard(hit, rank, queryBits) {
+// What is shown of a payload in each layout: inside of the link, and after it.
+const BODIES = {
+  pictures: (hit, roles) => ({ inside: [hit.image ? picture(hit.image, "", THUMBNAIL) : null, title(hit, roles)], after: [] }),
+  text: (hit, roles) => {
+    const skip = [hit.labelField, roles.title, roles.text];
+    const text = roles.text === null ? undefined : hit.payload?.[roles.text];
+    const body = text === undefined ? null : el("span", { class: "text" }, shortened(text, TEXT));
+    return { inside: [title(hit, roles), body, chips(hit.payload, skip)], after: folded(hit.payload, skip) };
+  },
+  cards: (hit, roles) => {
+    const image = hit.image ? picture(hit.image, "", THUMBNAIL) : null;
+    return { inside: [image, title(hit, roles), payloadList(hit.payload, [hit.labelField, roles.title], FIELDS, 120)], after: [] };
+  },
+};
+
+function title(hit, roles) {
+  const value = roles.title === null ? undefined : hit.payload?.[roles.title];
+  return value === undefined ? null : el("span", { class: "title" }, shortened(value));
+}
+
+// hit: {id, distance, code, payload, image} with labels, agrees, rank and bits worked out by the pane.
+export function hitCard(hit, queryBits, layout, roles) {
   const [verdict, sign, told] = VERDICTS[hit.agrees];
   const distance = distanceText(hit.distance);
   const bits = hit.bits && queryBits ? differing(queryBits, hit.bits).length : null;
+  const heading = roles.title === null || isLong(hit.payload?.[roles.title]) ? null : hit.payload?.[roles.title];
   const name = [
-    `Result ${rank}: row ${hit.id}, distance ${distance}`,
+    `Result ${hit.rank}: row ${hit.id}, distance ${distance}`,
+    heading === null || heading === undefined ? null : shortened(heading),
     bits !== null && bits !== hit.distance ? `${bits} bits differ` : null,
     hit.labels.length ? `labels ${hit.labels.join(", ")}` : null,
     hit.agrees === null ? null : told,
   ];
+  const { inside, after } = BODIES[layout](hit, roles);
   const link = el(
     "a",
     { class: `hit ${verdict}`, href: addressOf(hit.id), "data-id": hit.id, "data-distance": hit.distance, tabindex: -1, "aria-label": name.filter(Boolean).join(", ") },
-    hit.image ? picture(hit.image, "", THUMBNAIL) : null,
+    layout === "text" ? null : inside.shift(),
     el(
       "span",
       { class: "facts" },
@@ -59,8 +78,9 @@ export function hitCard(hit, rank, queryBits) {
       el("span", { class: "verdict", title: told }, sign),
     ),
     labelList(hit.labels),
-    hit.image ? null : payloadList(hit.payload, hit.labelField, FIELDS),
+    ...inside,
     hit.bits ? strip(hit.bits, queryBits) : null,
   );
-  return el("li", {}, link);
+  const closer = el("button", { type: "button", class: "closer", tabindex: -1, "data-rank": hit.rank, "aria-label": `Look closer at row ${hit.id}`, title: "Look closer (z)" }, "⤢");
+  return el("li", {}, link, closer, ...after);
 }

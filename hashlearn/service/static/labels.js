@@ -48,3 +48,20 @@ export function precisionBlock(queryLabels, agreements) {
     ribbon(agreements),
   );
 }
+
+const MOST = 6;
+
+// How often each label occurs among the results, the most frequent first.
+export function labelCounts(queryLabels, hits) {
+  const counts = new Map();
+  for (const hit of hits) for (const label of hit.labels) counts.set(label, (counts.get(label) ?? 0) + 1);
+  const ordered = [...counts].sort(([, one], [, other]) => other - one);
+  if (!ordered.length) return null;
+  const bars = ordered.slice(0, MOST).map(([label, number]) => {
+    const bar = el("meter", { min: 0, max: hits.length, value: number, "aria-hidden": "true" });
+    return el("li", { class: queryLabels.includes(label) ? "agrees" : queryLabels.length ? "differs" : null }, el("span", { class: "label" }, label), bar, String(number));
+  });
+  const left = ordered.length - MOST;
+  if (left > 0) bars.push(el("li", { class: "quiet" }, `and ${left} more`));
+  return el("div", {}, el("h3", {}, "Labels of the results"), el("ol", { class: "label-counts" }, ...bars));
+}

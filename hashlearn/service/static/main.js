@@ -1,10 +1,13 @@
 // The explorer: what the address says is shown, what is done on the page goes to the address.
 
 import * as api from "./api.js";
+import * as closer from "./closer.js";
 import * as controls from "./controls.js";
 import { byId, el, say } from "./dom.js";
-import { wrongWith } from "./filter.js";
+import * as filterbox from "./filterbox.js";
+import * as filterform from "./filterform.js";
 import * as keys from "./keys.js";
+import { fieldsOf } from "./known.js";
 import { Pane } from "./pane.js";
 import { MAX_K, change, onChange, query, state } from "./state.js";
 import * as tokens from "./token.js";
@@ -16,7 +19,10 @@ const infoOf = (name) => infos.find((info) => info.name === name);
 
 function failed(error) {
   if (error.status === 401) tokens.ask();
-  if (error.code === "bad_filter") say(byId("where-note"), error.message);
+}
+
+function refused(error, before) {
+  filterbox.refuse(error.message, before);
 }
 
 const first = new Pane("First collection", false, {
@@ -31,6 +37,7 @@ const first = new Pane("First collection", false, {
   },
   emptied: controls.clearQuery,
   failed,
+  refused,
 });
 
 const second = new Pane("Second collection", true, {
@@ -40,6 +47,7 @@ const second = new Pane("Second collection", true, {
   shown: () => controls.resultsTold(shownPanes()),
   emptied: () => {},
   failed,
+  refused,
 });
 
 function shownPanes() {
@@ -95,6 +103,11 @@ function compare(on) {
   return pick({ other: infos[(place + 1) % infos.length].name });
 }
 
+async function offerFields(name) {
+  const fields = await fieldsOf(name);
+  if (state().collection === name) filterform.offer(fields);
+}
+
 let shownId;
 
 function render(now) {
@@ -108,7 +121,8 @@ function render(now) {
   const place = byId("panes");
   place.classList.toggle("two", panes.length === 2);
   if (place.firstElementChild !== first.root || place.childElementCount !== panes.length) place.replaceChildren(...panes.map((pane) => pane.root));
-  say(byId("where-note"), wrongWith(now.where));
+  filterbox.show(now.where);
+  offerFields(now.collection);
   panes.forEach((pane, i) => pane.show(now, on[i]));
 }
 
@@ -168,7 +182,14 @@ keys.listen({
     byId("query-id").select();
   },
   "?": () => byId("help").showModal(),
+  z: () => {
+    const item = document.activeElement.closest(".hits > li");
+    const pane = item && shownPanes().find(({ grid }) => grid.contains(item));
+    if (pane) pane.closer(item);
+  },
 });
+closer.listen();
+filterbox.listen();
 controls.listen({ random, upload, compare });
 tokens.listen(start);
 onChange((now) => {

@@ -1,37 +1,51 @@
-// One collection on the query: its choice of collection and mode, the query's code, precision, histogram and results.
+// One collection on the query: its choice of collection and mode, an overview, and the results.
 
 import { bitsOf, differing, strip } from "./bits.js";
+import { lookCloser } from "./closer.js";
 import { count, el } from "./dom.js";
 import { wrongWith } from "./filter.js";
-import { hitCard } from "./hits.js";
+import { hitCard, layoutsFor } from "./hits.js";
 import { histogram } from "./histogram.js";
-import { agree, labelsOf, precision, precisionBlock } from "./labels.js";
+import { agree, labelCounts, labelsOf, precision, precisionBlock } from "./labels.js";
+import { Overview } from "./overview.js";
+import { rolesOf } from "./payload.js";
+import { orders, paged, sorted } from "./sorting.js";
 import { MODES } from "./state.js";
+import { Pager, Toolbar } from "./toolbar.js";
 import { MODE_NAMES, answerTo, modeRefused, viewOf } from "./view.js";
 
+const UNREADABLE = "Nothing was searched: the filter cannot be used.";
 const NOT_HERE = "The query is a picture, and this collection has no code of it.";
 
 export class Pane {
-  // events: {collection(name), mode(name), radius(number), shown(pane), emptied(), failed(error)}
+  // events: {collection(name), mode(name), radius(number), shown(pane), emptied(), failed(error), refused(error, before)}
   constructor(title, second, events) {
     this.second = second;
     this.events = events;
     this.collection = el("select", { class: "collection", "aria-label": `${title}: collection` });
     this.mode = el("select", { class: "mode", "aria-label": `${title}: how distances are measured` });
     this.facts = el("p", { class: "collection-facts quiet" });
-    this.summary = el("div", { class: "summary" });
+    this.overview = new Overview(title);
+    this.toolbar = new Toolbar(title);
+    this.pager = new Pager(title);
     this.message = el("div", { class: "message", role: "status" });
     this.grid = el("ol", { class: "hits", "aria-label": `${title}: results` });
     this.root = el(
       "section",
       { class: "pane", "aria-label": title },
       el("div", { class: "pane-head" }, this.collection, this.mode, this.facts),
-      this.summary,
+      this.overview.root,
+      this.toolbar.root,
       this.message,
       this.grid,
+      this.pager.root,
     );
     this.collection.addEventListener("change", () => events.collection(this.collection.value));
     this.mode.addEventListener("change", () => events.mode(this.mode.value));
+    this.grid.addEventListener("click", (event) => {
+      const button = event.target.closest(".closer");
+      if (button) this.closer(button.closest("li"));
+    });
     this.forget();
   }
 
@@ -40,6 +54,7 @@ export class Pane {
     this.asked = null; // what the server was last asked, and what the answer at hand belongs to
     this.answered = null;
     this.answer = null;
+    this.used = null; // the filter of the answer at hand, and the rest of what was asked
     this.told = null;
   }
 
@@ -51,8 +66,8 @@ export class Pane {
     const view = viewOf(state, info, this.second);
     Object.assign(this, { state, info, view });
     this.head(state, info, view);
-    const wrong = wrongWith(state.where);
-    if (wrong) return this.say(wrong);
+    // What is wrong with a filter is said beside it.
+    if (wrongWith(state.where)) return this.say(UNREADABLE);
     if (!info.rows) return this.say("This collection is empty. Rows come in with the API (POST …/items) or with Collection.add.");
     if (view.id === null && !view.code) return this.say(state.code || state.otherCode ? NOT_HERE : "Pick a query.");
     const key = JSON.stringify([info.name, view]);
@@ -76,17 +91,32 @@ export class Pane {
       if (signal.aborted) return;
       this.answer = this.worked(answer);
       this.answered = key;
+      this.used = { where: this.state.where, rest: this.rest() };
       this.busy(false);
       this.draw();
       this.events.shown(this);
     } catch (error) {
       if (error.name === "AbortError" || signal.aborted) return;
+      if (error.code === "bad_filter") return this.refused(error);
       // What the server has refused it would refuse again.
       const again = error.status === 0 || [401, 408, 429].includes(error.status) || error.status >= 500;
       this.say(error.message, again ? ["Try again", () => this.show(this.state, this.info)] : null);
       this.root.classList.add("failed");
       this.events.failed(error);
     }
+  }
+
+  // All that was asked but the filter.
+  rest() {
+    return JSON.stringify([this.info.name, { ...this.view, where: null }]);
+  }
+
+  // A filter that the server does not take: the results of the one before stay, if nothing else is asked for either.
+  refused(error) {
+    const before = this.used?.rest === this.rest() ? this.used.where : null;
+    if (before === null) this.say(UNREADABLE);
+    else this.busy(false);
+    this.events.refused(error, before);
   }
 
   head(state, info, view) {
@@ -109,35 +139,31 @@ export class Pane {
   }
 
   // Labels, agreement and bits, once an answer.
-  worked({ counts, query, hits, found }) {
+  worked({ counts, fields, query, hits, found }) {
     const info = this.info;
     const labelField = info.label_field;
     const labels = labelsOf(query.payload, labelField);
     const bits = query.code ? bitsOf(query.code, info.n_bits) : null;
-    const seen = hits.map((hit) => {
+    const seen = hits.map((hit, place) => {
       const own = labelsOf(hit.payload, labelField);
-      return { ...hit, labelField, labels: own, agrees: agree(labels, own), bits: hit.code ? bitsOf(hit.code, info.n_bits) : null };
+      return { ...hit, rank: place + 1, labelField, labels: own, agrees: agree(labels, own), bits: hit.code ? bitsOf(hit.code, info.n_bits) : null };
     });
-    return { counts, query: { ...query, labels, labelField, bits }, hits: seen, found };
+    return { counts, fields, roles: rolesOf(fields, labelField), query: { ...query, labels, labelField, bits }, hits: seen, found };
   }
 
   draw() {
-    const { query, hits, found } = this.answer;
+    const { fields, roles, query, hits, found } = this.answer;
+    const { state, info } = this;
     const hadFocus = this.grid.contains(document.activeElement);
     const agreements = hits.map((hit) => hit.agrees);
     this.root.classList.remove("failed");
-    this.summary.replaceChildren(
-      el(
-        "div",
-        { class: "code" },
-        el("h3", {}, "Code of the query"),
-        query.bits ? strip(query.bits) : null,
-        precisionBlock(query.labels, agreements),
-      ),
-      this.distances(),
-    );
-    this.grid.replaceChildren(...hits.map((hit, i) => hitCard(hit, i + 1, query.bits)));
-    this.grid.classList.toggle("cards", !hits.some((hit) => hit.image));
+    this.overview.show(info, this.answer, () => this.summary(agreements));
+    const pages = paged(hits.length, state.page);
+    this.shown = sorted(hits, state.sort, state.order === "down", fields).slice(pages.first, pages.last);
+    const layouts = layoutsFor(hits, roles);
+    const layout = layouts.includes(state.layout) ? state.layout : layouts[0];
+    this.grid.className = `hits ${layout}`;
+    this.grid.replaceChildren(...this.shown.map((hit) => hitCard(hit, query.bits, layout, roles)));
     const first = this.grid.querySelector(".hit");
     if (first) first.tabIndex = 0;
     if (hadFocus) (first ?? this.collection).focus();
@@ -145,7 +171,24 @@ export class Pane {
     if (!hits.length) this.nothing();
     else if (found > hits.length) this.put(`${count(found, "row")} within the radius; the nearest ${count(hits.length, "is", "are")} shown.`);
     const right = query.labels.length && hits.length ? `, precision ${precision(agreements).value.toFixed(3)}` : "";
-    this.told = `${this.info.name}: ${count(hits.length, "result")}${right}`;
+    const told = `${count(hits.length, "result")}${right}`;
+    this.toolbar.show(told, orders(fields, info.label_field), state, layouts, layout);
+    this.toolbar.root.hidden = !hits.length;
+    this.pager.show(pages, hits.length);
+    this.told = `${info.name}: ${told}`;
+  }
+
+  summary(agreements) {
+    const { query, hits } = this.answer;
+    return [
+      el("div", { class: "code" }, el("h3", {}, "Code of the query"), query.bits ? strip(query.bits) : null, precisionBlock(query.labels, agreements), labelCounts(query.labels, hits)),
+      this.distances(),
+    ];
+  }
+
+  // Look closer at the result of a list item.
+  closer(item) {
+    lookCloser(this.shown, [...this.grid.children].indexOf(item));
   }
 
   distances() {
@@ -189,7 +232,9 @@ export class Pane {
   say(text, action = null) {
     this.forget();
     this.root.classList.remove("failed");
-    this.summary.replaceChildren();
+    this.overview.show(this.info, null, () => []);
+    this.toolbar.root.hidden = true;
+    this.pager.root.hidden = true;
     this.grid.replaceChildren();
     this.busy(false);
     this.put(text, action);

@@ -16,7 +16,17 @@ const START = {
   radius: 2,
   where: "", // as typed, so that a filter under work survives a reload
   scale: "log",
+  show: null, // what stands above the results: query, map, labels, stats or none; null leaves it to the width
+  sort: "distance", // or id, label, or a field as .name
+  order: "up",
+  page: 1,
+  layout: null, // pictures, text or cards; null takes what fits
 };
+
+const SHOWN = ["query", "map", "labels", "stats", "none"];
+const LAYOUTS = ["pictures", "text", "cards"];
+// Changes of these keep the page of the results; all others lead to its first one.
+const LOOKS = ["show", "scale", "page", "layout"];
 
 // The names in the address, short and stable.
 const NAMES = {
@@ -32,6 +42,11 @@ const NAMES = {
   radius: "radius",
   where: "where",
   scale: "scale",
+  show: "show",
+  sort: "sort",
+  order: "order",
+  page: "page",
+  layout: "layout",
 };
 
 function whole(text, lowest, highest, otherwise) {
@@ -49,6 +64,10 @@ const READ = {
   k: (text) => whole(text, 1, MAX_K, START.k),
   radius: (text) => whole(text, 0, 65536, START.radius),
   scale: (text) => (text === "linear" ? "linear" : "log"),
+  show: (text) => (SHOWN.includes(text) ? text : START.show),
+  order: (text) => (text === "down" ? "down" : "up"),
+  page: (text) => whole(text, 1, MAX_K, START.page),
+  layout: (text) => (LAYOUTS.includes(text) ? text : START.layout),
 };
 
 export function fromAddress(query) {
@@ -82,7 +101,9 @@ export function onChange(listener) {
 
 // step: whether the back button should come back to the view that is left.
 export function change(part, { step = false } = {}) {
-  current = { ...current, ...part };
+  const same = Object.entries(part).every(([name, value]) => LOOKS.includes(name) || current[name] === value);
+  const page = same ? current.page : START.page;
+  current = { ...current, page, ...part };
   const address = toAddress(current);
   if (address !== location.search) history[step ? "pushState" : "replaceState"](null, "", address);
   for (const listener of listeners) listener(current);
@@ -90,7 +111,7 @@ export function change(part, { step = false } = {}) {
 
 // Where the view would be with another stored row as its query, for links.
 export function addressOf(id) {
-  return toAddress({ ...current, id, code: null, otherCode: null });
+  return toAddress({ ...current, id, code: null, otherCode: null, page: START.page });
 }
 
 export function query(id) {

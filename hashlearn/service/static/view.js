@@ -1,6 +1,7 @@
 // What one pane is asked to show, worked out from the state and from what its collection can do; and the answer to it.
 
 import * as api from "./api.js";
+import { fieldsOf } from "./known.js";
 import { MAX_K } from "./state.js";
 import { fileOf } from "./upload.js";
 
@@ -42,8 +43,8 @@ async function countsOf(info, view, signal) {
   }
 }
 
-// {counts, query, hits, found}: rows by distance, the query as the server knows it, the results, and how many there
-// are in all within a radius.
+// {counts, fields, query, hits, found}: rows by distance, the fields of payloads, the query as the server knows it, the
+// results, and how many there are in all within a radius.
 export async function answerTo(info, view, signal) {
   const query = view.id !== null ? { ids: [view.id] } : { codes: [view.code] };
   const limit = view.by === "radius" ? { radius: view.radius, k: MAX_K } : { k: view.k };
@@ -56,6 +57,6 @@ export async function answerTo(info, view, signal) {
   } else {
     found = api.search(info.name, { ...query, ...limit, include: INCLUDE, mode: view.mode, where: view.where }, signal);
   }
-  const [counts, { results }] = await Promise.all([counting, found]);
-  return { counts, found: results[0].hits.length, ...results[0] };
+  const [counts, fields, { results }] = await Promise.all([counting, fieldsOf(info.name), found]);
+  return { counts, fields, found: results[0].hits.length, ...results[0] };
 }

@@ -1,0 +1,230 @@
+// The map of a collection on a canvas: every row a point, rows with similar codes together. A click makes a row the query.
+
+import { map as fetchMap } from "./api.js";
+import { count, el } from "./dom.js";
+import { MOST, colorOf } from "./palette.js";
+import { beside, nearest, paint, pointSize, pointsOf, screen } from "./points.js";
+
+const START = { x: 0.5, y: 0.5, zoom: 1 };
+const REACH = 10; // pixels around a point that still mean it
+const CLICK = 4; // pixels that a pointer may move in a click
+const MOST_ZOOM = 60;
+const KEYS = "Arrow keys move from row to row, Enter makes the row the query, plus and minus zoom.";
+
+function style(node, name) {
+  return getComputedStyle(node).getPropertyValue(name);
+}
+
+export class CodeMap {
+  // query(id): makes a row the query.
+  constructor(query) {
+    this.query = query;
+    this.view = { ...START };
+    this.chosen = null; // the label that is brought out
+    this.current = -1; // the row under the pointer, or moved to by keys
+    this.canvas = el("canvas", { class: "map", tabindex: 0, role: "application" });
+    this.told = el("p", { class: "quiet map-told", role: "status" });
+    this.legend = el("ul", { class: "legend", "aria-label": "Labels on the map" });
+    const button = (text, name, action) => {
+      const made = el("button", { type: "button", "aria-label": name, title: name }, text);
+      made.addEventListener("click", action);
+      return made;
+    };
+    const zooms = el("div", { class: "zooms" }, button("+", "Zoom in", () => this.zoom(1.6)), button("−", "Zoom out", () => this.zoom(1 / 1.6)), button("⟲", "Show the whole map", () => this.reset()));
+    this.root = el("div", { class: "map-block" }, el("div", { class: "map-frame" }, this.canvas, zooms), el("div", { class: "map-side" }, this.told, this.legend));
+    this.listen();
+    new ResizeObserver(() => this.draw()).observe(this.canvas);
+  }
+
+  async show(info, answer) {
+    this.answer = answer;
+    if (this.name === info.name && this.points) return this.draw();
+    if (this.name !== info.name) {
+      Object.assign(this, { name: info.name, points: null, view: { ...START }, chosen: null, current: -1 });
+      this.told.textContent = "Computing the map…";
+      this.legend.replaceChildren();
+      this.draw();
+    }
+    try {
+      const told = await fetchMap(info.name);
+      if (this.name !== info.name) return undefined;
+      this.map = told;
+      this.points = pointsOf(told);
+      this.tell();
+      this.showLegend();
+    } catch (error) {
+      this.told.textContent = error.message;
+      this.name = null;
+    }
+    return this.draw();
+  }
+
+  tell() {
+    const { rows, shown, explained } = this.map;
+    const drawn = shown < rows ? `${count(shown, "row")} of ${rows.toLocaleString("en")}, drawn at random` : count(rows, "row");
+    const share = Math.round(100 * explained.reduce((sum, part) => sum + part, 0));
+    this.what = `${drawn}, by the two directions in which their codes vary most (${share} % of the variance).`;
+    this.told.textContent = this.what;
+    this.canvas.setAttribute("aria-label", `Map of ${this.name}: ${this.what} ${KEYS}`);
+  }
+
+  showLegend() {
+    const names = this.map.labels.slice(0, MOST);
+    const counts = new Map();
+    for (const label of this.points.label) counts.set(label, (counts.get(label) ?? 0) + 1);
+    const entries = names.map((name, label) => {
+      const swatch = el("span", { class: "swatch", "aria-hidden": "true" });
+      swatch.style.backgroundColor = colorOf(label);
+      const button = el("button", { type: "button", "aria-pressed": "false", title: count(counts.get(label) ?? 0, "row") }, swatch, name);
+      button.addEventListener("click", () => this.choose(label));
+      return el("li", {}, button);
+    });
+    const rest = this.map.labels.length - names.length;
+    if (rest > 0) entries.push(el("li", { class: "quiet" }, `and ${count(rest, "label")} in grey`));
+    this.legend.replaceChildren(...entries);
+  }
+
+  choose(label) {
+    this.chosen = this.chosen === label ? null : label;
+    [...this.legend.querySelectorAll("button")].forEach((button, place) => button.setAttribute("aria-pressed", String(place === this.chosen)));
+    this.draw();
+  }
+
+  zoom(by, at = null) {
+    const zoom = Math.min(MOST_ZOOM, Math.max(1, this.view.zoom * by));
+    const middle = at ?? { x: this.view.x, y: this.view.y };
+    const part = 1 - this.view.zoom / zoom; // what lies at this place stays there
+    this.move({ x: this.view.x + (middle.x - this.view.x) * part, y: this.view.y + (middle.y - this.view.y) * part, zoom });
+  }
+
+  reset() {
+    this.move(START);
+  }
+
+  move(view) {
+    const inside = (value) => Math.min(1, Math.max(0, value));
+    this.view = { x: inside(view.x), y: inside(view.y), zoom: view.zoom };
+    this.draw();
+  }
+
+  // The place on the map under a place on the canvas.
+  placeAt(x, y) {
+    const { wide, side } = screen(this.view, this.width, this.height);
+    return { x: this.view.x + (x - this.width / 2) / wide, y: this.view.y - (y - this.height / 2) / side };
+  }
+
+  listen() {
+    let down = null;
+    const { canvas } = this;
+    canvas.addEventListener("pointerdown", (event) => {
+      down = { x: event.offsetX, y: event.offsetY, view: this.view, moved: false };
+      canvas.setPointerCapture(event.pointerId);
+    });
+    canvas.addEventListener("pointermove", (event) => {
+      if (!this.points) return;
+      if (down) this.drag(down, event);
+      else this.point(nearest(this.points, this.view, this.width, this.height, event.offsetX, event.offsetY, REACH));
+    });
+    canvas.addEventListener("pointerup", (event) => {
+      const clicked = down && !down.moved && this.points;
+      down = null;
+      if (!clicked) return;
+      const found = nearest(this.points, this.view, this.width, this.height, event.offsetX, event.offsetY, REACH);
+      if (found >= 0) this.query(this.points.ids[found]);
+    });
+    canvas.addEventListener("pointercancel", () => (down = null));
+    canvas.addEventListener("pointerleave", () => this.points && !down && this.point(-1));
+    // The wheel scrolls the page, as everywhere, unless the map is being worked with.
+    canvas.addEventListener("wheel", (event) => {
+      if (!this.points || (!event.ctrlKey && document.activeElement !== canvas)) return;
+      event.preventDefault();
+      this.zoom(Math.exp(-event.deltaY / 300), this.placeAt(event.offsetX, event.offsetY));
+    });
+    canvas.addEventListener("keydown", (event) => this.key(event));
+  }
+
+  drag(down, event) {
+    down.moved ||= Math.hypot(event.offsetX - down.x, event.offsetY - down.y) > CLICK;
+    if (!down.moved) return;
+    const { wide, side } = screen(down.view, this.width, this.height);
+    this.move({ ...down.view, x: down.view.x - (event.offsetX - down.x) / wide, y: down.view.y + (event.offsetY - down.y) / side });
+  }
+
+  key(event) {
+    if (!this.points?.ids.length || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.key.startsWith("Arrow")) {
+      const from = this.current >= 0 ? this.current : this.points.places.get(this.answer?.query.id) ?? 0;
+      this.point(beside(this.points, this.view, this.width, this.height, from, event.key));
+    } else if (event.key === "Enter" && this.current >= 0) this.query(this.points.ids[this.current]);
+    else if (event.key === "+") this.zoom(1.6);
+    else if (event.key === "-") this.zoom(1 / 1.6);
+    else return;
+    event.preventDefault();
+    event.stopPropagation();
+  }
+
+  point(place) {
+    if (place === this.current) return;
+    this.current = place;
+    this.canvas.classList.toggle("pointing", place >= 0);
+    const label = place < 0 ? undefined : this.map.labels[this.points.label[place]];
+    this.told.textContent = place < 0 ? this.what : `Row ${this.points.ids[place]}${label === undefined ? "" : `: ${label}`}`;
+    this.draw();
+  }
+
+  // At most once a frame, and not while the map is not shown.
+  draw() {
+    this.frame ??= requestAnimationFrame(() => {
+      this.frame = null;
+      if (this.canvas.isConnected) this.drawNow();
+    });
+  }
+
+  drawNow() {
+    const { canvas } = this;
+    const ratio = Math.min(2, window.devicePixelRatio || 1);
+    [this.width, this.height] = [canvas.clientWidth, canvas.clientHeight];
+    const [width, height] = [Math.round(this.width * ratio), Math.round(this.height * ratio)];
+    if (!width || !height) return;
+    if (canvas.width !== width || canvas.height !== height) [canvas.width, canvas.height] = [width, height];
+    const context = canvas.getContext("2d");
+    context.clearRect(0, 0, width, height);
+    if (!this.points) return;
+    if (this.image?.width !== width || this.image.height !== height) this.image = context.createImageData(width, height);
+    const size = Math.round(pointSize(this.points.x.length) * ratio);
+    paint(new Uint32Array(this.image.data.buffer), width, height, this.points, this.view, size, this.chosen);
+    context.putImageData(this.image, 0, 0);
+    context.save();
+    context.scale(ratio, ratio);
+    this.marks(context);
+    context.restore();
+  }
+
+  // Rings around the results and the query.
+  marks(context) {
+    const { left, top } = screen(this.view, this.width, this.height);
+    const ring = (place, radius, width, color) => {
+      context.beginPath();
+      context.arc(left(place.x), top(place.y), radius, 0, 2 * Math.PI);
+      context.lineWidth = width;
+      context.strokeStyle = color;
+      context.stroke();
+    };
+    const ink = style(this.canvas, "--ink");
+    for (const hit of this.answer?.hits ?? []) ring(this.placeOf(hit), 5, 1.25, ink);
+    if (this.answer?.query.bits) {
+      ring(this.placeOf(this.answer.query), 9, 5, style(this.canvas, "--card"));
+      ring(this.placeOf(this.answer.query), 9, 3, style(this.canvas, "--differs"));
+    }
+    if (this.current >= 0) ring({ x: this.points.x[this.current], y: this.points.y[this.current] }, 7, 2, style(this.canvas, "--accent"));
+  }
+
+  // A row that is on the map lies where it is drawn; any other where its code belongs.
+  placeOf({ id, bits }) {
+    const place = this.points.places.get(id);
+    if (place !== undefined) return { x: this.points.x[place], y: this.points.y[place] };
+    const { weights, offsets } = this.map.projection;
+    const along = (axis) => weights.reduce((sum, weight, bit) => sum + (bits?.[bit] ? weight[axis] : 0), offsets[axis]);
+    return { x: along(0), y: along(1) };
+  }
+}
