@@ -75,10 +75,23 @@ class SentenceCodes(Module):
         self.save_config(output_path)
 
     @classmethod
-    def load(cls, model_name_or_path: str, subfolder: str = "", **where: Any) -> Self:
+    def load(
+        cls,
+        model_name_or_path: str,
+        subfolder: str = "",
+        token: bool | str | None = None,
+        cache_folder: str | None = None,
+        revision: str | None = None,
+        local_files_only: bool = False,
+        init_defaults: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> Self:
         """Read what ``save`` wrote; a model file cannot run code."""
-        places = {
-            name: where[name] for name in ("token", "cache_folder", "revision", "local_files_only") if name in where
+        places: dict[str, Any] = {
+            "token": token,
+            "cache_folder": cache_folder,
+            "revision": revision,
+            "local_files_only": local_files_only,
         }
         config = cls.load_config(model_name_or_path, subfolder=subfolder, **places)
         path = cls.load_file_path(model_name_or_path, FILE, subfolder=subfolder, **places)

@@ -36,9 +36,7 @@ def backup(transaction: Transaction, target: Path) -> None:
         with folder.temporary_file(target.parent) as temporary:
             with contextlib.closing(sqlite3.connect(temporary, isolation_level=None)) as copy:
                 transaction.db.backup(copy, pages=_PAGES, progress=_progress("copying"))
-                copy.execute(
-                    "PRAGMA journal_mode = DELETE"
-                )  # so that reading it leaves no other files
+                copy.execute("PRAGMA journal_mode = DELETE")  # so that reading it leaves no other files
             _check(temporary, "The collection is damaged, so there is no backup of it")
             with open(temporary, "rb") as file:
                 os.fsync(file.fileno())
