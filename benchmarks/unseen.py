@@ -16,22 +16,18 @@ import hashlearn as hl
 from hashlearn.data import load, protocols
 from hashlearn.data.embedded import Dataset
 
-CLUSTERS = 50
-
 
 def hashers(bits: int, seed: int) -> dict[str, Callable[[], hl.BaseHasher]]:
-    def union(labeled: int, structure: int = 0) -> hl.JoinedHasher:
-        ours = hl.GSDHP(labeled, structure=structure, random_state=seed)
+    def union(labeled: int) -> hl.JoinedHasher:
+        ours = hl.GSDHP(labeled, random_state=seed)
         return hl.JoinedHasher([ours, hl.ITQ(bits - labeled, random_state=seed)])
 
     most, half = bits * 3 // 4, bits // 2
     return {
         f"ITQ {bits}": lambda: hl.ITQ(bits, random_state=seed),
         f"GSDH_P {bits}": lambda: hl.GSDHP(bits, random_state=seed),
-        f"GSDH_P {bits}, {CLUSTERS} clusters": lambda: hl.GSDHP(bits, structure=CLUSTERS, random_state=seed),
         f"GSDH_P {most} + ITQ {bits - most}": lambda: union(most),
-        f"GSDH_P {most} with clusters + ITQ {bits - most}": lambda: union(most, CLUSTERS),
-        f"GSDH_P {half} with clusters + ITQ {half}": lambda: union(half, CLUSTERS),
+        f"GSDH_P {half} + ITQ {half}": lambda: union(half),
     }
 
 

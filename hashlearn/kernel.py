@@ -15,10 +15,19 @@ import hashlearn.rowkeys as rowkeys
 from hashlearn.parallel import one_blas_thread, ordered_map, row_blocks
 from hashlearn.typing import Matrix
 
+LEAST_LANDMARKS, MOST_LANDMARKS = 1000, 3000
+
 
 def dense_rows(X: Matrix, dtype: Any = np.float32) -> NDArray[Any]:
     """Return a block of rows as a dense array, float32 by default."""
     return np.asarray(X.toarray() if sparse.issparse(X) else X, dtype=dtype)
+
+
+def landmark_count(n_landmarks: int | str, n_rows: int) -> int:
+    """Return the number of landmarks for so many rows. "auto" is two fifths of them, from 1,000 to 3,000."""
+    if isinstance(n_landmarks, str):
+        return min(MOST_LANDMARKS, max(LEAST_LANDMARKS, 2 * n_rows // 5))
+    return n_landmarks
 
 
 def row_sums(X: Matrix) -> NDArray[np.float64]:
@@ -34,8 +43,9 @@ class AnchorKernel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
 
     Parameters
     ----------
-    n_landmarks : int, default=1000
-        Number of rows that are drawn at random as landmarks; all rows if there are fewer.
+    n_landmarks : int or "auto", default=1000
+        Number of rows that are drawn at random as landmarks; all rows if there are fewer. "auto" is two fifths of the
+        rows, at least 1,000 and at most 3,000.
     bandwidth : float or None, default=None
         tau; None for the mean squared distance.
     normalize : bool, default=True
@@ -66,7 +76,7 @@ class AnchorKernel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
 
     def __init__(
         self,
-        n_landmarks: int = 1000,
+        n_landmarks: int | str = 1000,
         *,
         bandwidth: float | None = None,
         normalize: bool = True,
@@ -113,14 +123,17 @@ class AnchorKernel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         for sums, square in ordered_map(lambda block: self.moments(X[block]), row_blocks(n_rows), self.n_jobs):
             total += sums
             squares += square
-        self.set_landmarks(
-            X[rowkeys.draw_rows(self.draw_seed(), rowkeys.LANDMARKS, n_rows, self.n_landmarks)], total, squares, n_rows
-        )
+        count = landmark_count(self.n_landmarks, n_rows)
+        drawn = rowkeys.draw_rows(self.draw_seed(), rowkeys.LANDMARKS, n_rows, count)
+        self.set_landmarks(X[drawn], total, squares, n_rows)
 
     def draw_seed(self) -> int:
         """Return the seed of the keys that choose the landmarks."""
-        if self.n_landmarks < 1:
-            raise ValueError(f"The 'n_landmarks' parameter must be at least 1. Got {self.n_landmarks} instead.")
+        wrong = self.n_landmarks != "auto" if isinstance(self.n_landmarks, str) else self.n_landmarks < 1
+        if wrong:
+            raise ValueError(
+                f"The 'n_landmarks' parameter must be 'auto' or at least 1. Got {self.n_landmarks!r} instead."
+            )
         return int(check_random_state(self.random_state).randint(2**31))
 
     def set_landmarks(self, rows: Matrix, total: NDArray[np.float64], squares: float, n_rows: int) -> None:
@@ -185,7 +198,7 @@ class PlainFeatures:
 
     center_: NDArray[np.float32]
 
-    n_landmarks = 0
+    n_landmarks: int | str = 0
 
     def fit_landmarks(self, X: Matrix) -> None:
         """Do nothing, because there are no landmarks."""

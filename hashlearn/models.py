@@ -25,6 +25,7 @@ from hashlearn.fitting.base import BaseHasher
 from hashlearn.functions.calibration import Calibration
 from hashlearn.functions.linear import LinearFunction
 from hashlearn.functions.network import Network, NetworkFunction
+from hashlearn.functions.posterior import PosteriorFunction
 from hashlearn.functions.trees import BoostedTrees, EstimatorFunction
 from hashlearn.kernel import AnchorKernel, PlainFeatures
 from hashlearn.messages import one_line
@@ -41,6 +42,7 @@ COMPONENTS: tuple[type, ...] = (
     AnchorKernel,
     PlainFeatures,
     LinearFunction,
+    PosteriorFunction,
     BoostedTrees,
     Network,
     NetworkFunction,

@@ -57,5 +57,5 @@ def test_odd_rows():
     with_zero = np.vstack([np.zeros(3), np.eye(3)])
     assert np.isfinite(AnchorKernel(5).fit_transform(with_zero)).all()
     assert AnchorKernel(1000).fit(with_zero).landmarks_.shape == (4, 3)
-    with pytest.raises(ValueError, match=r"'n_landmarks' parameter must be at least 1\. Got 0"):
+    with pytest.raises(ValueError, match=r"'n_landmarks' parameter must be 'auto' or at least 1\. Got 0"):
         AnchorKernel(0).fit(with_zero)

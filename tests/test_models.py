@@ -75,6 +75,7 @@ def test_every_method(method, tmp_path):
     "changes",
     [
         {"kernel": None},
+        {"function": "posterior"},
         {"kernel": AnchorKernel(n_landmarks=20, bandwidth=0.5, random_state=3)},
         {"structure": 4, "unlabeled": 3},
         {"ridge": "auto", "solver": Greedy(beta=0.1 + 0.2), "unlabeled": float("nan")},
@@ -82,6 +83,7 @@ def test_every_method(method, tmp_path):
     ],
     ids=lambda changes: "-".join(changes),
 )
+@pytest.mark.filterwarnings("ignore:the parameter 'structure':FutureWarning")
 def test_variants(changes, tmp_path):
     assert_exact(GSDHP(**(SMALL | changes)).fit(X, Y), tmp_path)
 

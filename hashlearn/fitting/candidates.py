@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from hashlearn.fitting.parts import stack
 from hashlearn.rowkeys import Keys
@@ -15,6 +16,20 @@ from hashlearn.typing import Int64Array, IntArray, Matrix
 SLACK = 24
 """How many more candidates than expected are kept; with this many a draw is almost surely complete."""
 HIGHEST_KEY = np.uint64(2**64 - 1)
+
+LEAST_ANCHORS, ANCHORS_PER_CLASS, ANCHORS_OF_SETS = 1000, 2, 3000
+
+
+def anchor_count(n_anchors: int | str, n_groups: int, sets: sparse.csr_matrix | None) -> int:
+    """Return the number of anchors for so many groups of rows, whose label sets are ``sets`` (None for classes).
+
+    "auto" is two per class, so that every class takes part in learning, and at least 1,000; 3,000 for label sets.
+    """
+    if not isinstance(n_anchors, str):
+        return n_anchors
+    if sets is not None and np.any(np.diff(sets.indptr) > 1):
+        return ANCHORS_OF_SETS
+    return max(LEAST_ANCHORS, ANCHORS_PER_CLASS * n_groups)
 
 
 @dataclass

@@ -17,13 +17,13 @@ from scipy import sparse
 
 import hashlearn.rowkeys as rowkeys
 from hashlearn.fitting.calibration_sample import SAMPLE_ROWS, SAMPLE_SEED, CalibrationSample
-from hashlearn.fitting.candidates import HIGHEST_KEY, SLACK, Candidates, lowest_of_groups
+from hashlearn.fitting.candidates import HIGHEST_KEY, SLACK, Candidates, anchor_count, lowest_of_groups
 from hashlearn.fitting.grouping import GroupLookup, IdentityCollision, LabelReader, LabelSetIndex, RangeLabelSets
 from hashlearn.fitting.job import Job
 from hashlearn.fitting.parts import stack
 from hashlearn.fitting.sources import AnySource, RowRange, Stream
 from hashlearn.fitting.state import from_arrays, to_arrays
-from hashlearn.kernel import FeatureMap
+from hashlearn.kernel import FeatureMap, landmark_count
 from hashlearn.labels import check_variety
 from hashlearn.parallel import BLOCK_ROWS
 from hashlearn.progress import report
@@ -34,6 +34,8 @@ RANGE_BLOCKS = 16
 STREAM_BYTES = 32 * 2**20
 """Rows of a stream that one task gets, because they are in memory here while they wait."""
 ATTEMPTS = 8
+MANY_ROWS = 2**62
+"""Stands for the number of rows of a stream, which is not known before the survey."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,8 @@ class SurveyPlan:
     ----------
     features : its ``moments`` are added up.
     labels : how to read labels; None without labels.
-    n_anchors, n_landmarks : rows to draw, by keys of these seeds.
+    n_anchors : rows to draw of all groups, by keys of ``anchor_seed``; "auto" depends on the groups that are found.
+    n_landmarks : rows to draw at most; how many it is may depend on the number of rows.
     carry_rows : whether tasks return the rows that may be drawn; otherwise they are read afterwards.
     slack : the larger, the more candidates are kept.
     any_variety : whether rows of one class, or without any labels, are accepted.
@@ -53,7 +56,7 @@ class SurveyPlan:
     features: FeatureMap
     n_features: int
     labels: LabelReader | None = None
-    n_anchors: int = 0
+    n_anchors: int | str = 0
     anchor_seed: int = 0
     n_landmarks: int = 0
     landmark_seed: int = 0
@@ -67,7 +70,7 @@ class SurveyPlan:
         source: AnySource,
         features: FeatureMap,
         labels: LabelReader | None = None,
-        n_anchors: int = 0,
+        n_anchors: int | str = 0,
         anchor_seed: int = 0,
         any_variety: bool = False,
     ) -> SurveyPlan:
@@ -80,7 +83,7 @@ class SurveyPlan:
             labels,
             n_anchors,
             anchor_seed,
-            features.n_landmarks,
+            landmark_count(features.n_landmarks, source.n_rows or MANY_ROWS),
             features.draw_seed(),
             carry,
             any_variety=any_variety,
@@ -154,8 +157,8 @@ def _survey_once(source: AnySource, plan: SurveyPlan, job: Job, name: str) -> Su
     return state.finish(source, plan)
 
 
-def _tasks(source: AnySource, plan: SurveyPlan, state: SurveyState) -> Iterator[tuple[RowRange, int]]:
-    """Yield the ranges that remain, each with the number of labeled rows that are known to come before it."""
+def _tasks(source: AnySource, plan: SurveyPlan, state: SurveyState) -> Iterator[tuple[RowRange, int, int]]:
+    """Yield the ranges that remain, each with the labeled rows and groups that are known to come before it."""
     blocks = RANGE_BLOCKS
     if isinstance(source, Stream):
         blocks = int(np.clip(STREAM_BYTES // (4 * plan.n_features * BLOCK_ROWS), 1, RANGE_BLOCKS))
@@ -163,12 +166,12 @@ def _tasks(source: AnySource, plan: SurveyPlan, state: SurveyState) -> Iterator[
         # At least two tasks: with one, all other cores would be idle.
         blocks = -(-source.n_rows // (2 * BLOCK_ROWS))
     for rows in source.ranges(blocks * BLOCK_ROWS, state.stop):
-        yield rows, state.n_labeled
+        yield rows, state.n_labeled, 0 if state.label_sets is None else len(state.label_sets)
 
 
-def survey_range(plan: SurveyPlan, task: tuple[RowRange, int]) -> SurveyPart:
+def survey_range(plan: SurveyPlan, task: tuple[RowRange, int, int]) -> SurveyPart:
     """One task: moments of every block, label sets, and candidates of the draws."""
-    rows, labeled_before = task
+    rows, labeled_before, groups_before = task
     keep = np.zeros(rows.stop - rows.start, dtype=bool)
     landmark_keys = rowkeys.row_keys(plan.landmark_seed, rowkeys.LANDMARKS, rows.start, rows.stop)
     limit = rowkeys.limit(plan.n_landmarks, rows.stop, plan.slack)
@@ -179,7 +182,7 @@ def survey_range(plan: SurveyPlan, task: tuple[RowRange, int]) -> SurveyPart:
     if plan.labels is not None:
         label_sets = plan.labels.label_sets(rows.read_labels(rows.start, rows.stop), rows.start)
         if plan.n_anchors:
-            anchors = _anchor_candidates(plan, rows, label_sets, labeled_before)
+            anchors = _anchor_candidates(plan, rows, label_sets, labeled_before, groups_before)
             keep[anchors.row - rows.start] = True
     sample = _sample_candidates(rows, label_sets, labeled_before, plan.slack)
     keep[sample.row - rows.start] = True
@@ -220,12 +223,15 @@ def _labeled_so_far(rows: RowRange, n_labeled: int, labeled_before: int) -> int:
     return max(labeled_before + n_labeled, int(likely), 1)
 
 
-def _anchor_candidates(plan: SurveyPlan, rows: RowRange, found: RangeLabelSets, labeled_before: int) -> Candidates:
+def _anchor_candidates(
+    plan: SurveyPlan, rows: RowRange, found: RangeLabelSets, labeled_before: int, groups_before: int
+) -> Candidates:
     keys = rowkeys.row_keys(plan.anchor_seed, rowkeys.ANCHORS, rows.start, rows.stop)
     labeled = np.flatnonzero(found.place >= 0)
     order = labeled[np.lexsort((keys[labeled], found.place[labeled]))]
     n_seen = _labeled_so_far(rows, len(labeled), labeled_before)
-    chosen, below = lowest_of_groups(found.place[order], keys[order], found.count, plan.n_anchors, n_seen, plan.slack)
+    n_drawn = anchor_count(plan.n_anchors, max(groups_before, len(found.count)), found.sets)
+    chosen, below = lowest_of_groups(found.place[order], keys[order], found.count, n_drawn, n_seen, plan.slack)
     places = order[chosen]
     identity = found.identity[found.place[places]]
     return Candidates(keys[places], places + rows.start, below, identity=identity)
@@ -287,8 +293,9 @@ class SurveyState:
         if self.anchors is not None and self.label_sets is not None and len(self.anchors.key):
             group = self.label_sets.places(self.anchors.identity)  # type: ignore[arg-type]
             order = np.lexsort((self.anchors.key, group))
+            n_drawn = anchor_count(plan.n_anchors, len(self.label_sets), self.label_sets.sets)
             chosen, below = lowest_of_groups(
-                group[order], self.anchors.key[order], self.label_sets.count, plan.n_anchors, self.n_labeled, plan.slack
+                group[order], self.anchors.key[order], self.label_sets.count, n_drawn, self.n_labeled, plan.slack
             )
             self.anchors = self.anchors.select(order[chosen])
             self.anchors.below = np.minimum(self.anchors.below, below)
@@ -305,7 +312,7 @@ class SurveyState:
         """
         if self.stop < 2:
             raise ValueError(f"At least 2 rows are needed. Got {self.stop}.")
-        landmarks = _drawn(self.landmarks, plan.n_landmarks, self.stop)
+        landmarks = _drawn(self.landmarks, landmark_count(plan.features.n_landmarks, self.stop), self.stop)
         sample = _drawn(self.sample, SAMPLE_ROWS, self.stop if self.label_sets is None else self.n_labeled)
         drawn = CalibrationSample(sample.row.astype(np.intp), _rows_of(sample, source))
         result = Survey(self.stop, self.total, self.squares, _rows_of(landmarks, source), drawn)
@@ -331,9 +338,8 @@ class SurveyState:
         group = numbers[self.label_sets.places(self.anchors.identity)]  # type: ignore[arg-type]
         below = self.anchors.below[np.argsort(numbers)]
         order = np.lexsort((self.anchors.key, group))
-        drawn = order[
-            rowkeys.choose_evenly(group[order], self.anchors.key[order], result.counts, plan.n_anchors, below)
-        ]
+        n_drawn = anchor_count(plan.n_anchors, len(self.label_sets), self.label_sets.sets)
+        drawn = order[rowkeys.choose_evenly(group[order], self.anchors.key[order], result.counts, n_drawn, below)]
         drawn = drawn[np.argsort(self.anchors.row[drawn])]
         anchors = self.anchors.select(drawn)
         result.anchors, result.anchor_groups = anchors.row.astype(np.intp), group[drawn].astype(np.intp)

@@ -100,6 +100,11 @@ class RidgeSums:
             ours += getattr(other, name)
         return self
 
+    def __sub__(self, other: RidgeSums) -> RidgeSums:
+        """Return the sums without those of some of the rows."""
+        names = ("x", "xx", "xt", "t", "tt")
+        return RidgeSums(self.count - other.count, *(getattr(self, name) - getattr(other, name) for name in names))
+
     def recentered(self, shift: FloatArray) -> RidgeSums:
         """Return the sums for the features x - shift."""
         xx = np.empty_like(self.xx)

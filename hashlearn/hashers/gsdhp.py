@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar, Self
 
 from hashlearn.constraints import Instance, IsCallable, Options
 from hashlearn.fitting.frames.old_parameters import accept_old_parameters
@@ -18,7 +18,8 @@ class GSDHP(PairwiseHasher):
     """GSDH_P: pairwise discrete hashing that updates one bit of a batch of rows at a time.
 
     Labels say which rows are similar. GSDH_P looks for codes whose inner products match, min |H H_A' - lambda S|^2 over
-    H in {-1, +1}, with a set of anchors as second factor, and then fits a hash function to them.
+    H in {-1, +1}, with a set of anchors as second factor, and then fits a hash function to them. The defaults are those
+    that find most on rows that training never saw; ``GSDHP.paper(n_bits)`` has the settings of the paper.
 
     References
     ----------
@@ -51,6 +52,14 @@ class GSDHP(PairwiseHasher):
         database="learned",
     )
     default_solver = Greedy
+    PAPER: ClassVar[dict[str, Any]] = {
+        "n_anchors": 1000,
+        "n_landmarks": 1000,
+        "ridge": 1e-3,
+        "projection": "auto",
+        "solver__start": "leading",
+    }
+    """The settings of the paper that are not the defaults."""
 
     loss: Any = parameter(
         [Options(*LOSSES), IsCallable()],
@@ -66,6 +75,23 @@ class GSDHP(PairwiseHasher):
         "``solver__beta``.",
         default=None,
     )
+
+    @classmethod
+    def paper(cls, n_bits: int = 64, **changes: Any) -> Self:
+        """Return a GSDHP with the settings of the paper, which its tables are reproduced with.
+
+        Parameters
+        ----------
+        n_bits : int, default=64
+        **changes : any other parameters by name, as in ``set_params``
+
+        Examples
+        --------
+        >>> from hashlearn import GSDHP
+        >>> GSDHP.paper(16, random_state=0).n_anchors
+        1000
+        """
+        return cls(n_bits).set_params(**cls.PAPER | changes)
 
     def _loss(self) -> Loss:
         return get_loss(self.loss)

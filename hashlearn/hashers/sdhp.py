@@ -15,7 +15,7 @@ class SDHP(PairwiseHasher):
     """SDH_P: pairwise discrete hashing that updates all bits of a batch of rows at once.
 
     It is faster than GSDH_P and better at very short codes; GSDH_P ranks better from 16 bits on, and far better for
-    label sets. The loss is KSH's.
+    label sets. The loss is KSH's. The defaults are the settings of the paper.
 
     Examples
     --------
@@ -41,6 +41,10 @@ class SDHP(PairwiseHasher):
     )
     default_solver = Symmetric
 
+    n_anchors: int | str = 1000
+    n_landmarks: int | str = 1000
+    ridge: float | str = 1e-3
+    projection: str = "auto"
     solver: Symmetric | None = parameter(
         [None, Instance(Symmetric)],
         "How the codes of the anchors are learned; None for ``Symmetric()``. Its parameters can be set as "

@@ -16,7 +16,7 @@ from hashlearn.solvers import general, greedy, symmetric
 from hashlearn.solvers.losses import Loss, QuadraticLoss
 from hashlearn.solvers.problem import AnchorProblem, Batches, Trace, random_batches
 from hashlearn.solvers.rows import GeneralRows, GreedyRows, RowCoder, SymmetricRows
-from hashlearn.solvers.start import FILLS
+from hashlearn.solvers.start import FILLS, STARTS
 from hashlearn.typing import FloatArray, IntArray
 
 ORDERS = ("anchors-first", "interleaved")
@@ -44,17 +44,24 @@ class PairwiseSolver(DeclaredEstimator):
         "Learn the anchors and then code every other row alone, or visit all rows in mixed batches as the paper does.",
         default="anchors-first",
     )
-    fill: str = parameter(Options(*FILLS), "Starting directions beyond the rank of the supervision.", default="random")
+    start: str = parameter(
+        Options(*STARTS),
+        "Directions whose signs are the first codes: discriminant directions of the classes, rotated towards signs, or "
+        "the leading singular vectors of X' S X (the paper). Label sets, pairs and given similarities always use the "
+        "latter.",
+        default="leading",
+    )
+    fill: str = parameter(Options(*FILLS), "Leading directions beyond the rank of the supervision.", default="random")
 
     def learn(
         self,
         problem: AnchorProblem,
         sample: NDArray[np.floating],
-        directions: FloatArray,
+        directions: NDArray[np.floating],
         loss: Loss,
         graded: bool,
         rng: np.random.RandomState,
-    ) -> tuple[Trace, FloatArray]:
+    ) -> tuple[Trace, NDArray[np.floating]]:
         """Learn the codes of the problem's rows from the best of ``n_starts`` starts.
 
         Parameters
@@ -70,7 +77,7 @@ class PairwiseSolver(DeclaredEstimator):
         n_starts, n_bits = self.n_starts, directions.shape[1]
         if isinstance(n_starts, str):
             n_starts = 1 if graded else int(np.clip(BITS_OF_ALL_STARTS // n_bits, 1, MOST_STARTS))
-        best: tuple[Trace, FloatArray] | None = None
+        best: tuple[Trace, NDArray[np.floating]] | None = None
         for k in range(n_starts):
             turned = directions @ random_rotation(n_bits, rng) if k else directions
             start = np.where(sample @ turned >= 0, 1.0, -1.0)
@@ -102,6 +109,7 @@ class Greedy(PairwiseSolver):
 
     batch_size: int = 200
     n_starts: int | str = "auto"
+    start: str = "discriminant"
     residual: str = parameter(
         Options("auto", *greedy.RESIDUALS),
         "What a bit responds to: all other bits ('full', the paper) or those before it ('stagewise', the released "

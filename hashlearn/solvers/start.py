@@ -3,15 +3,88 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy import linalg
+from numpy.typing import NDArray
+from scipy import linalg, sparse
 
 from hashlearn.parallel import one_blas_thread
 from hashlearn.primitives.eigen import fix_signs
+from hashlearn.primitives.itq import itq_rotation, random_rotation
 from hashlearn.solvers.problem import AnchorProblem, sums_by_kind
-from hashlearn.typing import FloatArray
+from hashlearn.typing import Float32Array, FloatArray, IntArray
 
 FILLS = ("random", "principal")
+STARTS = ("discriminant", "leading")
 RANK_TOLERANCE = 1e-9
+DISCRIMINANT_TOLERANCE = 1e-6
+MOST_DISCRIMINANT_ROWS = 2048
+"""Discriminant directions come from at most so many rows, all rows of as many classes as fit."""
+WITHIN_RIDGE = 0.1
+"""Added to the variances within classes, as a share of their mean. Rows are fewer than features, so it is large."""
+ROTATION_ROUNDS = 50
+
+
+def discriminant_directions(
+    features: NDArray[np.floating], group: IntArray, n_bits: int, rng: np.random.RandomState
+) -> Float32Array:
+    """Compute directions (n_features, n_bits) whose signs tell classes apart: codes that the features can predict.
+
+    Linear discriminant analysis gives directions along which classes differ most, measured by the spread within
+    classes. A rotation turns them towards the signs of the projections (ITQ), and spreads them over all bits if the
+    classes have fewer directions than bits.
+
+    Parameters
+    ----------
+    features : (n, n_features), centered.
+    group : int (n,)
+        The class of each row.
+    """
+    with one_blas_thread():
+        if len(features) > MOST_DISCRIMINANT_ROWS:
+            shuffled = rng.permutation(int(group.max()) + 1)[group]
+            chosen = np.argsort(shuffled, kind="stable")[:MOST_DISCRIMINANT_ROWS]
+            features, group = features[chosen], group[chosen]
+        _, group = np.unique(group, return_inverse=True)
+        count = np.bincount(group).astype(features.dtype)
+        members = sparse.csr_matrix((np.ones(len(group), features.dtype), (group, np.arange(len(group)))))
+        means = (members @ features) / count[:, None]
+        directions = _discriminants(features - means[group], means * np.sqrt(count / len(features))[:, None])
+        projections = (features @ directions).astype(np.float64)
+        return (directions @ _towards_signs(projections, n_bits, rng)).astype(np.float32)
+
+
+def _discriminants(within: NDArray[np.floating], between: NDArray[np.floating]) -> NDArray[np.floating]:
+    """Return directions A with A' S_w A = I and A' S_b A diagonal, the strongest first.
+
+    S_w = within' within / n + ridge I is the spread within classes, S_b = between' between that of their means. The
+    system is solved on its smaller side, rows or features.
+    """
+    n, width = within.shape
+    ridge = WITHIN_RIDGE * float(np.einsum("ij,ij->", within, within)) / n / width or 1.0
+    if width <= n:
+        spread = within.T @ within / n
+        spread.flat[:: width + 1] += ridge
+        solved = linalg.solve(spread, between.T, assume_a="pos", check_finite=False)
+    else:
+        gram = within @ within.T
+        gram.flat[:: n + 1] += n * ridge
+        outside = linalg.solve(gram, within @ between.T, assume_a="pos", check_finite=False)
+        solved = (between.T - within.T @ outside) / ridge
+    strength, turned = linalg.eigh((between @ solved).astype(np.float64), check_finite=False)
+    keep = np.flatnonzero(strength > DISCRIMINANT_TOLERANCE * max(strength[-1], 1e-300))[::-1]
+    return solved @ (fix_signs(turned[:, keep]) / np.sqrt(strength[keep]))
+
+
+def _towards_signs(projections: FloatArray, n_bits: int, rng: np.random.RandomState) -> FloatArray:
+    """Return a matrix (k, n_bits) that turns projections (n, k) to their signs, with orthonormal rows or columns."""
+    k = projections.shape[1]
+    if k <= n_bits:
+        return itq_rotation(np.pad(projections, ((0, 0), (0, n_bits - k))), rng, ROTATION_ROUNDS)[0][:k]
+    rotation = random_rotation(k, rng)[:, :n_bits]
+    for _ in range(ROTATION_ROUNDS):
+        signs = np.where(projections @ rotation >= 0, 1.0, -1.0)
+        left, _, right = linalg.svd(projections.T @ signs, full_matrices=False)
+        rotation = left @ right
+    return rotation
 
 
 def leading_directions(

@@ -29,8 +29,10 @@ def assert_same(one, other):
             np.testing.assert_array_equal(getattr(one, name), getattr(other, name), err_msg=name)
     np.testing.assert_array_equal(one.features_.center_, other.features_.center_)
     # A class code's linear part stands for its function.
-    weights = [getattr(model.function_, "scores_", model.function_).weights_ for model in (one, other)]
-    np.testing.assert_array_equal(*weights)
+    functions = [vars(getattr(model.function_, "scores_", model.function_)) for model in (one, other)]
+    assert functions[0].keys() == functions[1].keys()
+    for name, value in functions[0].items():
+        np.testing.assert_array_equal(value, functions[1][name], err_msg=name)
     np.testing.assert_array_equal(one.calibration_.slopes_, other.calibration_.slopes_)
     if hasattr(one.features_, "landmarks_"):
         np.testing.assert_array_equal(one.features_.landmarks_, other.features_.landmarks_)

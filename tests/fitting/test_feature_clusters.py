@@ -11,6 +11,8 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 import hashlearn as hl
 
+pytestmark = pytest.mark.filterwarnings("ignore:the parameter 'structure':FutureWarning")
+
 FITS = {
     "structure": (hasher(structure=5, n_jobs=1), sklearn.cluster.MiniBatchKMeans),
     "anchors of clusters": (hl.AGH(8, n_anchors=20, n_jobs=1, random_state=0), sklearn.cluster.KMeans),

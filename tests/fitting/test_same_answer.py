@@ -72,14 +72,25 @@ def squared_hinge(s, u):
         (hl.GSDHP, {"loss": "bre-released"}),
         (hl.GSDHP, {"loss": "hinge"}),
         (hl.GSDHP, {"loss": squared_hinge}),
-        (hl.GSDHP, {"kernel": None, "ridge": "auto"}),
+        (hl.GSDHP, {"kernel": None, "ridge": 1e-3}),
+        (hl.GSDHP, {"function": "posterior"}),
+        (hl.GSDHP, {"n_landmarks": "auto", "n_anchors": "auto", "solver": hl.Greedy(start="leading")}),
         (hl.GSDHP, {"kernel": hl.AnchorKernel(40, normalize=False), "solver": hl.Greedy(fill="principal")}),
     ],
-    ids=["sdhp", "bre", "bre-released", "hinge", "own", "plain", "kernel"],
+    ids=["sdhp", "bre", "bre-released", "hinge", "own", "plain", "posterior", "auto", "kernel"],
 )
 def test_every_loss_and_kernel(data, method, changes):
     X, y = data[0][:4000], data[1][:4000]
     assert_same(hasher(method, **changes).fit(X, y), hasher(method, **changes).fit_chunks(Chunks(X, y, 1234)))
+
+
+def test_few_rows_in_folds_and_an_anchor_for_every_class():
+    """Fewer rows than 2,500, and more classes than half of the least number of anchors."""
+    X = np.random.default_rng(0).normal(size=(2400, 5)).astype(np.float32)
+    y = np.random.default_rng(1).permutation(np.arange(2400) // 3)
+    expected = hasher(n_anchors="auto").fit(X, y)
+    assert len(np.unique(y[expected.anchor_indices_])) == 800
+    assert_same(expected, hasher(n_anchors="auto").fit_chunks(Chunks(X, y, 301)))
 
 
 def test_a_loss_of_ones_own_goes_to_processes_if_it_can_be_named(data, pool):

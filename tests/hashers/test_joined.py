@@ -131,14 +131,14 @@ def test_scikit_learn_contract():
 
 @pytest.mark.parametrize("seed", [0, 1])
 def test_real_valued_queries_on_classes_never_trained_on_beat_hamming(seed):
-    """The projections of GSDH_P and ITQ differ in size: side by side as they are, they rank worse than plain bits."""
+    """The projections of the paper's GSDH_P and ITQ differ in size: as they are, they rank worse than plain bits."""
     X, y = load_digits(return_X_y=True)
     rng = np.random.default_rng(seed)
     order = rng.permutation(len(y))
     X, y = X[order], y[order]
     unseen = np.isin(y, rng.permutation(10)[:3])
     known = np.flatnonzero(~unseen)[:600]
-    hasher = JoinedHasher([GSDHP(48, random_state=0), ITQ(16, random_state=0)]).fit(X[known], y[known])
+    hasher = JoinedHasher([GSDHP.paper(48, random_state=0), ITQ(16, random_state=0)]).fit(X[known], y[known])
     rows = np.flatnonzero(unseen)
     query, database = rows[::5], np.setdiff1d(rows, rows[::5])
     packed = hasher.encode(X)

@@ -14,6 +14,9 @@ from hashlearn import GSDHP, SDHP
 from hashlearn.metrics import mean_average_precision
 
 BOTH = pytest.mark.parametrize("hasher", [SDHP, GSDHP])
+# Codes of four rows: by the settings of the paper, as release 0.2.0 gave them by default, and by the defaults of today.
+GOLDEN_PAPER = [[236, 232, 110], [139, 127, 178], [139, 127, 178], [82, 16, 201]]
+GOLDEN_DEFAULT = [[233, 2, 114], [133, 125, 161], [225, 44, 241], [114, 172, 221]]
 
 
 def make(hasher, **changes):
@@ -126,6 +129,7 @@ def test_neighbours_need_no_labels(hasher, digits):
     assert found[0] > found[1] + 0.05
 
 
+@pytest.mark.filterwarnings("ignore:the parameter 'structure':FutureWarning")
 def test_structure_helps_classes_nobody_labelled(digits):
     X, y, Q, yq = digits
     seen = y < 7
@@ -139,10 +143,11 @@ def test_structure_helps_classes_nobody_labelled(digits):
     assert found[1] > found[0]
 
 
-def test_structure_lets_unlabeled_rows_teach(digits):
+def test_structure_lets_unlabeled_rows_teach_and_is_deprecated(digits):
     X, y = digits[:2]
     few = np.where(np.arange(len(y)) < 100, y, -1)
-    fitted = make(GSDHP, structure=10, unlabeled=-1).fit(X, few)
+    with pytest.warns(FutureWarning, match=r"'structure' of GSDHP is deprecated.*use JoinedHasher.*AutoHasher"):
+        fitted = make(GSDHP, structure=10, unlabeled=-1).fit(X, few)
     assert (fitted.anchor_indices_ >= 100).any()
 
 
@@ -248,3 +253,79 @@ def test_bad_supervision_gets_a_sentence(hasher, call, sentence):
     X = np.random.default_rng(0).normal(size=(30, 5))
     with pytest.raises(ValueError, match=sentence):
         call(make(hasher), X)
+
+
+def test_the_settings_of_the_paper_by_one_name(digits):
+    X, y, Q, _ = digits
+    paper = GSDHP.paper(16, random_state=0)
+    by_hand = GSDHP(16, n_anchors=1000, n_landmarks=1000, ridge=1e-3, projection="auto", random_state=0)
+    by_hand.set_params(solver=hl.Greedy(start="leading"))
+    np.testing.assert_array_equal(paper.fit(X, y).encode(Q), by_hand.fit(X, y).encode(Q))
+    assert paper.function_.ridge_ == 1e-3
+    assert not paper.function_.intercept_.any()
+    assert GSDHP.paper(16, loss="hinge", solver__beta=2.0).get_params()["solver__beta"] == 2.0
+    assert SDHP().get_params()["n_landmarks"] == 1000
+
+
+def test_the_codes_of_the_paper_are_those_of_release_0_2():
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 4, 200)
+    X = rng.normal(size=(4, 6))[y] + rng.normal(size=(200, 6))
+    codes = GSDHP.paper(24, n_landmarks=40, n_anchors=60, random_state=0).fit(X, y).encode(X[:4])
+    assert codes.tolist() == GOLDEN_PAPER
+    codes = GSDHP(24, n_landmarks=40, n_anchors=60, random_state=0).fit(X, y).encode(X[:4])
+    assert codes.tolist() == GOLDEN_DEFAULT
+
+
+def test_rare_classes_are_found(digits):
+    """Classes of 130 to 3 rows: thresholds and projection of the paper put rare classes on the side of common ones."""
+    X, y = load_digits(return_X_y=True)
+    rng = np.random.default_rng(0)
+    sizes = np.geomspace(130, 3, 10).round().astype(int)
+    train = np.concatenate([rng.permutation(np.flatnonzero(y == k))[: sizes[k]] for k in range(10)])
+    rest = np.setdiff1d(np.arange(len(y)), train)
+    found = []
+    for hasher in (GSDHP(64, random_state=0), GSDHP.paper(64, random_state=0)):
+        packed = hasher.fit(X[train], y[train]).encode(X[rest])
+        found.append(mean_average_precision(packed[::3], packed[1::3], y[rest][::3], y[rest][1::3], at=None))
+    assert found[0] > 0.75
+    assert found[0] > found[1] + 0.05
+
+
+def test_projections_are_log_odds_of_bits(digits):
+    """About as many bits are right as the function says, on rows that it has not seen."""
+    X, y, Q, yq = digits
+    fitted = make(GSDHP, n_bits=32).fit(X, y)
+    expected = fitted.expected_bits(Q)
+    own = hl.codes.unpack_signs(fitted.codes_, 32)
+    codes = np.array([np.sign(own[y == k].sum(axis=0) + 0.5) for k in range(10)])[yq]
+    right = (expected >= 0) == (codes > 0)
+    sure = np.abs(expected)
+    for low, high in ((0.0, 0.5), (0.5, 0.9), (0.9, 1.0)):
+        inside = (sure >= low) & (sure < high)
+        assert right[inside].mean() == pytest.approx((1 + sure[inside].mean()) / 2, abs=0.08)
+
+
+def test_many_landmarks_and_anchors_by_themselves(digits):
+    X, y = digits[:2]
+    fitted = GSDHP(8, random_state=0).fit(X, y)
+    assert len(fitted.features_.landmarks_) == len(X)
+    assert len(fitted.anchor_indices_) == len(X)
+    many = np.arange(2600) // 2
+    fitted = GSDHP(8, kernel=None, random_state=0).fit(np.random.default_rng(0).normal(size=(2600, 5)), many)
+    assert len(fitted.anchor_indices_) == 2600
+
+
+def test_class_posteriors_as_hash_function(digits):
+    fitted = make(GSDHP, n_bits=32, function="posterior").fit(*digits[:2])
+    learned, hashed = scores(fitted, digits)
+    assert learned > 0.9
+    assert hashed > 0.9
+    expected = fitted.expected_bits(digits[2])
+    np.testing.assert_array_equal(expected >= 0, fitted.transform(digits[2]) == 1)
+    assert np.abs(expected).max() <= 1
+
+
+def test_class_posteriors_need_classes(sets):
+    with pytest.raises(ValueError, match=r"function='posterior'\) needs one class per row: use 'linear' here"):
+        make(GSDHP, function="posterior").fit(*sets)

@@ -62,12 +62,12 @@ class GSDHPStar(DeepHasher):
         [None, Instance(BaseHasher, words="a hasher")],
         "What learns the codes: any supervised hasher of hashlearn. It is cloned and gets n_bits and random_state of "
         "this one. It learns on the rows if they are features, and on random numbers if they are images. None is "
-        "``GSDHP(kernel=None)`` on random numbers, so that the labels alone decide.",
+        "``GSDHP.paper(kernel=None)`` on random numbers, so that the labels alone decide.",
         default=None,
     )
 
     def _make_loss(self, labels: sparse.csr_matrix, rng: np.random.RandomState, rows: Matrix | None) -> Loss:
-        hasher = GSDHP(kernel=None) if self.hasher is None else clone(self.hasher)
+        hasher = GSDHP.paper(kernel=None) if self.hasher is None else clone(self.hasher)
         hasher.set_params(n_bits=self.n_bits_, random_state=int(rng.randint(2**31)))
         if self.hasher is None or rows is None:
             # As many columns as bits, so that starting directions have full rank.

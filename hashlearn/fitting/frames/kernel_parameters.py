@@ -25,7 +25,11 @@ class KernelParameters(BaseHasher):
         "centered rows themselves (None).",
         default="rbf",
     )
-    n_landmarks: int = parameter(COUNT, "Rows that span the kernel, drawn at random.", default=1000)
+    n_landmarks: int | str = parameter(
+        [Options("auto"), COUNT],
+        "Rows that span the kernel, drawn at random; 'auto' is two fifths of all, from 1,000 to 3,000.",
+        default=1000,
+    )
 
     @property
     def _centers_features(self) -> bool:

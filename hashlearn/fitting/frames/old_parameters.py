@@ -19,7 +19,7 @@ def accept_old_parameters(hasher: Hasher) -> Hasher:
     """
     cls: Any = hasher
     solver = cls.default_solver
-    moved = set(solver().get_params())
+    moved = set(solver().get_params()) - {"start"}  # which no release had
     init, set_params = cls.__init__, cls.set_params
 
     @functools.wraps(init)
@@ -65,7 +65,7 @@ def accept_old_parameters(hasher: Hasher) -> Hasher:
         """Parameters of a model file under the names of today."""
         old = {name: value for name, value in parameters.items() if name in moved}
         new = {name: value for name, value in parameters.items() if name not in {*moved, "r_max"}}
-        return new | {"solver": solver(**old)} if old else new
+        return new | {"solver": solver(**old, start="leading")} if old else new
 
     cls.__init__, cls.set_params = new_init, new_set_params
     cls._upgrade_parameters = staticmethod(upgrade)

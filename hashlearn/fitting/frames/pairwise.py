@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import clone
 
@@ -28,39 +28,36 @@ from hashlearn.constraints import (
     IsCallable,
     Options,
 )
-from hashlearn.fitting.base import BaseHasher
+from hashlearn.deprecation import warn_deprecated
 from hashlearn.fitting.calibration_sample import CalibrationSample
+from hashlearn.fitting.candidates import anchor_count
 from hashlearn.fitting.clusters import feature_clusters
+from hashlearn.fitting.frames.other_supervision import OtherSupervision
 from hashlearn.fitting.grouping import GivenGroups, Groups, LabelReader
 from hashlearn.fitting.job import Job
 from hashlearn.fitting.passes import RowView, add_up, hash_rows
-from hashlearn.fitting.row_pass import RowPassPlan, RowPassSums, StartingCodes, code_rows
+from hashlearn.fitting.row_pass import ClassPassSums, HeldOutPlan, RowPassPlan, RowPassSums, StartingCodes, code_rows
 from hashlearn.fitting.sources import AnySource, Source, memory_source
 from hashlearn.fitting.survey import SurveyPlan, survey
+from hashlearn.functions.calibration import Calibration
+from hashlearn.functions.from_codes import fit_to_bits
+from hashlearn.functions.held_out import calibrated_ridge
 from hashlearn.functions.linear import LinearFunction
-from hashlearn.functions.network import Network
-from hashlearn.functions.trees import BoostedTrees, EstimatorFunction
+from hashlearn.functions.posterior import fit_posterior
 from hashlearn.kernel import AnchorKernel, FeatureMap, PlainFeatures, dense_rows
 from hashlearn.labels import check_variety, group_rows, one_hot
 from hashlearn.parallel import one_blas_thread
 from hashlearn.parameters import fitted, parameter
 from hashlearn.progress import verbose_listening
 from hashlearn.relevance import RELEVANCES
-from hashlearn.similarity import (
-    LabelSimilarity,
-    MatrixSimilarity,
-    Similarity,
-    check_similarity,
-    from_pairs,
-    neighbor_similarity,
-)
+from hashlearn.similarity import LabelSimilarity, Similarity
 from hashlearn.solvers.losses import Loss, get_loss
 from hashlearn.solvers.problem import AnchorProblem
 from hashlearn.solvers.rows import RowCoder
 from hashlearn.solvers.solver import PairwiseSolver
-from hashlearn.solvers.start import leading_directions
+from hashlearn.solvers.start import discriminant_directions, leading_directions
 from hashlearn.timing import PhaseTimer
-from hashlearn.typing import Float32Array, FloatArray, IntArray, Matrix, PackedCodes
+from hashlearn.typing import Float32Array, FloatArray, IntArray, Matrix
 
 
 @dataclass
@@ -100,7 +97,7 @@ class LearnedAnchors:
     coder: RowCoder
 
 
-class PairwiseHasher(BaseHasher):
+class PairwiseHasher(OtherSupervision):
     """Base of SDHP and GSDHP; see their docstrings for parameters and attributes."""
 
     default_solver: ClassVar[type[PairwiseSolver]]
@@ -108,11 +105,6 @@ class PairwiseHasher(BaseHasher):
 
     solver: PairwiseSolver | None = parameter(
         [None, Instance(PairwiseSolver)], "How the codes of the anchors are learned.", default=None
-    )
-    n_anchors: int = parameter(
-        COUNT,
-        "Rows in the second factor of the objective (p in the paper), drawn from every group in proportion.",
-        default=1000,
     )
     dissimilar: float | str | None = parameter(
         [None, Options("floor"), Interval(float, None, 0, closed="right")],
@@ -141,24 +133,32 @@ class PairwiseHasher(BaseHasher):
         "its own), or the rows themselves (None).",
         default="rbf",
     )
-    n_landmarks: int = parameter(COUNT, "Landmarks of kernel='rbf'; an AnchorKernel has its own number.", default=1000)
+    n_landmarks: int | str = parameter(
+        [Options("auto"), COUNT],
+        "Landmarks of kernel='rbf'; 'auto' is two fifths of the rows, from 1,000 to 3,000. An AnchorKernel has its own "
+        "number.",
+        default="auto",
+    )
     function: Any = parameter(
-        [Options("linear", "trees", "network"), HasMethods("fit")],
-        "The hash function. 'trees' or BoostedTrees, 'network' or deep.Network, and scikit-learn estimators learn the "
-        "bits of the codes from the rows themselves.",
+        [Options("linear", "posterior", "trees", "network"), HasMethods("fit")],
+        "The hash function. 'posterior' (for classes) gives the code that a row has in expectation over its class "
+        "posteriors: it finds more of known classes that are hard to tell apart, and less of unknown ones. 'trees' or "
+        "BoostedTrees, 'network' or deep.Network, and scikit-learn estimators learn the bits of the codes from the "
+        "rows themselves.",
         default="linear",
     )
     ridge: float | str = parameter(
         [Options("auto"), POSITIVE],
-        "Regularization of the linear function; 'auto' chooses it by generalized cross-validation.",
-        default=1e-3,
+        "Regularization of the linear function. 'auto' chooses it, and the threshold of every bit, by the bits of rows "
+        "left out; the projections are then log odds of the bits. A number, as in the paper, leaves thresholds at 0.",
+        default="auto",
     )
     projection: str = parameter(
         Options("auto", "anchors", "rows"),
         "Weight of a row's own code in the target of the linear function: from the anchors (as printed) or from all "
         "rows (as released, closer to the codes themselves). 'auto' is anchors for classes with loss 'ksh' or 'bre', "
         "otherwise rows.",
-        default="auto",
+        default="rows",
     )
     anchor_indices_: IntArray = fitted("Row numbers of the anchors.")
     objective_: FloatArray = fitted("Objective of the anchors after every round.")
@@ -186,6 +186,8 @@ class PairwiseHasher(BaseHasher):
         with verbose_listening(self.verbose):
             features = self._fit_features(X, rng, timer)
             if self.structure:
+                new = "JoinedHasher([GSDHP(48), ITQ(16)]) or AutoHasher, which are ahead of it"
+                warn_deprecated(f"the parameter 'structure' of {type(self).__name__}", new, since="0.3")
                 with timer("clusters"):
                     clusters = feature_clusters(X, features, self.structure, rng, self.n_jobs)
                     labels = sparse.hstack([labels, one_hot(clusters)], format="csr")
@@ -193,84 +195,8 @@ class PairwiseHasher(BaseHasher):
                 group, first = group_rows(labels)
                 check_variety(len(first))
                 similarity = LabelSimilarity(group, labels[first], self.relevance, self.dissimilar)
-                anchors = rowkeys.draw_evenly(similarity.group, self.n_anchors, int(rng.randint(2**31)))
-            return self._fit_array(X, features, similarity, anchors, rng, timer)
-
-    def fit_pairs(self, X: Matrix, similar: ArrayLike, dissimilar: ArrayLike) -> Self:
-        """Learn from listed pairs of rows.
-
-        The rows with most pairs become anchors. The learned function codes rows that no pair links to an anchor. Pairs
-        that are not listed are unknown: the quadratic losses pull them to inner product 0, as in the paper.
-
-        Parameters
-        ----------
-        X : array or sparse matrix (n, n_features)
-        similar, dissimilar : int (k, 2)
-            Row numbers; one of them may be empty.
-
-        Returns
-        -------
-        self
-        """
-        X = self._validate(X)
-        rng, timer = self._rng(), PhaseTimer()
-        with verbose_listening(self.verbose):
-            with timer("similarity"):
-                S = from_pairs(X.shape[0], similar, dissimilar)
-                degree = np.diff(S.indptr)
-                busiest = np.lexsort((rng.permutation(len(degree)), -degree))
-                anchors = np.sort(busiest[: min(self.n_anchors, int(np.count_nonzero(degree)))])
-                similarity = MatrixSimilarity(S[:, anchors], anchors)
-            features = self._fit_features(X, rng, timer)
-            return self._fit_array(X, features, similarity, anchors, rng, timer)
-
-    def fit_similarity(self, X: Matrix, S: Any, anchors: ArrayLike) -> Self:
-        """Learn from similarities between rows and anchors.
-
-        Parameters
-        ----------
-        X : array or sparse matrix (n, n_features)
-        S : array or sparse matrix (n, p)
-            How similar each row is to each anchor, 0 if unknown. It must be symmetric between anchors.
-        anchors : int (p,)
-            Row numbers.
-
-        Returns
-        -------
-        self
-        """
-        X = self._validate(X)
-        S, places = check_similarity(S, anchors, X.shape[0])
-        rng, timer = self._rng(), PhaseTimer()
-        with verbose_listening(self.verbose):
-            similarity = MatrixSimilarity(S, places)
-            features = self._fit_features(X, rng, timer)
-            return self._fit_array(X, features, similarity, similarity.anchors, rng, timer)
-
-    def fit_neighbors(self, X: Matrix, n_neighbors: int = 50, far_quantile: float = 0.5) -> Self:
-        """Learn without labels, from distances between rows.
-
-        Parameters
-        ----------
-        X : array or sparse matrix (n, n_features)
-        n_neighbors : int, default=50
-            So many nearest anchors of a row are similar to it.
-        far_quantile : float, default=0.5
-            Anchors beyond this quantile of the distances between anchors are dissimilar to a row. The similarity to
-            all other anchors is unknown.
-
-        Returns
-        -------
-        self
-        """
-        X = self._validate(X)
-        rng, timer = self._rng(), PhaseTimer()
-        with verbose_listening(self.verbose):
-            features = self._fit_features(X, rng, timer)
-            with timer("similarity"):
-                anchors = np.sort(rng.permutation(X.shape[0])[: self.n_anchors]).astype(np.intp)
-                S = neighbor_similarity(dense_rows(X), anchors, n_neighbors, far_quantile)
-            similarity = MatrixSimilarity(S, anchors)
+                count = anchor_count(self.n_anchors, len(first), labels[first])
+                anchors = rowkeys.draw_evenly(similarity.group, count, int(rng.randint(2**31)))
             return self._fit_array(X, features, similarity, anchors, rng, timer)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
@@ -340,29 +266,43 @@ class PairwiseHasher(BaseHasher):
         timer: PhaseTimer,
     ) -> None:
         """Learn from rows of any source: codes of the anchors, codes of all other rows in one pass, hash function."""
+        assert source.n_rows is not None
         similarity = supervision.similarity
         anchors = self._learn_anchors(source, features, supervision, rng, timer)
+        held_out, posterior = None, self._is("posterior")
+        if posterior and similarity.classes is None:
+            raise ValueError(f"{type(self).__name__}(function='posterior') needs one class per row: use 'linear' here.")
+        if posterior or (self._is("linear") and self.ridge == "auto"):
+            held_out = HeldOutPlan.of(source.n_rows - supervision.n_unlabeled, int(rng.randint(2**31)))
         with timer("rows"):
-            assert source.n_rows is not None
             job.open_codes(source.n_rows, self.n_bits_, supervision.sample.numbers)
             view = RowView(features, anchors.center, supervision.groups, source.n_rows)
-            plan = RowPassPlan(view, anchors.start, anchors.coder)
-            sums = add_up(source, code_rows, plan, job, "code rows", RowPassSums)
+            n_classes = similarity.n_groups if posterior else 0
+            plan = RowPassPlan(view, anchors.start, anchors.coder, held_out, n_classes)
+            sums = add_up(source, code_rows, plan, job, "code rows", ClassPassSums if posterior else RowPassSums)
         with timer("function"):
-            if self._is_linear():
+            if posterior or self._is("linear"):
                 self.features_ = features
                 self.features_.center_ = (anchors.center + sums.mean).astype(np.float32)
-                own_weight = self._own_weight(anchors.coder, sums, similarity.graded)
-                self.function_ = LinearFunction.solve(sums.projection_sums(own_weight), self.ridge)
+                self._fit_sums(sums, held_out, self._own_weight(anchors.coder, sums, similarity.graded))
             else:
                 assert job.codes_out is not None
                 labeled = np.flatnonzero(similarity.group >= 0)
-                self._fit_estimator(_rows_of_array(source, labeled), job.codes_out[labeled], rng)
+                rows = dense_rows(_rows_of_array(source, labeled))
+                # Such functions are nonlinear, so they get the rows themselves.
+                self.features_ = PlainFeatures()
+                self.features_.center_ = np.zeros(rows.shape[1], dtype=np.float32)
+                bits, seed = codes.unpack(job.codes_out[labeled], self.n_bits_), int(rng.randint(2**31))
+                self.function_ = fit_to_bits(self.function, rows, bits, seed, self.n_jobs)
         if supervision.n_unlabeled:
             with timer("unlabeled"):
                 hash_rows(source, self.features_, self.function_, supervision.groups, job)
         with timer("calibrate"):
-            self._calibrate(supervision.sample.rows, job.codes_of(supervision.sample.numbers))
+            if held_out is None:
+                self._calibrate(supervision.sample.rows, job.codes_of(supervision.sample.numbers))
+            else:
+                # The projections are log odds already.
+                self._set_calibration(Calibration(np.ones(self.n_bits_), np.zeros(self.n_bits_)))
         self._store_codes(job, source="learned")
         self.seconds_ = timer.seconds
 
@@ -382,8 +322,13 @@ class PairwiseHasher(BaseHasher):
             mapped = features.map_block(supervision.anchor_rows)
             center = mapped.mean(axis=0)
             mapped -= center
-            sample = mapped.astype(np.float64)
-            directions = leading_directions(sample, problem, self.n_bits_, solver.fill, rng)
+            sample: NDArray[np.floating] = mapped
+            directions: NDArray[np.floating]
+            if solver.start == "discriminant" and similarity.classes is not None:
+                directions = discriminant_directions(mapped, similarity.group[places], self.n_bits_, rng)
+            else:
+                sample = wide = mapped.astype(np.float64)
+                directions = leading_directions(wide, problem, self.n_bits_, solver.fill, rng)
         with one_blas_thread(), timer("learn"):
             rows = supervision.anchors
             if solver.order == "interleaved":
@@ -400,8 +345,8 @@ class PairwiseHasher(BaseHasher):
 
     def _check_chunked(self) -> None:
         wrong = None
-        if not self._is_linear():
-            wrong = "function other than 'linear'"
+        if not (self._is("linear") or self._is("posterior")):
+            wrong = "function other than 'linear' and 'posterior'"
         elif self._solver.order != "anchors-first":
             wrong = f"solver whose order is {self._solver.order!r}"
         elif self.structure:
@@ -419,22 +364,20 @@ class PairwiseHasher(BaseHasher):
             top = float(np.linalg.eigvalsh(sums.code_gram)[-1])
         return top + 1e-9 - len(self.anchor_indices_)
 
-    def _fit_estimator(self, rows: Matrix, packed: PackedCodes, rng: np.random.RandomState) -> None:
-        """Fit trees, a network or any estimator to codes. They are nonlinear, so they get the rows themselves."""
-        rows, bits = dense_rows(rows), codes.unpack(packed, self.n_bits_)
-        self.features_ = PlainFeatures()
-        self.features_.center_ = np.zeros(rows.shape[1], dtype=np.float32)
-        if isinstance(self.function, BoostedTrees) or self.function == "trees":
-            trees = BoostedTrees() if isinstance(self.function, str) else self.function.copy()
-            self.function_ = trees.fit(rows, bits, seed=int(rng.randint(2**31)), n_jobs=self.n_jobs)
-        elif isinstance(self.function, Network) or self.function == "network":
-            network = Network() if isinstance(self.function, str) else self.function
-            self.function_ = network.fit(rows, bits, seed=int(rng.randint(2**31)), n_jobs=self.n_jobs)
+    def _fit_sums(self, sums: RowPassSums, held_out: HeldOutPlan | None, own_weight: float) -> None:
+        """Fit the function to the sums of the pass; what it chooses, it chooses by the rows left out."""
+        if held_out is None:
+            recentered = sums.projection_sums(own_weight).recentered(sums.mean)
+            self.function_ = LinearFunction.solve(recentered, self.ridge)
+            return
+        rows = sums.held_out(held_out, own_weight)
+        if isinstance(sums, ClassPassSums):
+            self.function_ = fit_posterior(*sums.class_sums(len(sums.mean)), rows, sums.mean)
         else:
-            self.function_ = EstimatorFunction(clone(self.function)).fit(rows, bits)
+            self.function_ = calibrated_ridge(sums.projection_sums(own_weight), rows, sums.mean, self.n_jobs)
 
-    def _is_linear(self) -> bool:
-        return isinstance(self.function, str) and self.function == "linear"
+    def _is(self, function: str) -> bool:
+        return isinstance(self.function, str) and self.function == function
 
     def _projection(self, graded: bool) -> str:
         if self.projection != "auto":
