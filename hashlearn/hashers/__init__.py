@@ -24,9 +24,12 @@ from hashlearn.hashers.dserh import DSeRH as DSeRH
 from hashlearn.hashers.fasth import FastH as FastH
 from hashlearn.hashers.fsdh import FSDH as FSDH
 from hashlearn.hashers.fsdh_gui import FSDHGui as FSDHGui
+from hashlearn.hashers.fssh import FSSH as FSSH
 from hashlearn.hashers.gsdhp import GSDHP as GSDHP
+from hashlearn.hashers.hmoh import HMOH as HMOH
 from hashlearn.hashers.itq import ITQ as ITQ
 from hashlearn.hashers.joined import JoinedHasher as JoinedHasher
+from hashlearn.hashers.knnh import KNNH as KNNH
 from hashlearn.hashers.ksdh import KSDH as KSDH
 from hashlearn.hashers.ksh import KSH as KSH
 from hashlearn.hashers.ldahash import LDAHash as LDAHash
@@ -38,6 +41,7 @@ from hashlearn.hashers.oph import OPH as OPH
 from hashlearn.hashers.pcarr import PCARR as PCARR
 from hashlearn.hashers.rph import RPH as RPH
 from hashlearn.hashers.rsh import RSH as RSH
+from hashlearn.hashers.scdh import SCDH as SCDH
 from hashlearn.hashers.sdh import SDH as SDH
 from hashlearn.hashers.sdhp import SDHP as SDHP
 from hashlearn.hashers.sh import SH as SH

@@ -21,6 +21,7 @@ METHODS = {
     "fsdh": hl.hashers.FSDH(20, n_landmarks=50, random_state=0),
     "sdh": hl.SDH(20, n_landmarks=50, random_state=0),
     "fsdh-gui": hl.hashers.FSDHGui(70, n_landmarks=50, random_state=0),
+    "fssh": hl.FSSH(70, n_landmarks=50, random_state=0),
     "class-code": hl.ClassCode(20, n_landmarks=50, random_state=0),
     "ksdh": hl.KSDH(20, n_landmarks=50, random_state=0),
     "ksdh h": hl.KSDH(12, variant="H", refit=False, kernel=None, random_state=0),

@@ -19,8 +19,8 @@ from hashlearn.primitives import steps
 from hashlearn.progress import listening
 
 LOOPS = {
-    "adgh", "aibc", "bre", "cgh", "cosdish", "dgh", "dserh", "fasth", "fsdh-gui", "ksdh", "ksh", "ldahash", "mlh",
-    "nsh", "oph", "rph", "rsh", "sdh", "ssh", "top-rsbc", "trh", "tsh",
+    "adgh", "aibc", "bre", "cgh", "cosdish", "dgh", "dserh", "fasth", "fsdh-gui", "fssh", "hmoh", "ksdh", "ksh",
+    "ldahash", "mlh", "nsh", "oph", "rph", "rsh", "scdh", "sdh", "ssh", "top-rsbc", "trh", "tsh",
 }  # fmt: skip
 
 
