@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -17,6 +18,7 @@ from hashlearn.fitting.job import Job
 from hashlearn.fitting.passes import hash_blocks
 from hashlearn.fitting.sources import AnySource, memory_source
 from hashlearn.fitting.survey import SurveyPlan, survey
+from hashlearn.hashers.ccaitq import CCAITQ
 from hashlearn.hashers.gsdhp import GSDHP
 from hashlearn.hashers.itq import ITQ
 from hashlearn.hashers.joined import JoinedHasher
@@ -174,7 +176,8 @@ class AutoHasher(BaseHasher):
 
         known, n_bits, n_rows = sample.labeled_rows, self.n_bits_, sample.rows.shape[0]
         if known.n_groups >= 2:
-            candidates = labeled_candidates(n_bits, LABEL_METHODS, STRUCTURE, {})
+            spreads = {name: one.spreads for name, one in LABEL_METHODS.items() if known.plain or one.label_sets}
+            candidates = labeled_candidates(n_bits, spreads, STRUCTURE)
             splits, scores = make_splits(sample, seed), label_score(sample, self.n_jobs)
             score = "MAP" if known.plain else "NDCG@50"
         else:
@@ -182,19 +185,14 @@ class AutoHasher(BaseHasher):
             splits = [split_unlabeled(n_rows, seed)] if n_rows >= LEAST_UNLABELED else []
             scores = neighbor_score(sample, self.n_jobs)
             score = "recall of the 10 nearest rows"
-        if not splits:
-            return score, [Result(candidates[0])]
-        return score, Trial(sample, splits, make, scores).run(candidates, n_bits, deadline)
+        return score, Trial(sample, splits, make, scores).run(candidates, deadline)
 
     def _part(self, part: Part, seed: int, trial: bool = False) -> BaseHasher:
         """Return an unfitted hasher of some bits."""
-        method = {**LABEL_METHODS, **UNSUPERVISED}[part.method]
-        hasher = method(n_bits=part.n_bits, n_jobs=self.n_jobs, random_state=seed)
-        if part.method in LABEL_METHODS and trial:
-            hasher.set_params(n_landmarks=TRIAL_LANDMARKS)
-        if part.method in LABEL_METHODS and not trial:
-            hasher.set_params(unlabeled=self.unlabeled)
-        return hasher
+        if part.method not in LABEL_METHODS:
+            return UNSUPERVISED[part.method](part.n_bits, n_jobs=self.n_jobs, random_state=seed)
+        hasher = LABEL_METHODS[part.method].make(part.n_bits, self.n_jobs, seed)
+        return hasher.set_params(n_landmarks=TRIAL_LANDMARKS) if trial else hasher.set_params(unlabeled=self.unlabeled)
 
     def _compose(self, candidate: Candidate, seed: int) -> BaseHasher:
         """Return the unfitted hasher of a candidate."""
@@ -222,14 +220,42 @@ class AutoHasher(BaseHasher):
         return self.hasher_._project(X)
 
 
-def _gsdhp(n_bits: int, n_jobs: int | None, random_state: int) -> BaseHasher:
-    return GSDHP(n_bits, projection="rows", n_jobs=n_jobs, random_state=random_state)
+def _linear(n_bits: int, n_jobs: int | None, seed: int) -> BaseHasher:
+    return GSDHP(n_bits, n_jobs=n_jobs, random_state=seed)
 
 
-LABEL_METHODS: dict[str, Callable[..., BaseHasher]] = {"GSDH_P": _gsdhp}
-"""What learns from labels, by its name in the report."""
+def _posterior(n_bits: int, n_jobs: int | None, seed: int) -> BaseHasher:
+    return GSDHP(n_bits, function="posterior", n_jobs=n_jobs, random_state=seed)
+
+
+def _cca_itq(n_bits: int, n_jobs: int | None, seed: int) -> BaseHasher:
+    return CCAITQ(n_bits, kernel="rbf", n_jobs=n_jobs, random_state=seed)
+
+
+@dataclass(frozen=True)
+class LabelMethod:
+    """A method that learns from labels.
+
+    Attributes
+    ----------
+    make : from bits, threads and seed to an unfitted hasher.
+    spreads : widths of thresholds to try. Those of CCA-ITQ stay at 0: its bits are no estimates of learned bits.
+    label_sets : whether it learns from label sets too, not only from classes.
+    """
+
+    make: Callable[[int, int | None, int], BaseHasher]
+    spreads: tuple[float, ...] = (0.0, 0.75)
+    label_sets: bool = True
+
+
+LABEL_METHODS = {
+    "GSDH_P": LabelMethod(_linear),
+    "posterior": LabelMethod(_posterior, label_sets=False),
+    "CCA-ITQ": LabelMethod(_cca_itq, spreads=(0.0,)),
+}
+"""What learns from labels, by its name in the report; the first one is taken if nothing can be tried."""
 STRUCTURE = "ITQ"
-UNSUPERVISED: dict[str, Callable[..., BaseHasher]] = {"ITQ": ITQ, "PCA-RR": PCARR, "SH": SH, "LSH": LSH}
+UNSUPERVISED: dict[str, type[BaseHasher]] = {"ITQ": ITQ, "PCA-RR": PCARR, "SH": SH, "LSH": LSH}
 
 
 def _labeled_rows(X: Matrix, labels: sparse.csr_matrix | None) -> tuple[LabeledRows, IntArray | None]:

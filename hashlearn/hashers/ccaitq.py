@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from scipy import linalg
 
-from hashlearn.constraints import COUNT, POSITIVE
+from hashlearn.constraints import COUNT, POSITIVE, Anything
 from hashlearn.deprecation import renamed_parameters
 from hashlearn.fitting.frames.gram import GramHasher, LearnedFunction
 from hashlearn.fitting.frames.in_memory import linear
@@ -52,6 +54,9 @@ class CCAITQ(KernelParameters, GramHasher):
     kernel: str | None = None
     ridge: float = parameter(POSITIVE, "Added to the variances of features and labels.", default=0.0001)
     max_iter: int = parameter(COUNT, "Rounds of ITQ's rotation.", default=50)
+    unlabeled: Any = parameter(
+        Anything(), "Besides None and NaN, the class that marks a row as unlabeled, -1 for example.", default=None
+    )
 
     correlations_: FloatArray = fitted("Canonical correlations of the directions, in descending order.")
     n_iter_: int = fitted("Rounds made.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 
@@ -51,18 +51,16 @@ class Candidate:
         return cls(labels, structure, found["spread"])
 
 
-def labeled_candidates(
-    n_bits: int, methods: Iterable[str], structure: str, spreads: dict[str, tuple[float, ...]]
-) -> list[Candidate]:
-    """Return no, a quarter and half of the bits for structure, for every method and spread, and structure alone.
+def labeled_candidates(n_bits: int, spreads: Mapping[str, Sequence[float]], structure: str) -> list[Candidate]:
+    """Return a quarter, none and half of the bits for structure, for every method and its spreads, and structure alone.
 
     The first method comes first with a quarter of structure bits, which is what is taken if nothing can be tried.
     """
     shares = list(dict.fromkeys([n_bits // 4, 0, n_bits // 2]))
     found = [
         Candidate(Part(method, n_bits - bits), Part(structure, bits) if bits else None, spread)
-        for method in methods
-        for spread in spreads.get(method, (0.0,))
+        for method, widths in spreads.items()
+        for spread in widths
         for bits in shares
     ]
     return [*found, Candidate(None, Part(structure, n_bits))]

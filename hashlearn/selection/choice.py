@@ -27,7 +27,8 @@ def choose(results: Sequence[Result], unknown_cost: float, score_name: str) -> C
     """
     tried = [result for result in results if result.scores]
     if not tried:
-        return Choice(results[0].candidate, "There was no time to try any candidate, so this is the usual division.")
+        why = {"no time": "There was no time to try any candidate", "few rows": "There are too few rows to compare"}
+        return Choice(results[0].candidate, f"{why[results[0].not_tried]}, so this is the usual division.")
     best = max(tried, key=lambda result: result.mean("known"))
     if "unknown" not in best.scores:
         return Choice(best.candidate, f"It has the highest {score_name} ({_shown(best.mean('known'))}).")

@@ -33,7 +33,8 @@ class SelectionReport:
         One per candidate: ``candidate``, ``chosen``, ``tried``, scores by Hamming distance and with real-valued queries
         e(q) on left-out rows (``known_hamming``, ``known_real``) and on left-out classes (``unknown_hamming``,
         ``unknown_real``), and the ``seconds`` that fitting its parts took. Scores that were not measured are None.
-        ``pandas.DataFrame(report.rows)`` is a table of them.
+        ``not_tried`` says why a candidate was not tried: "no time", "few rows", or "behind" if its method was clearly
+        worse with another number of bits. ``pandas.DataFrame(report.rows)`` is a table of them.
     score : str
         What the scores are.
     reason : str
@@ -102,6 +103,7 @@ def _row(result: Result, choice: Choice) -> dict[str, Any]:
         "candidate": candidate.name,
         "chosen": candidate == choice.candidate,
         "tried": bool(result.scores),
+        "not_tried": result.not_tried,
     }
     for part in ("known", "unknown"):
         scores = result.scores.get(part)
@@ -116,5 +118,5 @@ def _cell(row: dict[str, Any], column: str) -> str:
     if isinstance(value, str):
         return value
     if value is None:
-        return "not tried" if column == "seconds" else "–"
+        return row["not_tried"] if column == "seconds" else "–"
     return f"{value:.1f}" if column == "seconds" else f"{value:.3f}"

