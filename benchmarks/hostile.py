@@ -1,6 +1,9 @@
-"""A hostile trial of embedded collections: processes are killed, bytes are flipped. Prints what was lost or missed.
+"""Hostile trials: processes are killed, bytes are flipped, the service gets random requests and many clients.
 
-    python benchmarks/hostile.py [--trials kills flips] [--kills 60] [--flips 500] [--seconds 300] [--seed 0] [--json]
+    python benchmarks/hostile.py [--trials kills flips fuzz load] [--kills 60] [--flips 500] [--requests 3000]
+        [--connections 500] [--seconds 300] [--seed 0] [--json]
+
+It prints what was lost, what went unnoticed, and what was not answered.
 
 kills: a process adds and removes rows and is killed (SIGKILL) at random moments; after every kill all that it had
 acknowledged must be there, and ``verify`` must find nothing wrong.
@@ -9,9 +12,10 @@ flips: one random byte of a collection's SQLite file, or of the log (-wal) that 
 the copy is asked everything, changed, opened again and asked once more. "said" is a CollectionError, "harmless" means
 that all answers were right (the byte was of no use), "raw" is any other error, "silent" a wrong answer.
 
-Every trial ends with its number of repetitions or with its share of --seconds. Exit code 1 when an acknowledged change
-was lost, or an answer was wrong, or an error was raw. Trials of the service (fuzz, load) are found in
-``hostile_service.py`` beside this file, in a table ``TRIALS`` of the same form.
+fuzz and load: see ``hostile_service.py`` beside this file. They need the extra ``hashlearn[serve]``.
+
+Every trial ends after its number of repetitions or after its share of --seconds. The exit code is 1 if an acknowledged
+change was lost, an answer was wrong, an error was raw, or the service failed or kept clients waiting for too long.
 """
 
 from __future__ import annotations
@@ -43,14 +47,14 @@ X = np.random.default_rng(1).normal(size=(400, 16)).astype(np.float32)
 
 
 class Outcome(NamedTuple):
-    """Figures by name, and whether the trial was passed."""
+    """Figures by name, and whether the trial was passed. The trials of the service return the same as a plain tuple."""
 
     figures: dict[str, float]
     good: bool
 
 
-Trial = Callable[[argparse.Namespace, float], Outcome]
-"""A trial gets the arguments of the command and the moment (``time.monotonic``) when it has to end."""
+Trial = Callable[[argparse.Namespace, float], tuple[dict[str, float], bool]]
+"""A trial gets the arguments of the command and the time (``time.monotonic``) when it has to end; see ``Outcome``."""
 
 
 def code_of(ids: np.ndarray) -> np.ndarray:
@@ -246,10 +250,12 @@ def _shown(item: Any) -> Any:
 
 
 def trials() -> dict[str, Trial]:
-    """The trials of this file, and those of the service where they are there."""
+    """The trials of this file, and those of the service if the packages that it needs are installed."""
     found: dict[str, Trial] = {"kills": kills, "flips": flips}
-    if importlib.util.find_spec("hostile_service") is not None:
+    if importlib.util.find_spec("uvicorn") is not None:
         found |= importlib.import_module("hostile_service").TRIALS
+    else:
+        print("fuzz and load are left out: they need pip install 'hashlearn[serve]'", file=sys.stderr)
     return found
 
 
@@ -259,6 +265,8 @@ def main() -> int:
     parser.add_argument("--trials", nargs="+", choices=tuple(known), default=list(known))
     parser.add_argument("--kills", type=int, default=60)
     parser.add_argument("--flips", type=int, default=500)
+    parser.add_argument("--requests", type=int, default=3000)
+    parser.add_argument("--connections", type=int, default=500)
     parser.add_argument("--seconds", type=float, default=300.0)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", action="store_true", dest="as_json")
@@ -271,10 +279,10 @@ def main() -> int:
     outcomes = {}
     for name in arguments.trials:
         started = time.monotonic()
-        outcome = known[name](arguments, started + arguments.seconds / len(arguments.trials))
-        outcomes[name] = {**outcome.figures, "seconds": round(time.monotonic() - started, 1), "good": outcome.good}
+        figures, good = known[name](arguments, started + arguments.seconds / len(arguments.trials))
+        outcomes[name] = {**figures, "seconds": round(time.monotonic() - started, 1), "good": good}
         if not arguments.as_json:
-            print(f"{name}: " + ", ".join(f"{value:g} {what}" for what, value in outcome.figures.items()))
+            print(f"{name}: " + ", ".join(f"{value:g} {what}" for what, value in figures.items()), flush=True)
     if arguments.as_json:
         print(json.dumps(outcomes))
     return 0 if all(outcome["good"] for outcome in outcomes.values()) else 1

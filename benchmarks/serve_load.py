@@ -78,8 +78,11 @@ def watch(url: str, ended: Event, longest: Synchronized) -> None:
         time.sleep(0.01)
 
 
-def health(url: str) -> float:
-    """Send every body while another process requests /healthz, and return its longest wait."""
+def health(url: str, end: float = float("inf")) -> float:
+    """Send every body while another process requests /healthz, and return its longest wait.
+
+    No further body is sent after ``end`` (``time.monotonic``).
+    """
     ended, longest = multiprocessing.Event(), multiprocessing.Value("d", 0.0)
     watcher = multiprocessing.Process(target=watch, args=(url, ended, longest))
     watcher.start()
@@ -100,6 +103,8 @@ def health(url: str) -> float:
     idle = wait_during(threading.Thread(target=time.sleep, args=(2,)))
     print(f"{'nothing':24s} /healthz waits {idle:.3f} s at most")
     for name, (path, text) in bodies().items():
+        if time.monotonic() > end:
+            break
         body, statuses = text.encode(), list[int]()
         started = time.perf_counter()
         one = wait_during(send(path, body, statuses))

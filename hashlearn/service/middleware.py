@@ -49,7 +49,7 @@ class RecordingMiddleware:
             exchange.status = _CLIENT_LEFT
         except Exception:
             # The framework raises the exception again after it has answered with 500.
-            log.exception("%s %s failed", scope["method"], scope["path"])
+            log.exception("%s %s failed", scope["method"], _one_line(scope["path"]))
             if not exchange.ended:
                 raise
         finally:
@@ -63,7 +63,7 @@ class RecordingMiddleware:
         client = (scope.get("client") or ("unknown",))[0]
         if exchange.status == 401 and any(name == b"authorization" for name, _ in scope["headers"]):
             self.metrics.failed_logins.inc()
-            log.warning("Failed login from %s: %s %s", client, exchange.method, scope["path"])
+            log.warning("Failed login from %s: %s %s", client, exchange.method, _one_line(scope["path"]))
         if self.access_log is not None:
             token = scope["state"].get("token")
             self.access_log.write(
@@ -75,6 +75,11 @@ class RecordingMiddleware:
                 bytes=exchange.size,
                 token=None if token is None else token.name,
             )
+
+
+def _one_line(path: str) -> str:
+    """A path for the log. The client chooses it: it may hold line ends, which would forge lines of the log."""
+    return ascii(path[:200])[1:-1]
 
 
 class _Exchange:
@@ -114,7 +119,12 @@ class AccessLog:
 
     def __init__(self, path: str) -> None:
         self._handler: logging.StreamHandler[Any]
-        self._handler = logging.StreamHandler(sys.stderr) if path == "-" else WatchedFileHandler(path, encoding="utf-8")
+        try:
+            self._handler = (
+                logging.StreamHandler(sys.stderr) if path == "-" else WatchedFileHandler(path, encoding="utf-8")
+            )
+        except OSError as error:
+            raise OSError(f"Cannot write the access log {path}: {error.strerror}.") from error
 
     def write(self, **values: Any) -> None:
         line = json.dumps({"time": datetime.now(UTC).isoformat(timespec="milliseconds"), **values})

@@ -36,7 +36,7 @@ def listen(host: str, port: int) -> socket.socket:
         listening.listen(_BACKLOG)
     except OSError as error:
         listening.close()
-        raise OSError(f"Cannot listen on {host}:{port}: {os.strerror(error.errno or 0)}.") from error
+        raise OSError(f"Cannot listen on {host}:{port}: {error.strerror or error}.") from error
     return listening
 
 

@@ -67,7 +67,13 @@ def read_tokens(path: Path | None) -> tuple[Token, ...]:
     """
     if path is None:
         return parse_tokens(os.environ.get(VARIABLE, ""), VARIABLE)
-    tokens = parse_tokens(path.read_text(encoding="utf-8"), str(path))
+    try:
+        text = path.read_text(encoding="utf-8-sig")  # some editors begin a file with a byte order mark
+    except OSError as error:
+        raise OSError(f"Cannot read the tokens in {path}: {error.strerror}.") from error
+    except UnicodeDecodeError:
+        raise ValueError(f"{path} holds no tokens: it is no text in UTF-8.") from None
+    tokens = parse_tokens(text, str(path))
     if not tokens:
         raise ValueError(f"{path} holds no token.")
     return tokens
@@ -89,7 +95,10 @@ def parse_tokens(text: str, place: str) -> tuple[Token, ...]:
         if len(words) == 1:
             words = ["write", *words]
         name = words[2] if len(words) == 3 else f"{words[0]}-{number}"
-        tokens.append(Token(words[1], _RIGHTS[words[0]], name))
+        try:
+            tokens.append(Token(words[1], _RIGHTS[words[0]], name))
+        except ValueError as error:
+            raise ValueError(f"Line {number} of {place}: {error}") from None
     if len({token.secret for token in tokens}) < len(tokens):
         raise ValueError(f"{place} holds the same token twice.")
     return tuple(tokens)

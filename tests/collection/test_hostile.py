@@ -29,6 +29,17 @@ def test_the_command_finds_nothing_lost_and_nothing_silent():
     assert told["flips"]["said"] > 20
 
 
+def test_random_requests_get_answers():
+    pytest.importorskip("uvicorn")
+    command = [sys.executable, str(SCRIPT), "--trials", "fuzz", "--requests", "200", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    told = json.loads(done.stdout)["fuzz"]
+    assert told["requests"] == told["answered"] + told["refused"] == 200
+    assert told["answered"] > 30
+    assert told["refused"] > 30
+
+
 def test_it_would_notice_vectors_without_checksums(monkeypatch):
     """The most frequent silent damage of format 1."""
 

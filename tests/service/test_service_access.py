@@ -9,11 +9,13 @@ import subprocess
 
 import httpx
 import pytest
-from service_box import API, ROWS, command, make_shop, rows
+from service_box import API, ROWS, command, make_shop, new_service, rows, running
 
 from hashlearn import cli
+from hashlearn.service.middleware import AccessLog
+from hashlearn.service.run import listen
 from hashlearn.service.settings import ServerSettings
-from hashlearn.service.tokens import Token, parse_tokens
+from hashlearn.service.tokens import Token, parse_tokens, read_tokens
 
 pytestmark = pytest.mark.slow
 
@@ -32,7 +34,7 @@ def test_a_file_of_tokens():
         (f"admin {WRITER}", "Line 1 of tokens must be TOKEN"),
         (f"read {READER} a b", "Line 1 of tokens must be TOKEN"),
         (f"read {READER}\nwrite {READER}", "twice"),
-        ("read short", "at least 16"),
+        (f"{WRITER}\nread short", "Line 2 of tokens: A token must have at least 16"),
     ):
         with pytest.raises(ValueError, match=says) as caught:
             parse_tokens(bad, "tokens")
@@ -132,3 +134,34 @@ def test_tls(tmp_path, capsys):
     assert "both --tls-certificate and --tls-key" in capsys.readouterr().err
     assert cli.main(["serve", shop, "--port", "0", "--tls-certificate", str(key), "--tls-key", str(key)]) == 1
     assert "TLS certificate or key cannot be used" in capsys.readouterr().err
+
+
+def test_token_files_that_cannot_be_read_are_said(tmp_path):
+    with pytest.raises(OSError, match=r"Cannot read the tokens in .*nothing: No such file"):
+        read_tokens(tmp_path / "nothing")
+    (tmp_path / "utf16").write_bytes(WRITER.encode("utf-16"))
+    with pytest.raises(ValueError, match="utf16 holds no tokens: it is no text in UTF-8"):
+        read_tokens(tmp_path / "utf16")
+    (tmp_path / "windows").write_bytes(b"\xef\xbb\xbf" + WRITER.encode())
+    assert [token.secret for token in read_tokens(tmp_path / "windows")] == [WRITER]
+
+
+def test_a_path_cannot_forge_lines_of_the_log(tmp_path, caplog):
+    service = new_service(tmp_path, tokens=(Token(WRITER), Token(READER, False)))
+    with running(service) as url, httpx.Client(base_url=url, trust_env=False) as http:
+        path = "/x%0aFailed%20login%20from%201.2.3.4%1b[2J"
+        assert http.get(path, headers=bearer("wrong-token-0123456789")).status_code == 401
+    (line,) = [record.getMessage() for record in caplog.records if "Failed login" in record.getMessage()]
+    assert "\n" not in line
+    assert "\x1b" not in line
+    assert line.endswith(r"GET /x\nFailed login from 1.2.3.4\x1b[2J")
+
+
+def test_an_access_log_that_cannot_be_written_is_said(tmp_path):
+    with pytest.raises(OSError, match=r"Cannot write the access log .*: No such file"):
+        AccessLog(str(tmp_path / "nothing" / "log"))
+
+
+def test_a_host_that_does_not_exist_is_said():
+    with pytest.raises(OSError, match=r"Cannot listen on no\.such\.host\.invalid:0: .*(not known|resolution)"):
+        listen("no.such.host.invalid", 0)
