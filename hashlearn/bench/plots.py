@@ -53,7 +53,16 @@ class HeatMap:
     tabled: bool = False
 
 
-Plot = LinePlot | HeatMap
+@dataclass(frozen=True)
+class Panels:
+    """Plots of lines side by side, with the same names of lines and one legend."""
+
+    title: str
+    panels: tuple[LinePlot, ...]
+    tabled: bool = True
+
+
+Plot = LinePlot | HeatMap | Panels
 
 
 MOST_TABLE_ROWS = 20
@@ -65,6 +74,8 @@ def plot_table(plot: Plot) -> tuple[list[str], list[list[str]]]:
     >>> plot_table(HeatMap("t", "β", "batch", ["0", "10"], ["1"], [[0.5, None]]))
     (['batch \\\\ β', '0', '10'], [['1', '0.5', '–']])
     """
+    if isinstance(plot, Panels):
+        return plot_table(plot.panels[0])
     if isinstance(plot, HeatMap):
         rows = [[name, *map(_number, values)] for name, values in zip(plot.rows, plot.values, strict=True)]
         return [f"{plot.y} \\ {plot.x}", *plot.columns], rows
@@ -107,15 +118,19 @@ def svg(plot: Plot) -> str:
         "font.size": 11,
     }
     with rc_context(style):
-        figure: Any = Figure(figsize=(6.4, 4.4), layout="constrained")
-        axes: Any = figure.subplots()
-        if isinstance(plot, HeatMap):
-            _draw_heat(axes, figure, plot)
-        else:
-            _draw_lines(axes, plot)
-        axes.set_title("\n".join(wrap(plot.title, _TITLE_WIDTH)), fontsize=12)
-        axes.set_xlabel(plot.x)
-        axes.set_ylabel(plot.y)
+        count = len(plot.panels) if isinstance(plot, Panels) else 1
+        figure: Any = Figure(figsize=(6.4 + 4.4 * (count - 1), 4.4), layout="constrained")
+        if isinstance(plot, Panels):
+            figure.suptitle(plot.title, fontsize=12)
+        for number, axes in enumerate(figure.subplots(1, count, squeeze=False)[0]):
+            one = plot.panels[number] if isinstance(plot, Panels) else plot
+            if isinstance(one, HeatMap):
+                _draw_heat(axes, figure, one)
+            else:
+                _draw_lines(axes, one, legend=number + 1 == count)
+            axes.set_title("\n".join(wrap(one.title, _TITLE_WIDTH)), fontsize=12)
+            axes.set_xlabel(one.x)
+            axes.set_ylabel(one.y)
         stream = io.StringIO()
         figure.savefig(stream, format="svg", metadata={"Date": None, "Creator": None})
     text = stream.getvalue()
@@ -123,7 +138,7 @@ def svg(plot: Plot) -> str:
     return text[text.index("<svg") :].strip()
 
 
-def _draw_lines(axes: Any, plot: LinePlot) -> None:
+def _draw_lines(axes: Any, plot: LinePlot, *, legend: bool = True) -> None:
     for number, (name, (x, y)) in enumerate(plot.lines.items()):
         color = _COLORS[number % len(_COLORS)]
         style = "-" if number < len(_COLORS) else "--"
@@ -138,7 +153,7 @@ def _draw_lines(axes: Any, plot: LinePlot) -> None:
         axes.minorticks_off()
     axes.grid(True, alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)
-    if plot.lines:
+    if plot.lines and legend:
         axes.legend(fontsize=8.5, frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
 
 

@@ -4,18 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from hashlearn.bench.plots import need_bench_extra, plot_table, svg
 from hashlearn.bench.sections import Section
-from hashlearn.bench.store import BenchRun, RunStore, write_json
+from hashlearn.bench.store import RunStore, write_json
 from hashlearn.bench.tables import as_csv, as_markdown
 from hashlearn.files.output import written_whole
 
 TEMPLATE = "report.html.jinja"
 
 
-def write_report(folder: str | Path, title: str, sections: Sequence[Section], runs: Sequence[BenchRun]) -> list[Path]:
+class HasMachine(Protocol):
+    """Something that was measured, with the facts of the machine."""
+
+    @property
+    def machine(self) -> dict[str, Any]: ...
+
+
+def write_report(folder: str | Path, title: str, sections: Sequence[Section], runs: Sequence[HasMachine]) -> list[Path]:
     """Write report.md, report.csv, report.json and report.html. Each file appears only when it is complete."""
     need_bench_extra()
     store = RunStore(folder)
@@ -30,7 +37,7 @@ def write_report(folder: str | Path, title: str, sections: Sequence[Section], ru
     return paths
 
 
-def machine_lines(runs: Sequence[BenchRun]) -> list[str]:
+def machine_lines(runs: Sequence[HasMachine]) -> list[str]:
     """One line for each machine and set of versions that the runs were made with."""
     lines = []
     for run in runs:
@@ -81,6 +88,8 @@ def _plain(section: Section) -> dict[str, Any]:
 
 def _flat(record: dict[str, Any]) -> dict[str, Any]:
     settings = record.get("settings", {})
+    if not settings and "settings" not in record:
+        return record
     return record | {"settings": " ".join(f"{name}={value}" for name, value in settings.items())}
 
 

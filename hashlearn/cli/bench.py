@@ -4,27 +4,24 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
-from typer.core import TyperCommand
 
 from hashlearn.bench import runner, tables
 from hashlearn.bench.method_code import is_stale, stale_remark
-from hashlearn.bench.options import measures_of, plan_of, score_of, spread_lists
+from hashlearn.bench.options import measures_of, plan_of, score_of
 from hashlearn.bench.report import write_report
 from hashlearn.bench.scoring import CHOICES, NAMES, scores_of
 from hashlearn.bench.sections import folder_sections
 from hashlearn.bench.store import BenchRun, RunStore
 from hashlearn.bench.yardsticks import FLOAT_COSINE, with_cosine
+from hashlearn.cli import frontier as frontier_command
+from hashlearn.cli.bench_options import Data, DataLabels, ListCommand, ReportFolder, Threads, bench_progress
 from hashlearn.cli.data import AsJson, DataDir
 from hashlearn.cli.shell import BadUse, epilog, new_table, output, print_json, say
 from hashlearn.cli.texts import EmbedOption, TextOption
-from hashlearn.progress import listening
 from hashlearn.reproduction import tables as paper
 from hashlearn.reproduction.report import make_paper_report
 
@@ -38,15 +35,7 @@ bench = typer.Typer(
     ),
 )
 app.add_typer(bench, name="bench")
-
-_LISTS = ("--methods", "--bits", "--table", "--figure")
-
-
-class ListCommand(TyperCommand):
-    """A command whose list options take several values: ``--bits 16 64`` is ``--bits 16 --bits 64``."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, spread_lists(args, _LISTS))
+bench.command("frontier", cls=ListCommand, epilog=frontier_command.EPILOG)(frontier_command.frontier)
 
 
 Folder = Annotated[str, typer.Argument(metavar="RESULTS", help="Folder of runs from [bold]bench run[/bold].")]
@@ -61,17 +50,7 @@ Radius = Annotated[int, typer.Option("--radius", min=0, help="Hamming radius of 
 Denominator = Annotated[
     str, typer.Option("--denominator", help=f"Denominator of AP: {', '.join(CHOICES['denominator'])}.")
 ]
-Data = Annotated[
-    str | None,
-    typer.Option("--data", "--data-set", help="A data set, or a file of your own (default: the protocol's data set)."),
-]
-DataLabels = Annotated[
-    str | None,
-    typer.Option("--labels", help="Labels of your file: a column or array in it, or another file."),
-]
-ReportFolder = Annotated[str, typer.Option("--output", "-o", metavar="FOLDER", help="Folder for the report.")]
 Jobs = Annotated[int, typer.Option("--jobs", min=1, help="Number of runs at the same time, each in its own process.")]
-Threads = Annotated[int | None, typer.Option("--threads", min=1, help="Threads per run (default: cores / jobs).")]
 
 
 @bench.callback()
@@ -306,22 +285,6 @@ class SayFinished:
         elif not sys.stderr.isatty():
             left = (time.monotonic() - self.started) / done * (total - done)
             say(f"{done}/{total} {run.definition}: {run.seconds['fit']:.2f} s to train, about {left:.0f} s left.")
-
-
-@contextmanager
-def bench_progress() -> Iterator[None]:
-    """Show one bar of runs with the time left. Phases inside a run have no bar, because most are too short to read."""
-    console = Console(stderr=True)
-    columns = (SpinnerColumn(), TextColumn("runs"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
-        task = bars.add_task("runs", total=None)
-
-        def listener(phase: str, done: int, total: int) -> None:
-            if phase == runner.PHASE:
-                bars.update(task, completed=done, total=total)
-
-        with listening(listener):
-            yield
 
 
 def _print_rows(rows: list[tables.TableRow], form: str, failed: list[BenchRun]) -> None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 
 from hashlearn.typing import Float32Array, IntArray, PackedCodes
 
-Searcher = Callable[[Float32Array, int], IntArray]
-"""Takes queries (float rows) and k, and gives the places of the k nearest database rows of each query."""
+
+class Searcher(Protocol):
+    """Takes queries (float rows) and k, and gives the places of the k nearest database rows of each query."""
+
+    def __call__(self, queries: Float32Array, k: int) -> IntArray: ...
 
 
 class Codec(ABC):

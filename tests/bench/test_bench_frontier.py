@@ -1,0 +1,171 @@
+"""The frontier: measured points, what dominates what, the page, and going on after a stop."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+
+from hashlearn.bench.frontier import FrontierPlan, frontier_methods, run_frontier
+from hashlearn.bench.frontier.measure import FrontierPoint, neighbor_recall
+from hashlearn.bench.frontier.summary import dominator, frontier_rows, verdict_sentence, verdicts
+from hashlearn.bench.plan import PlanError
+from hashlearn.codecs import ProductCodec
+from hashlearn.data.own import DataSource
+
+FEW = ("float cosine", "sign bits", "PQ", "itq", "LDA + PQ")
+
+
+def point(label, n_bytes, seen, unseen, seed=0, supervised=False):
+    scores = {
+        split: {"map": value, "ndcg": value, "recall": value} for split, value in (("seen", seen), ("unseen", unseen))
+    }
+    method = label.partition(",")[0]
+    return FrontierPoint(label, method, n_bytes, seed, supervised, n_bytes, 0, 1.0, 1.0, 1.0, scores)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A frontier of digits: few methods, 8 bytes, two seeds."""
+    folder = tmp_path_factory.mktemp("frontier")
+    plan = FrontierPlan(DataSource("digits"), sizes=(8,), seeds=2, quick=True, methods=FEW)
+    points, failed = run_frontier(plan, folder, threads=1)
+    assert not failed
+    return plan, folder, points
+
+
+@pytest.mark.slow
+def test_points_have_every_measure(made):
+    _, _, points = made
+    labels = [point.label for point in points if point.seed == 0]
+    assert labels == [
+        "float cosine", "sign bits", "sign bits, rescored by int8", "PQ", "LDA + PQ", "itq, Hamming",
+        "itq, real-valued queries",
+    ]  # fmt: skip
+    for one in points:
+        assert set(one.scores) == {"seen", "unseen"}
+        assert all(0 < value <= 1 for scores in one.scores.values() for value in scores.values())
+        assert one.search_seconds > 0
+    by_label = {point.label: point for point in points if point.seed == 0}
+    assert by_label["float cosine"].scores["seen"]["recall"] > 0.999
+    assert by_label["float cosine"].bytes == 256
+    assert by_label["sign bits, rescored by int8"].bytes == 8 + 64
+    assert by_label["LDA + PQ"].scores["seen"]["map"] > by_label["PQ"].scores["seen"]["map"]
+    assert by_label["LDA + PQ"].scores["unseen"]["map"] < by_label["PQ"].scores["unseen"]["map"]
+
+
+@pytest.mark.slow
+def test_what_is_measured_is_not_measured_again(made, monkeypatch):
+    plan, folder, points = made
+    monkeypatch.setattr(ProductCodec, "fit", lambda *_: pytest.fail("fitted again"))
+    again, _ = run_frontier(plan, folder)
+    assert again == points
+    more = FrontierPlan(plan.source, sizes=(8, 4), seeds=1, quick=True, methods=("sign bits", "itq"))
+    found, _ = run_frontier(more, folder)
+    assert {one.bytes for one in found if one.method == "itq"} == {8, 4}
+
+
+def test_a_method_that_fails_stops_no_other(tmp_path):
+    plan = FrontierPlan(DataSource("digits"), sizes=(70,), seeds=1, quick=True, methods=("cut, 8 bit", "LDA + PQ"))
+    broken = FrontierPlan(DataSource("digits"), sizes=(2000,), seeds=1, quick=True, methods=("itq", "sign bits"))
+    points, failed = run_frontier(broken, tmp_path, threads=1)
+    assert [one.label for one in points] == ["sign bits", "sign bits, rescored by int8"]
+    assert failed[0].startswith("itq at 2000 bytes, seed 0: ")
+    assert plan.chosen(multilabel=True)[0].name == "cut, 8 bit"
+    assert len(plan.chosen(multilabel=True)) == 1  # LDA needs classes
+
+
+@pytest.mark.slow
+def test_the_command_writes_a_page(call, tmp_path):
+    words = ["bench", "frontier", "--data", "digits", "--quick", "--bytes", 4, 8, "--threads", 1, "-o", "out"]
+    code, out, err = call(*words, "--methods", "float cosine", "PCA + sign", "itq")
+    assert code == 0, err
+    paths = [tmp_path / line for line in out.split()]
+    assert [path.name for path in paths] == ["report.md", "report.csv", "report.json", "report.html", "frontier.svg"]
+    page, text = paths[3].read_text(), paths[0].read_text()
+    assert page.count("<svg") == 1
+    for word in ("seen classes", "unseen classes", "bytes per row", "itq, real-valued queries"):
+        assert word in page
+    assert "Quick version" in text
+    with paths[1].open() as stream:
+        rows = list(csv.DictReader(stream))
+    assert {(row["method"], row["bytes"]) for row in rows} == {
+        ("float cosine", "256"), ("PCA + sign", "4"), ("PCA + sign", "8"), ("itq, Hamming", "4"), ("itq, Hamming", "8"),
+        ("itq, real-valued queries", "4"), ("itq, real-valued queries", "8"),
+    }  # fmt: skip
+    kept = json.loads(paths[2].read_text())["sections"][0]["rows"]
+    assert float(rows[0]["map_seen"]) == kept[0]["map_seen"]
+    assert "| itq, Hamming | 4 |" in text
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "--data is missing"),
+        (["--data", "nothing"], "Got 'nothing' instead"),
+        (["--data", "digits", "--methods", "QP"], "Got 'QP' instead"),
+        (["--data", "digits", "--bytes", "0"], "at least one byte"),
+    ],
+)
+def test_wrong_frontiers_are_one_sentence(call, words, said):
+    code, _, err = call("bench", "frontier", *words)
+    assert code == 2
+    assert said in err
+    assert err.count("\n") == 1
+
+
+def test_a_plan_needs_seeds():
+    with pytest.raises(PlanError, match="at least one seed"):
+        FrontierPlan(DataSource("digits"), seeds=0)
+
+
+def test_domination():
+    rows = frontier_rows(
+        [point("a", 8, 0.9, 0.5), point("b", 8, 0.8, 0.5), point("c", 4, 0.7, 0.6), point("d", 16, 0.9, 0.5)]
+    )
+    a, b, c, d = rows
+    assert dominator(a, rows) is None
+    assert dominator(b, rows) is a
+    assert dominator(c, rows) is None
+    assert dominator(d, rows) is a  # the same scores in half of the bytes
+
+
+def test_rows_are_means_over_seeds_and_equal_sizes_count_once():
+    rows = frontier_rows([point("a", 8, 0.8, 0.4), point("a", 8, 0.9, 0.6, seed=1), point("a", 8, 0.9, 0.6, seed=1)])
+    assert rows[0].seeds == 2
+    assert rows[0].score("seen") == pytest.approx(0.85)
+    assert rows[0].scores["unseen", "map"].deviation == pytest.approx(np.std([0.4, 0.6], ddof=1))
+
+
+def test_verdicts_say_where_autohasher_is_behind():
+    rows = frontier_rows(
+        [
+            point("auto, Hamming", 8, 0.90, 0.50, supervised=True),
+            point("LDA + PQ", 8, 0.91, 0.70, supervised=True),
+            point("itq", 8, 0.60, 0.505),
+            point("PQ", 16, 0.95, 0.90),
+        ]
+    )
+    seen, unseen = verdicts(rows, [8])
+    assert (seen["rival"], unseen["rival"]) == ("LDA + PQ", "itq")  # PQ has more bytes; labels do not count on unseen
+    assert (seen["reached"], unseen["reached"]) == (False, True)
+    assert "0.010 behind the best of all other codecs" in verdict_sentence(seen)
+    assert "the goal is not reached" in verdict_sentence(seen)
+    assert "0.005 behind the best codec without labels" in verdict_sentence(unseen)
+    assert "the goal is reached" in verdict_sentence(unseen)
+    assert verdicts(rows[1:], [8]) == []
+
+
+def test_recall_of_ties_is_expected():
+    scores = np.zeros((1, 20), dtype=np.float32)
+    assert neighbor_recall(scores, np.arange(10)[None]) == pytest.approx(0.5)
+    scores[0, :10] = 1
+    assert neighbor_recall(scores, np.arange(10)[None]) == 1
+    assert neighbor_recall(scores, np.arange(10, 20)[None]) == 0
+
+
+def test_the_table_of_methods():
+    names = [method.name for method in frontier_methods()]
+    assert len(set(names)) == len(names)
+    wanted = {"PQ", "OPQ", "RQ", "LSQ", "RaBitQ", "PCA + sign", "kernel scores + PQ", "gsdhp", "auto", "float cosine"}
+    assert wanted <= set(names)
