@@ -44,6 +44,10 @@ def serve(
         str | None,
         typer.Option(metavar="KIND:SIDE", help="How uploaded pictures become rows: gist:32, grey:28 …"),
     ] = None,
+    search_texts: Annotated[
+        bool,
+        typer.Option("--search-texts", help="Load the text models that hashers name, so that texts can be queries."),
+    ] = False,
     label_field: Annotated[str | None, typer.Option(help="Field of the payload that contains the labels.")] = None,
     token_file: Annotated[
         Path | None,
@@ -117,6 +121,8 @@ def serve(
             )
         if create_in is not None:
             served += open_made(create_in)
+        if search_texts:
+            _load_text_models(served)
         unknown = set(pictures) - {"", *(one.name for one in served)}
         if unknown:
             raise BadUse(f"--images names {min(unknown)!r}, which is no collection here.")
@@ -125,6 +131,19 @@ def serve(
             one.collection.close()
         raise
     serve_collections(served, settings, port, open_page)
+
+
+def _load_text_models(served: list[ServedCollection]) -> None:
+    from hashlearn.service.text_features import EmbeddedTexts, text_features
+
+    loaded: dict[str, EmbeddedTexts] = {}
+    for one in served:
+        one.texts = text_features(one.hasher, loaded)
+    if not loaded:
+        raise BadUse(
+            "--search-texts: no hasher of these collections names a text model. "
+            "Fit one with hashlearn fit TEXTS --text COLUMN --embed MODEL."
+        )
 
 
 def _named(text: str) -> tuple[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,7 +16,19 @@ from hashlearn.service.statistics import sampled_items
 NEAREST = 10
 MOST_LABELS = 20
 _SAMPLED_ROWS = 1_000
-_OTHER = "\0"  # no label is this: stores refuse the character
+
+
+class _Seen(NamedTuple):
+    """How the rows nearest to one sampled row share out, seen from one of its labels."""
+
+    id: int
+    name: str
+    shares: Counter[str]
+    all: int
+
+    @property
+    def own(self) -> float:
+        return self.shares[self.name]
 
 
 def confusion_of(served: ServedCollection) -> bytes:
@@ -24,22 +36,31 @@ def confusion_of(served: ServedCollection) -> bytes:
     with collection_errors():
         field = served.label_field()
         items = sampled_items(served, served.ids(), _SAMPLED_ROWS)
-        own = [labels_of(item.payload, field) for item in items]
-        queries = [(item, labels) for item, labels in zip(items, own, strict=True) if labels]
-        names = [name for name, _ in Counter(label for labels in own for label in labels).most_common(MOST_LABELS)]
-        found = _labels_of_nearest(served, [item for item, _ in queries], field) if queries else []
-    counts: dict[str, Counter[str]] = {name: Counter() for name in names}
-    examples: dict[tuple[str, str], tuple[float, int]] = {}
-    for (item, labels), nearest in zip(queries, found, strict=True):
-        for name in set(labels) & set(names):
-            shares = _shares(name, nearest, counts)
-            counts[name].update(shares)
-            for other, share in shares.items():
-                # The row whose nearest ones show most of it.
-                if share > examples.get((name, other), (0.0, 0))[0]:
-                    examples[name, other] = (share, item.id)
-    rows = [_row(name, [*names, _OTHER], counts[name], examples) for name in names]
-    return to_json({"k": NEAREST, "sampled": len(queries), "labels": names, "rows": rows})
+        labels = [labels_of(item.payload, field) for item in items]
+        queries = [(item, own) for item, own in zip(items, labels, strict=True) if own]
+        nearest = _labels_of_nearest(served, [item for item, _ in queries], field) if queries else []
+    seen = [
+        _Seen(item.id, name, _shares(name, found), len(found))
+        for (item, own), found in zip(queries, nearest, strict=True)
+        for name in dict.fromkeys(own)
+    ]
+    frequent = [name for name, _ in Counter(one.name for one in seen).most_common()]
+    names = frequent
+    if len(frequent) > MOST_LABELS:
+        misses = dict.fromkeys(frequent, 0.0)
+        for one in seen:
+            misses[one.name] += one.all - one.own
+        names = sorted(frequent, key=lambda name: -misses[name])[:MOST_LABELS]
+    whole = sum(one.all for one in seen)
+    facts = {
+        "k": NEAREST,
+        "sampled": len(queries),
+        "all_labels": len(frequent),
+        "own_share": round(sum(one.own for one in seen) / whole, 4) if whole else None,
+        "labels": names,
+        "rows": [_row([one for one in seen if one.name == name], names) for name in names],
+    }
+    return to_json(facts)
 
 
 def _labels_of_nearest(served: ServedCollection, items: list[Item], field: str | None) -> list[list[list[str]]]:
@@ -55,22 +76,24 @@ def _labels_of_nearest(served: ServedCollection, items: list[Item], field: str |
     return result
 
 
-def _shares(name: str, nearest: list[list[str]], known: dict[str, Any]) -> Counter[str]:
-    """How much of the nearest rows each label has: a row that has ``name`` counts for it, another for all it has."""
+def _shares(name: str, nearest: list[list[str]]) -> Counter[str]:
+    """How many of the nearest rows each label has: a row that has ``name`` counts for it, another for all it has."""
     shares: Counter[str] = Counter()
     for labels in nearest:
-        kept = [name] if name in labels else labels or [_OTHER]
+        kept = [name] if name in labels else labels
         for label in kept:
-            shares[label if label in known else _OTHER] += 1 / len(kept)  # type: ignore[assignment]
+            shares[label] += 1 / len(kept)  # type: ignore[assignment]
     return shares
 
 
-def _row(
-    name: str, columns: list[str], counts: Counter[str], examples: dict[tuple[str, str], tuple[float, int]]
-) -> list[dict[str, Any]]:
-    whole = sum(counts.values()) or 1
-    cells = []
-    for other in columns:
-        _, number = examples.get((name, other), (0.0, None))
-        cells.append({"share": round(counts[other] / whole, 4), "id": number})
-    return cells
+def _row(seen: list[_Seen], names: list[str]) -> list[dict[str, Any]]:
+    """The cells of one label: of every listed label, and a last one of all others and of rows without labels."""
+    parts = [[one.shares[name] for name in names] for one in seen]
+    table = np.array([[*part, max(0.0, one.all - sum(part))] for part, one in zip(parts, seen, strict=True)])
+    shares = table.sum(axis=0) / max(1, sum(one.all for one in seen))
+    # The row whose nearest ones show most of it.
+    examples = table.argmax(axis=0)
+    return [
+        {"share": round(float(share), 4), "id": seen[place].id if table[place, column] > 1e-9 else None}
+        for column, (share, place) in enumerate(zip(shares, examples.tolist(), strict=True))
+    ]

@@ -56,6 +56,8 @@ def create(service: Service, asked: CreateRequest) -> bytes:
         )
     served = ServedCollection(asked.name, collection)
     served.droppable = True
+    if asked.hasher_of is not None:
+        served.texts = service.collections[asked.hasher_of].texts
     service.collections[asked.name] = served
     with collection_errors():
         return to_json(served.facts(service.settings.may_write))

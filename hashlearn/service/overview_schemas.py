@@ -60,7 +60,9 @@ class ConfusionCell(BaseModel):
 class ConfusionResponse(BaseModel):
     k: int = Field(description="Nearest rows that were looked at per sampled row.")
     sampled: int = Field(description="Rows with labels, drawn at random.")
-    labels: list[str] = Field(description="At most 20, the most frequent first.")
+    all_labels: int
+    own_share: float | None = Field(description="Of all nearest rows, those that have the label of the row.")
+    labels: list[str] = Field(description="The most frequent first; of more than 20, those with the most misses.")
     rows: list[list[ConfusionCell]] = Field(
         description="Per label one cell per label, and a last one for other labels and rows without any."
     )

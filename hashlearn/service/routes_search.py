@@ -60,7 +60,7 @@ OptionsDep = Annotated[SearchOptions, Depends(options_in_address)]
     openapi_extra=schemas.json_body(schemas.SearchRequest),
 )
 async def search(request: Request, service: ServiceDep, served: CollectionDep) -> Response:
-    """Find the nearest items of vectors, of stored items, or of codes."""
+    """Find the nearest items of vectors, of stored items, of codes, or of texts."""
     body = await read_body(request, JSON_TYPE)
     return json_response(await service.reads.run(search_json, served, body, service.limits))
 

@@ -114,12 +114,13 @@ class RequestModel(BaseModel):
 class SearchRequest(RequestModel):
     """What to search for, how, and what to tell about the hits."""
 
-    one_of = ("vectors", "ids", "codes")
+    one_of = ("vectors", "ids", "codes", "texts")
     model_config = ConfigDict(json_schema_extra=_needs("oneOf", *one_of))
 
     vectors: Vectors | None = Field(None, description="Rows that the collection's hasher encodes.")
     ids: list[Id] | None = Field(None, min_length=1, description="Items of the collection whose neighbors to find.")
     codes: list[str] | None = Field(None, min_length=1, description=_CODE)
+    texts: list[str] | None = Field(None, min_length=1, description="Texts that the collection's text model embeds.")
     k: int | None = Field(None, ge=1, description="Hits per query, nearest first; 10 if there is no radius either.")
     radius: int | None = Field(None, ge=0, description="All hits at most this many bits away; k then cuts them off.")
     mode: Mode = Field("hamming", description="asymmetric: by expected bits of the query; rescore: by kept vectors.")
@@ -215,6 +216,7 @@ class SearchResponse(BaseModel):
 class Capabilities(BaseModel):
     vector: bool
     image: bool
+    text: bool
     asymmetric: bool
     rescore: bool
     write: bool

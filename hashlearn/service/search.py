@@ -84,6 +84,19 @@ def queries_from_vectors(served: ServedCollection, vectors: NDArray[Any]) -> Que
         return Queries(served.hasher.encode_queries(rows), rows)
 
 
+def queries_from_texts(served: ServedCollection, texts: Sequence[str], limits: Limits) -> Queries:
+    """The codes of texts that a client sent."""
+    if served.texts is None:
+        why = "its hasher names no text model, or the server was started without --search-texts"
+        raise bad("no_texts", f"The collection {served.name} cannot be searched by texts: {why}.")
+    if len(texts) > limits.texts:
+        raise ApiError(413, "too_many", f"At most {limits.texts} texts are taken at once. Got {len(texts):,}.")
+    longest = max(map(len, texts))
+    if longest > limits.text_chars:
+        raise ApiError(413, "too_large", f"A text may have {limits.text_chars:,} characters. Got {longest:,}.")
+    return queries_from_vectors(served, served.texts.rows(texts))
+
+
 def queries_from_ids(served: ServedCollection, ids: Sequence[int], needs_vectors: bool) -> Queries:
     """The codes of stored items, with their vectors where the collection keeps such as its hasher takes."""
     with_vectors = needs_vectors and served.collection.vector_size == served.n_features
@@ -101,12 +114,15 @@ def search_json(served: ServedCollection, body: bytes, limits: Limits) -> bytes:
     started = time.perf_counter()
     asked = parse_request(SearchRequest, body, limits)
     options = SearchOptions(asked.k, asked.radius, asked.mode, asked.oversample, asked.metric, asked.where)
-    n_queries = next(len(part) for part in (asked.vectors, asked.ids, asked.codes) if part is not None)
+    given = (asked.vectors, asked.ids, asked.codes, asked.texts)
+    n_queries = next(len(part) for part in given if part is not None)
     options.check(n_queries, limits.k, limits.hits_json, limits)
     if asked.vectors is not None:
         queries = queries_from_vectors(served, asked.vectors)
     elif asked.ids is not None:
         queries = queries_from_ids(served, asked.ids, asked.mode != "hamming")
+    elif asked.texts is not None:
+        queries = queries_from_texts(served, asked.texts, limits)
     else:
         queries = Queries(decode_codes(asked.codes or (), served.n_bits))
     return answer(served, queries, options, set(asked.include), asked.exclude_self, limits, started)

@@ -14,6 +14,7 @@ from hashlearn.collection import Collection, UnsupportedByStoreError
 from hashlearn.service.display_config import DisplayConfig
 from hashlearn.service.image_features import ImageFeatures, has_backbone, image_features
 from hashlearn.service.pictures import DEFAULT_FIELD, Pictures, open_pictures
+from hashlearn.service.text_features import TextFeatures
 from hashlearn.typing import Ids
 
 NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
@@ -54,6 +55,7 @@ class ServedCollection:
         self.pictures = pictures
         self.features = features
         self.writable = writable
+        self.texts: TextFeatures | None = None  # how a text becomes a row that the hasher takes
         self.droppable = False  # whether it lies in the folder where clients make and drop collections
         self.hasher = collection.hasher
         self.n_bits = collection.n_bits
@@ -107,6 +109,7 @@ class ServedCollection:
             "can": {
                 "vector": self.n_features is not None,
                 "image": self.features is not None,
+                "text": self.texts is not None,
                 "asymmetric": self.hasher is not None,
                 "rescore": has_vectors and self.n_features is not None,
                 "write": may_write and self.writable,

@@ -15,7 +15,7 @@ def page(explorer_folders, tmp_path_factory):
     report = tmp_path_factory.mktemp("report")
     (report / "report.html").write_text("<!doctype html><title>The report</title><h1>Figures</h1>")
     with (
-        explorer_box.serving(explorer_folders, bench=report) as address,
+        explorer_box.serving(explorer_folders, bench=report, texts=["learned"]) as address,
         explorer_box.browser(tmp_path_factory.mktemp("profile"), address) as served,
     ):
         yield served

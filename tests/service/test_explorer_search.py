@@ -267,6 +267,25 @@ def test_an_uploaded_picture(page, tmp_path):
     assert page.hits(1) == expected["random"]
 
 
+def test_a_text_is_the_query(page):
+    page.open(f"?id={QUERY}&k=6")
+    page.one("#query-text").send_keys("digit 23\n")
+    page.until(lambda: page.address().get("text") == "digit 23", "the text in the address")
+    page.settle()
+    assert "id" not in page.address()
+    (result,) = page.ask("/learned/search", {"texts": ["digit 23"], "k": 6})["results"]
+    assert page.hits() == [(str(hit["id"]), hit["distance"], "") for hit in result["hits"]]
+    assert page.ids()[0] == "23"
+    assert "digit 23" in page.text(".query-card")
+    assert "rows of 300 within" in page.text("figcaption")
+    shown = page.hits()
+    page.open(page.js("return location.search"))
+    assert page.hits() == shown
+    page.choose_collection("cards")
+    assert "cannot be searched by texts" in page.text(".message")
+    assert page.js("return document.querySelector('#text-form').hidden")
+
+
 def test_nothing_to_complain_of_and_nothing_from_elsewhere(page):
     page.complaints()
     page.driver.get_log("performance")

@@ -40,6 +40,8 @@ def said(capsys) -> str:
         (["--bench", "nowhere"], "no report.html"),
         (["--image-features", "gist"], "gist:32"),
         (["--token-file", "nowhere"], "nowhere"),
+        (["--search-texts"], "names a text model"),
+        (["--create-in", "made", "--read-only"], "has no use beside it"),
     ],
 )
 def test_what_cannot_be_served(tmp_path, capsys, more, says):

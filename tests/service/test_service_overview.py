@@ -6,6 +6,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+import pytest
 from service_box import API, AUTH, N_BITS, ROWS, client, new_service
 
 from hashlearn import Collection
@@ -103,13 +104,32 @@ def test_confusion(tmp_path):
             for row, own in enumerate(told["labels"])
             for column, other in enumerate([*told["labels"], "other"])
         }
-        assert told["sampled"] == 90
+        assert (told["sampled"], told["all_labels"]) == (90, 3)
+        assert 1 / 3 < told["own_share"] < 1
         assert table["car", "car"]["share"] == 1
         assert table["cat", "car"] == {"share": 0, "id": None}
         assert table["cat", "dog"]["share"] + table["cat", "cat"]["share"] == 1
         assert table["cat", "dog"]["share"] > 0.1
         example = http.get(f"/api/v1/collections/c/items/{table['cat', 'dog']['id']}").json()
         assert example["payload"]["label"] == "cat"
+
+
+def test_of_many_labels_the_most_confused_are_listed(tmp_path):
+    """30 labels with codes of their own, and two more that share one."""
+    codes = np.repeat(np.arange(31, dtype=np.uint8) * 8, 12)
+    codes = np.concatenate([codes, codes[-12:]])
+    numbers = np.concatenate([np.repeat(np.arange(30), 12), np.tile([30, 31], 12)]).tolist()
+    payload = [{"labels": [f"l{number}", "more"][: 1 + (number == 0)]} for number in numbers]
+    with Collection.create(tmp_path / "c", n_bits=8) as made:
+        made.add(codes=codes[:, None], payload=payload)
+    with client(Service([open_collection(str(tmp_path / "c"))])) as http:
+        told = http.get("/api/v1/collections/c/confusion").json()
+    assert told["all_labels"] == 33
+    assert len(told["labels"]) == len(told["rows"]) == 20
+    assert set(told["labels"][:2]) == {"l30", "l31"}
+    assert 0.3 < told["rows"][0][1]["share"] < 0.7
+    for row in told["rows"]:
+        assert sum(cell["share"] for cell in row) == pytest.approx(1, abs=0.005)
 
 
 def test_nothing_to_look_at(tmp_path):

@@ -20,12 +20,12 @@ function cell({ share, id }, own, other) {
 export function confusionTable(told) {
   if (!told.labels.length) return el("p", { class: "quiet" }, "The rows of this collection have no labels: there is nothing to confuse.");
   const names = [...told.labels, "others"];
-  const mean = told.rows.reduce((sum, row, place) => sum + row[place].share, 0) / told.rows.length;
+  const part = told.labels.length < told.all_labels ? ` Shown are the ${told.labels.length} of ${told.all_labels} labels with the most misses.` : "";
   const head = (name, scope) => el("th", { scope, title: name }, el("span", {}, shortened(name, LONGEST)));
   return el(
     "figure",
     { class: "confusion" },
-    el("figcaption", {}, el("h3", {}, "Labels of the nearest rows"), el("span", { class: "quiet" }, `Percent of the ${told.k} nearest rows, by the label of the row, from ${told.sampled.toLocaleString("en")} rows. Own label: ${(100 * mean).toFixed(1)} % on average. A cell leads to a row that shows it.`)),
+    el("figcaption", {}, el("h3", {}, "Labels of the nearest rows"), el("span", { class: "quiet" }, `Percent of the ${told.k} nearest rows, by the label of the row, from ${told.sampled.toLocaleString("en")} rows. Own label: ${(100 * told.own_share).toFixed(1)} % of all. A cell leads to a row that shows it.${part}`)),
     el(
       "div",
       { class: "scroll", tabindex: 0, role: "region", "aria-label": "Table of confused labels" },

@@ -6,7 +6,7 @@ import { labelList } from "./hits.js";
 import { later } from "./later.js";
 import { payloadList } from "./payload.js";
 import { picture, show } from "./pictures.js";
-import { change, query, state } from "./state.js";
+import { change, query, queryText, state } from "./state.js";
 import { fileOf } from "./upload.js";
 
 const PICTURE = 160;
@@ -47,6 +47,11 @@ export function listen({ random, upload, compare }) {
     say(byId("query-note"), right ? "" : "An id is a whole number from 0.");
     if (right) query(String(BigInt(text)));
   });
+  byId("text-form").addEventListener("submit", (event) => {
+    event.preventDefault();
+    const text = byId("query-text").value.trim();
+    if (text) queryText(text);
+  });
   byId("random-button").addEventListener("click", random);
 
   byId("upload-file").addEventListener("change", ({ target }) => {
@@ -85,12 +90,16 @@ export function showState(now, infos) {
   byId("compare").checked = now.other !== null;
   byId("log-scale").checked = now.scale === "log";
   byId("upload").hidden = !infos[0].can.image;
+  byId("text-form").hidden = !infos[0].can.text;
+  put(byId("query-text"), now.text ?? "");
 }
 
 // The query as the first pane's collection knows it.
 export function showQuery(told) {
   const file = told.id === undefined ? fileOf(told.code) : null;
-  const name = told.id === undefined ? "An uploaded picture" : `Row ${told.id}`;
+  const other = state().text === null ? "An uploaded picture" : "A text";
+  const name = told.id === undefined ? other : `Row ${told.id}`;
+  const typed = state().text === null ? null : el("p", { class: "typed" }, state().text);
   let image = null;
   if (file) {
     image = el("img", { class: "picture", alt: name, width: PICTURE, height: PICTURE });
@@ -103,7 +112,7 @@ export function showQuery(told) {
   byId("query-card").replaceChildren(
     ...[
       image,
-      el("div", { class: "about" }, el("p", { class: "name" }, name), labelList(told.labels), payloadList(told.payload, [told.labelField], FIELDS), closer),
+      el("div", { class: "about" }, el("p", { class: "name" }, name), typed, labelList(told.labels), payloadList(told.payload, [told.labelField], FIELDS), closer),
     ].filter(Boolean),
   );
 }

@@ -89,7 +89,7 @@ async function upload(file, part = {}) {
     const code = await codeOf(file, infoOf(next.collection));
     const otherCode = next.other === null ? null : await codeOf(file, infoOf(next.other));
     say(byId("notice"), "");
-    change({ ...part, id: null, code, otherCode }, { step: true });
+    change({ ...part, id: null, text: null, code, otherCode }, { step: true });
   } catch (error) {
     trouble(error, () => upload(file, part));
   }
@@ -155,7 +155,7 @@ async function start() {
     pane.forget();
   }
   const part = settled(state());
-  if (state().id === null && !state().code && !state().otherCode && infoOf(part.collection).rows) {
+  if (state().id === null && state().text === null && !state().code && !state().otherCode && infoOf(part.collection).rows) {
     try {
       part.id = (await api.random(part.collection)).id;
     } catch (error) {

@@ -69,18 +69,16 @@ export class CodeMap {
   }
 
   showLegend() {
-    const names = this.map.labels.slice(0, MOST);
     const counts = new Map();
     for (const label of this.points.label) counts.set(label, (counts.get(label) ?? 0) + 1);
-    const entries = names.map((name, label) => {
+    const entries = this.map.labels.map((name, label) => {
       const swatch = el("span", { class: "swatch", "aria-hidden": "true" });
       swatch.style.backgroundColor = colorOf(label);
       const button = el("button", { type: "button", "aria-pressed": "false", title: count(counts.get(label) ?? 0, "row") }, swatch, name);
       button.addEventListener("click", () => this.choose(label));
       return el("li", {}, button);
     });
-    const rest = this.map.labels.length - names.length;
-    if (rest > 0) entries.push(el("li", { class: "quiet" }, `and ${count(rest, "label")} in grey`));
+    if (entries.length > MOST) entries.unshift(el("li", { class: "quiet" }, `${count(entries.length, "label")}: colors repeat.`));
     this.legend.replaceChildren(...entries);
   }
 

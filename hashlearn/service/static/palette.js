@@ -1,13 +1,13 @@
-// Colors of labels: ten that are told apart on light and on dark ground, and grey for all others.
+// Colors of labels: ten that are told apart on light and on dark ground, used again for more labels; grey for none.
 
 const COLORS = ["#4e79a7", "#f28e2b", "#59a14f", "#e15759", "#b07aa1", "#76b7b2", "#c9a820", "#ff8fa3", "#9c755f", "#3fa7d6"];
-const OTHERS = "#8b93a3";
+const NONE = "#8b93a3";
 
 export const MOST = COLORS.length;
 
 // label: its place in the map's list of labels, -1 for none.
 export function colorOf(label) {
-  return COLORS[label] ?? OTHERS;
+  return label < 0 ? NONE : COLORS[label % COLORS.length];
 }
 
 // The color as a pixel of a canvas (bytes red, green, blue, alpha).

@@ -15,6 +15,7 @@ import { Pager, Toolbar } from "./toolbar.js";
 import { MODE_NAMES, answerTo, modeRefused, viewOf } from "./view.js";
 
 const UNREADABLE = "Nothing was searched: the filter cannot be used.";
+const NO_TEXTS = "The query is a text, and this collection cannot be searched by texts.";
 const NOT_HERE = "The query is a picture, and this collection has no code of it.";
 
 export class Pane {
@@ -69,7 +70,8 @@ export class Pane {
     // What is wrong with a filter is said beside it.
     if (wrongWith(state.where)) return this.say(UNREADABLE);
     if (!info.rows) return this.say("This collection is empty. Rows come in with the API (POST …/items) or with Collection.add.");
-    if (view.id === null && !view.code) return this.say(state.code || state.otherCode ? NOT_HERE : "Pick a query.");
+    if (view.text !== null && !info.can.text) return this.say(NO_TEXTS);
+    if (view.id === null && view.text === null && !view.code) return this.say(state.code || state.otherCode ? NOT_HERE : "Pick a query.");
     const key = JSON.stringify([info.name, view]);
     if (key === this.answered) {
       // Perhaps something else was asked meanwhile.

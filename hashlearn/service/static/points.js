@@ -33,7 +33,7 @@ export function pointSize(count) {
 // Draw the points whose label is the chosen one, or is not, into pixels (one number each).
 function put(pixels, width, height, points, view, size, chosen, same, alpha) {
   const { wide, side } = screen(view, width, height);
-  const color = Uint32Array.from({ length: COLORS + 2 }, (_, label) => pixelOf(label - 1, alpha));
+  const color = Uint32Array.from({ length: COLORS + 1 }, (_, label) => pixelOf(label - 1, alpha));
   const { x, y, label } = points;
   const half = size >> 1;
   const middleX = width / 2 - view.x * wide + 0.5 - half;
@@ -43,7 +43,7 @@ function put(pixels, width, height, points, view, size, chosen, same, alpha) {
     const left = Math.floor(middleX + x[i] * wide);
     const top = Math.floor(middleY - y[i] * side);
     if (left < 0 || top < 0 || left + size > width || top + size > height) continue;
-    const pixel = color[Math.min(label[i], COLORS) + 1];
+    const pixel = color[label[i] < 0 ? 0 : (label[i] % COLORS) + 1];
     for (let line = top * width + left, row = 0; row < size; row += 1, line += width) {
       for (let column = 0; column < size; column += 1) pixels[line + column] = pixel;
     }

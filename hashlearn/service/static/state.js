@@ -11,6 +11,7 @@ const START = {
   id: null, // the query: a stored row …
   code: null, // … or the code of an uploaded picture, and its code in the second collection
   otherCode: null,
+  text: null, // … or a text
   by: "k",
   k: 20,
   radius: 2,
@@ -23,6 +24,7 @@ const START = {
   layout: null, // pictures, text or cards; null takes what fits
 };
 
+const NO_OTHER = { code: null, otherCode: null, text: null };
 const SHOWN = ["query", "map", "labels", "stats", "none"];
 const LAYOUTS = ["pictures", "text", "cards"];
 // Changes of these keep the page of the results; all others lead to its first one.
@@ -47,6 +49,7 @@ const NAMES = {
   order: "order",
   page: "page",
   layout: "layout",
+  text: "text",
 };
 
 function whole(text, lowest, highest, otherwise) {
@@ -67,6 +70,7 @@ const READ = {
   show: (text) => (SHOWN.includes(text) ? text : START.show),
   order: (text) => (text === "down" ? "down" : "up"),
   page: (text) => whole(text, 1, MAX_K, START.page),
+  text: (text) => text.trim().slice(0, 1000) || START.text,
   layout: (text) => (LAYOUTS.includes(text) ? text : START.layout),
 };
 
@@ -111,11 +115,15 @@ export function change(part, { step = false } = {}) {
 
 // Where the view would be with another stored row as its query, for links.
 export function addressOf(id) {
-  return toAddress({ ...current, id, code: null, otherCode: null, page: START.page });
+  return toAddress({ ...current, id, ...NO_OTHER, page: START.page });
 }
 
 export function query(id) {
-  change({ id, code: null, otherCode: null }, { step: true });
+  change({ id, ...NO_OTHER }, { step: true });
+}
+
+export function queryText(text) {
+  change({ id: null, ...NO_OTHER, text }, { step: true });
 }
 
 window.addEventListener("popstate", () => {

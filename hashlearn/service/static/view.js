@@ -11,7 +11,7 @@ export const MODE_NAMES = { hamming: "Hamming", asymmetric: "Asymmetric", rescor
 export function modeRefused(mode, info, state, code) {
   if (mode === "hamming") return null;
   if (!info.can[mode]) return "This collection cannot do it.";
-  if (mode === "asymmetric" && !code && !info.has_vectors) return "Needs the row's own vector, and the collection keeps none.";
+  if (mode === "asymmetric" && state.id !== null && !info.has_vectors) return "Needs the row's own vector, and the collection keeps none.";
   if (state.by === "radius") return "A radius counts differing bits: Hamming only.";
   if (code && !fileOf(code)) return "Needs the picture itself; this address has only its code.";
   return null;
@@ -23,6 +23,7 @@ export function viewOf(state, info, second) {
   return {
     id: state.id,
     code,
+    text: state.text,
     mode: modeRefused(wanted, info, state, code) ? "hamming" : wanted,
     by: state.by,
     k: state.k,
@@ -33,10 +34,11 @@ export function viewOf(state, info, second) {
 
 const INCLUDE = ["payload", "code"];
 
-// Rows by distance, which some storages cannot count (null).
-async function countsOf(info, view, signal) {
+// Rows by distance, which some storages cannot count (null). The code of a text is known once it was searched for.
+async function countsOf(info, view, found, signal) {
   try {
-    return (await api.histogram(info.name, view, signal)).counts;
+    const query = view.text === null ? view : { id: null, code: (await found).results[0].query.code };
+    return (await api.histogram(info.name, query, signal)).counts;
   } catch (error) {
     if (error.code === "unsupported") return null;
     throw error;
@@ -46,9 +48,8 @@ async function countsOf(info, view, signal) {
 // {counts, fields, query, hits, found}: rows by distance, the fields of payloads, the query as the server knows it, the
 // results, and how many there are in all within a radius.
 export async function answerTo(info, view, signal) {
-  const query = view.id !== null ? { ids: [view.id] } : { codes: [view.code] };
+  const query = view.id !== null ? { ids: [view.id] } : view.text !== null ? { texts: [view.text] } : { codes: [view.code] };
   const limit = view.by === "radius" ? { radius: view.radius, k: MAX_K } : { k: view.k };
-  const counting = countsOf(info, view, signal);
   let found;
   if (view.code && view.mode !== "hamming") {
     const options = { k: view.k, mode: view.mode, include: INCLUDE };
@@ -57,6 +58,7 @@ export async function answerTo(info, view, signal) {
   } else {
     found = api.search(info.name, { ...query, ...limit, include: INCLUDE, mode: view.mode, where: view.where }, signal);
   }
+  const counting = countsOf(info, view, found, signal);
   const [counts, fields, { results }] = await Promise.all([counting, fieldsOf(info.name), found]);
   return { counts, fields, found: results[0].hits.length, ...results[0] };
 }

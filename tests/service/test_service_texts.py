@@ -1,0 +1,66 @@
+"""Search by texts: with the text model that a collection's hasher names, where the server was told to load it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from service_box import API, SIDE, client, error_of, new_service, rows
+
+from hashlearn.service import text_features
+from hashlearn.service.settings import Limits
+
+
+class Lengths:
+    """A stand-in for a text model: a text of n letters is row n."""
+
+    n_features = SIDE * SIDE
+
+    def rows(self, texts):
+        return rows()[[len(text) for text in texts]]
+
+
+def test_texts_are_embedded_and_searched(tmp_path):
+    service = new_service(tmp_path, limits=Limits(texts=2, text_chars=20))
+    service.collections["shop"].texts = Lengths()
+    with client(service) as http:
+        assert http.get(API).json()["can"]["text"] is True
+        for mode in ("hamming", "rescore"):
+            body = {"texts": ["abc", "abcdef"], "k": 4, "mode": mode}
+            found = http.post(f"{API}/search", json=body).json()["results"]
+            body.pop("texts")
+            wanted = http.post(f"{API}/search", json={**body, "vectors": rows()[[3, 6]].tolist()}).json()["results"]
+            assert [result["hits"] for result in found] == [result["hits"] for result in wanted]
+        assert error_of(http.post(f"{API}/search", json={"texts": ["a"] * 3}), 413) == "too_many"
+        assert error_of(http.post(f"{API}/search", json={"texts": ["a" * 21]}), 413) == "too_large"
+        assert error_of(http.post(f"{API}/search", json={"texts": []}), 400) == "bad_request"
+        assert error_of(http.post(f"{API}/search", json={"texts": ["a"], "ids": [1]}), 400) == "bad_request"
+    with client(new_service(tmp_path)) as http:
+        assert error_of(http.post(f"{API}/search", json={"texts": ["a"]}), 400) == "no_texts"
+
+
+def test_the_model_that_a_hasher_names(tmp_path, monkeypatch):
+    class Model:
+        n_features = 16
+
+        def __init__(self, name):
+            made.append(name)
+
+        def encode(self, texts):
+            yield np.ones((len(texts), 16), dtype=np.float32)
+
+    made: list[str] = []
+    monkeypatch.setattr("hashlearn.data.embed.text_model", Model)
+
+    class Hasher:
+        text_model_ = "some-model"
+        n_features_in_ = 16
+
+    loaded: dict = {}
+    one, other = (text_features.text_features(Hasher(), loaded) for _ in range(2))
+    assert one is other
+    assert made == ["some-model"]
+    assert one.rows(["a", "b"]).shape == (2, 16)
+    assert text_features.text_features(object(), loaded) is None
+    Hasher.n_features_in_ = 17
+    with pytest.raises(ValueError, match="makes rows of 16, the hasher takes 17"):
+        text_features.text_features(Hasher(), loaded)
