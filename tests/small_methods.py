@@ -11,6 +11,7 @@ SETTINGS = {
     "n_epochs": 2,
     "epoch_pairs": 2000,
     "epoch_triplets": 500,
+    "n_triplets": 2000,
     "n_jobs": 1,
     "random_state": 0,
 }

@@ -51,8 +51,12 @@ class Loss(ABC):
         """Move all tensors to a device, or give them a precision."""
         for name, value in vars(self).items():
             if isinstance(value, torch.Tensor):
-                setattr(self, name, value.to(target))
+                setattr(self, name, value.detach().to(target).requires_grad_(value.requires_grad))
         return self
+
+    def weights(self) -> list[torch.Tensor]:
+        """The learned tensors that the trainer's optimizer changes, because they have gradients."""
+        return [tensor for name in self.learned if (tensor := getattr(self, name)).requires_grad]
 
     def state_dict(self) -> dict[str, torch.Tensor]:
         """The learned tensors by name."""
@@ -60,8 +64,25 @@ class Loss(ABC):
 
     def load_state_dict(self, state: dict[str, torch.Tensor]) -> None:
         """Take over learned tensors by name, on the device where the present ones are."""
-        for name in self.learned:
-            getattr(self, name).copy_(state[name])
+        with torch.no_grad():
+            for name in self.learned:
+                getattr(self, name).copy_(state[name])
+
+
+class ClassifiedBitsLoss(Loss):
+    """Base of losses that read the labels from relaxed bits by a linear classifier, learned with the network."""
+
+    learned = ("classifier", "intercept")
+
+    def __init__(self, n_bits: int, n_labels: int, rng: np.random.RandomState) -> None:
+        start = rng.uniform(-1.0, 1.0, (n_bits, n_labels)) / math.sqrt(n_bits)
+        self.classifier = torch.from_numpy(start).float().requires_grad_()
+        self.intercept = torch.zeros(n_labels, requires_grad=True)
+
+    def classify(self, bits: torch.Tensor, Y: torch.Tensor) -> torch.Tensor:
+        """The cross-entropy of a softmax, whose targets a row's labels share equally."""
+        scores = bits @ self.classifier.to(bits.dtype) + self.intercept.to(bits.dtype)
+        return torch.nn.functional.cross_entropy(scores, label_shares(Y))
 
 
 def label_shares(Y: torch.Tensor) -> torch.Tensor:

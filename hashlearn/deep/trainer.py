@@ -123,7 +123,7 @@ class _Run:
     ) -> None:
         self.network, self.loss, self.settings = network, loss, settings
         self.score, self.checkpoint = score, checkpoint
-        self.optimizer = make_optimizer(network, settings)
+        self.optimizer = make_optimizer(network, settings, loss.weights())
         self.rates = [group["lr"] for group in self.optimizer.param_groups]
         self.trained = Trained()
         self.epoch = 0
@@ -268,15 +268,18 @@ def _single(batch: Tensor) -> Tensor:
     return batch.float() if batch.dtype == torch.float64 else batch
 
 
-def make_optimizer(network: HashNetwork, settings: TrainingSettings) -> torch.optim.Optimizer:
-    """Four groups at most: weights and biases of the trunk and of the head."""
+def make_optimizer(
+    network: HashNetwork, settings: TrainingSettings, loss_weights: Sequence[Tensor] = ()
+) -> torch.optim.Optimizer:
+    """Four groups at most: weights and biases of the trunk and of the head. Weights of the loss go with the head's."""
     rates = {
         ("trunk", False): settings.trunk_multiplier,
         ("trunk", True): settings.trunk_multiplier * settings.bias_multiplier,
         ("head", False): settings.head_multiplier,
         ("head", True): settings.head_bias_multiplier,
     }
-    members: dict[tuple[str, bool], list[nn.Parameter]] = {key: [] for key in rates}
+    members: dict[tuple[str, bool], list[Tensor]] = {key: [] for key in rates}
+    members["head", False] += loss_weights
     for name, parameter in network.named_parameters():
         part = name.partition(".")[0]
         if part == "trunk" and settings.trunk_multiplier == 0:

@@ -61,6 +61,10 @@ DEEP_METHODS: dict[str, str] = {
     "dsh": "hashlearn.deep.hashers.dsh:DSH",
     "csq": "hashlearn.deep.hashers.csq:CSQ",
     "orthohash": "hashlearn.deep.hashers.orthohash:OrthoHash",
+    "dlbhc": "hashlearn.deep.hashers.dlbhc:DLBHC",
+    "dsch": "hashlearn.deep.hashers.dsch:DSCH",
+    "dsrh": "hashlearn.deep.hashers.dsrh:DSRH",
+    "tdbe": "hashlearn.deep.hashers.tdbe:TDBE",
 }
 """Name on the command line → module and class, of methods that learn a neural network."""
 

@@ -34,6 +34,10 @@ LOSSES = {
     "dnnh-band": lambda m, Y: losses.DNNHLoss(m, per_anchor=3, band=0.3),
     "csq": lambda m, Y: losses.CSQLoss(m, Y, rng()),
     "orthohash": lambda m, Y: losses.OrthoHashLoss(m, Y.shape[1], rng()),
+    "dlbhc": lambda m, Y: losses.DLBHCLoss(m, Y.shape[1], rng()),
+    "dsch": lambda m, Y: losses.DSCHLoss(m, Y.shape[1], rng()),
+    "dsrh": lambda m, Y: losses.DSRHLoss(m),
+    "tdbe": lambda m, Y: CodeLoss(target_codes(Y.shape[0], m)),
     "cnnh": lambda m, Y: CodeLoss(target_codes(Y.shape[0], m)),
     "gsdhp-star": lambda m, Y: CodeLoss(target_codes(Y.shape[0], m)),
 }

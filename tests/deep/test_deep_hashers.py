@@ -104,7 +104,7 @@ def test_metadata_is_complete(name):
     assert 2013 < method.info.year < 2022
     assert "Examples" in method.__doc__
     assert "backbone : object" in method.__doc__
-    assert method.info.verified == (name not in ("cnnh", "dnnh", "gsdhp-star"))
+    assert method.info.verified == (name not in ("cnnh", "dnnh", "gsdhp-star", "dlbhc", "dsch", "dsrh", "tdbe"))
     # The authors' settings are parameters of the method.
     check_parameters(method(8, **method.authors))
 

@@ -129,7 +129,7 @@ def test_many_labels_are_cut_from_the_sparse_matrix(monkeypatch):
     np.testing.assert_array_equal(weights(whole), weights(hl.deep.DCH(n_epochs=2, **SMALL).fit(X, Y)))
 
 
-@pytest.mark.parametrize("name", ["DPSH", "DNNH", "OrthoHash"])
+@pytest.mark.parametrize("name", ["DPSH", "DNNH", "OrthoHash", "DLBHC"])
 @pytest.mark.parametrize("validation", [0.0, 0.2], ids=["all", "held-out"])
 def test_resumed_is_the_same_as_never_stopped(name, validation, tmp_path):
     """Buffers of a loss, draws of triplets, batch statistics, the state of the optimizer: all of it goes on."""
