@@ -15,6 +15,7 @@ import argparse
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -58,7 +59,7 @@ def main() -> None:
     parser.add_argument("--runtimes", default="numpy,onnx,js,sql")
     options = parser.parse_args()
     runtimes, failed = options.runtimes.split(","), False
-    runners = {"numpy": run_numpy, "onnx": run_onnx, "js": run_node}
+    runners = {"numpy": run_numpy, "onnx": run_onnx, "js": partial(run_node, codes_only=True)}
     with short_folder("export") as folder:
         server = Postgres(folder) if "sql" in runtimes else None
         try:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from hashlearn.exporting import ExportError as ExportError
     from hashlearn.exporting import export as export
     from hashlearn.hashers import *  # noqa: F403 - every method in the table, under its class name
+    from hashlearn.hashers.migrated import migrate as migrate
     from hashlearn.index import Index as Index
     from hashlearn.kernel import AnchorKernel as AnchorKernel
     from hashlearn.models import ModelFileError as ModelFileError
@@ -41,6 +42,7 @@ _HOMES = {
     "ModelFileError": "hashlearn.models",
     "Symmetric": "hashlearn.solvers.solver",
     "export": "hashlearn.exporting",
+    "migrate": "hashlearn.hashers.migrated",
     "keep_partial": "hashlearn.primitives",
     "load": "hashlearn.models",
     "save": "hashlearn.models",

@@ -27,6 +27,7 @@ from hashlearn.functions.linear import LinearFunction
 from hashlearn.functions.network import Network, NetworkFunction
 from hashlearn.functions.posterior import PosteriorFunction
 from hashlearn.functions.trees import BoostedTrees, EstimatorFunction
+from hashlearn.hashers.migrated import MigrationReport
 from hashlearn.kernel import AnchorKernel, PlainFeatures
 from hashlearn.messages import one_line
 from hashlearn.model_checks import check_model
@@ -50,6 +51,7 @@ COMPONENTS: tuple[type, ...] = (
     Greedy,
     Symmetric,
     SelectionReport,
+    MigrationReport,
 )
 RENAMED_CLASSES = {"Union": "JoinedHasher"}
 SPARSE = {cls.__name__: cls for cls in (sparse.csr_matrix, sparse.csr_array, sparse.csc_matrix, sparse.csc_array)}
@@ -60,7 +62,7 @@ NUMBERS = {"bool", "float16", "float32", "float64"} | {f"{u}int{bits}" for u in 
 TEXT_BYTES = 16 * 2**20
 TEXT_RATIO = 64
 # Attributes that may differ between hashers that compute the same.
-_NOT_COMPUTING = {"n_jobs", "verbose", "random_state", "seconds_", "codes_", "report_"}
+_NOT_COMPUTING = {"n_jobs", "verbose", "random_state", "seconds_", "codes_", "report_", "previous_"}
 NUMBER_WORDS = {"nan": float("nan"), "inf": float("inf"), "-inf": float("-inf")}
 
 

@@ -11,6 +11,7 @@ import typer
 from hashlearn import codes, files
 from hashlearn.cli.adding import AddBatches, open_codes, open_features
 from hashlearn.cli.journal import Journal
+from hashlearn.cli.migration import migration
 from hashlearn.cli.places import AsJson, Uri, tell
 from hashlearn.cli.shell import BadUse, epilog, progress, say
 from hashlearn.cli.upkeep import upkeep
@@ -30,6 +31,7 @@ index = typer.Typer(
 )
 app.add_typer(index, name="index")
 index.add_typer(upkeep)
+index.add_typer(migration)
 
 BitOrder = Annotated[
     codes.BitOrder, typer.Option("--bit-order", help="Bit order of codes made elsewhere (faiss: little).")

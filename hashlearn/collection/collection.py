@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -36,6 +36,9 @@ from hashlearn.modelfile import ModelFileError
 from hashlearn.parallel import BLOCK_ROWS, row_blocks
 from hashlearn.progress import report
 from hashlearn.typing import Ids, PackedCodes
+
+if TYPE_CHECKING:
+    from hashlearn.hashers.migrated import MigrationReport
 
 Where = Mapping[str, Any]
 
@@ -436,6 +439,40 @@ class Collection:
         except ModelFileError as error:
             problems.append(str(error))
         return found._replace(problems=tuple(problems))
+
+    def migrate(
+        self, X: Any, ids: ArrayLike, y: Any = None, *, max_loss: float | None = None, commit: bool = True
+    ) -> MigrationReport:
+        """Change to a new embedding model; codes stay as they are, and queries come from the new model from then on.
+
+        The new function learns from embeddings of a sample of rows onto their stored codes, as ``hl.migrate`` does. The
+        model is replaced in one transaction. Other processes go on with the model that they opened, whose queries are
+        as good as before, until they open the collection again. ``undo_migration`` goes back.
+
+        X : embeddings of the sample by the new model; ids : the ids of these rows.
+        y : labels of the rows, by which the expected loss is counted; without them by the neighbors that rows had.
+        max_loss : the precision that may be lost (``report.loss``); if more is expected, nothing is changed.
+        commit : False only estimates the loss.
+        """
+        from hashlearn.collection.migration import commit_migration, plan_migration
+
+        hasher = plan_migration(self, X, ids, y)
+        if commit:
+            commit_migration(self, hasher, max_loss)
+        return hasher.report_
+
+    def undo_migration(self) -> None:
+        """Go back to the hasher before the last ``migrate``. Rows that were added meanwhile stay."""
+        from hashlearn.collection.migration import undo_migration
+
+        undo_migration(self)
+
+    def _replace_hasher(self, hasher: Any) -> None:
+        from hashlearn.collection.migration import model_of
+
+        with self._lock:
+            self._store.replace_model(*model_of(hasher))
+            self._hasher = hasher
 
     def compact(self) -> None:
         """Free the space of replaced and removed rows. Other processes may read meanwhile, and write in turn."""

@@ -160,6 +160,13 @@ class Store(ABC):
         """Return facts for people that JSON can hold: place, rows, bytes, kind of index, version of the server."""
 
     @abstractmethod
+    def replace_model(self, model: bytes, fingerprint: str) -> None:
+        """Replace the model and its fingerprint in ``spec``, all or nothing; the rows stay as they are.
+
+        CollectionError if the stored model is no longer that of ``spec``: another process has replaced it.
+        """
+
+    @abstractmethod
     def verify(self) -> VerifyReport:
         """Read everything and check all that can be checked."""
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from hashlearn.exporting.steps import (
@@ -16,7 +17,9 @@ from hashlearn.exporting.steps import (
     Join,
     Kernel,
     Largest,
+    LogOdds,
     Relu,
+    Softmax,
     Step,
     Subtract,
     Trees,
@@ -26,6 +29,7 @@ from hashlearn.fitting.base import BaseHasher
 from hashlearn.functions.calibration import Calibration
 from hashlearn.functions.linear import LinearFunction
 from hashlearn.functions.network import NetworkFunction
+from hashlearn.functions.posterior import MOST_CERTAIN, PosteriorFunction
 from hashlearn.functions.trees import BoostedTrees
 from hashlearn.hashers.class_code import ClassCodeFunction
 from hashlearn.hashers.joined import JoinedHasher
@@ -95,9 +99,17 @@ def _linear(function: LinearFunction) -> Steps:
     return (Affine(function.weights_, function.intercept_),)
 
 
+def _posterior(function: PosteriorFunction) -> Steps:
+    scores = Affine(function.means_.T, function.biases_)
+    return (_product(function.directions_), scores, Softmax(), _product(function.codes_), LogOdds(MOST_CERTAIN))
+
+
 def _class_code(function: ClassCodeFunction) -> Steps:
-    none = np.zeros(function.codes_.shape[1], dtype=np.float32)
-    return (*_linear(function.scores_), Largest(), Affine(function.codes_, none))
+    return (*_linear(function.scores_), Largest(), _product(function.codes_))
+
+
+def _product(weights: NDArray[Any]) -> Affine:
+    return Affine(weights, np.zeros(weights.shape[1], dtype=np.float32))
 
 
 def _pivots(function: PivotFunction) -> Steps:
@@ -180,5 +192,6 @@ _FUNCTIONS: dict[type, Callable[[Any], Steps]] = {
     LinearFunction: _linear,
     NetworkFunction: _network,
     PivotFunction: _pivots,
+    PosteriorFunction: _posterior,
     SpectralFunction: _waves,
 }

@@ -80,6 +80,14 @@ class Softmax(Step):
 
 
 @dataclass(frozen=True)
+class LogOdds(Step):
+    """2 artanh(x) with x cut to [-limit, limit]: the log odds of an expected bit."""
+
+    name = "log_odds"
+    limit: float
+
+
+@dataclass(frozen=True)
 class Largest(Step):
     """1 in the first place of the largest number and 0 in all others."""
 

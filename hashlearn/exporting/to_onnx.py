@@ -19,6 +19,7 @@ from hashlearn.exporting.steps import (
     Join,
     Kernel,
     Largest,
+    LogOdds,
     Relu,
     Softmax,
     Step,
@@ -114,6 +115,8 @@ class _Graph:
                 return self.add("Cos", x)
             case Softmax():
                 return self.add("Softmax", x, axis=1)
+            case LogOdds(limit):
+                return self._log_odds(x, limit)
             case Largest():
                 return self._largest(x)
             case Trees():
@@ -146,6 +149,12 @@ class _Graph:
         exponent = self.add("Sub", exponent, self.add("Mul", squares, self.constant(np.float64(step.scale))))
         own = step.scale * np.einsum("ij,ij->i", landmarks, landmarks)
         return self.add("Exp", self.add("Sub", exponent, self.constant(own)))
+
+    def _log_odds(self, x: str, limit: float) -> str:
+        # As logarithms, because onnxruntime has Atanh in single precision only.
+        one = self.constant(np.float64(1))
+        e = self.add("Clip", x, self.constant(np.float64(-limit)), self.constant(np.float64(limit)))
+        return self.add("Sub", self.add("Log", self.add("Add", one, e)), self.add("Log", self.add("Sub", one, e)))
 
     def _largest(self, x: str) -> str:
         place = self.add("ArgMax", x, axis=1, keepdims=0)

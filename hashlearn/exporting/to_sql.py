@@ -20,6 +20,7 @@ from hashlearn.exporting.steps import (
     Join,
     Kernel,
     Largest,
+    LogOdds,
     Relu,
     Softmax,
     Step,
@@ -135,6 +136,8 @@ class _Writer:
                 most = self._set(f"(SELECT max(u) FROM unnest({x}) AS u)", "double precision")
                 powers = self._set(_each(f"exp(greatest(u - {most}, -700))", u=x))
                 return (_each(f"u / (SELECT sum(p) FROM unnest({powers}) AS p)", u=powers),)
+            case LogOdds(limit):
+                return (_each(f"2 * atanh(greatest(-{limit!r}, least({limit!r}, u)))", u=x),)
             case Largest():
                 most = self._set(f"(SELECT max(u) FROM unnest({x}) AS u)", "double precision")
                 first = self._set(f"array_position({x}, {most})", "int")

@@ -35,6 +35,7 @@ from hashlearn.hashers.ksh import KSH as KSH
 from hashlearn.hashers.ldahash import LDAHash as LDAHash
 from hashlearn.hashers.lfh import LFH as LFH
 from hashlearn.hashers.lsh import LSH as LSH
+from hashlearn.hashers.migrated import MigratedHasher as MigratedHasher
 from hashlearn.hashers.mlh import MLH as MLH
 from hashlearn.hashers.nsh import NSH as NSH
 from hashlearn.hashers.oph import OPH as OPH

@@ -13,14 +13,15 @@ import pytest
 
 NODE = """
 import { readFileSync, writeFileSync } from "node:fs";
-const [file, rows, out] = process.argv.slice(1);
+const [file, rows, out, codesOnly] = process.argv.slice(1);
 const { encode, encodeQuery, expectedBits, nFeatures } = await import(file);
 const bytes = readFileSync(rows);
 const X = new Float32Array(bytes.buffer, bytes.byteOffset, bytes.length / 4);
 const parts = [];
 for (let i = 0; i < X.length; i += nFeatures) {
   const row = X.subarray(i, i + nFeatures);
-  parts.push(encode(row), encodeQuery(row), new Uint8Array(expectedBits(row).buffer));
+  parts.push(encode(row));
+  if (!codesOnly) parts.push(encodeQuery(row), new Uint8Array(expectedBits(row).buffer));
 }
 writeFileSync(out, Buffer.concat(parts));
 """
@@ -50,11 +51,13 @@ def need_node() -> str:
     return node
 
 
-def run_node(path: Path, X):
+def run_node(path: Path, X, codes_only: bool = False):
     rows, out = path.with_suffix(".rows"), path.with_suffix(".out")
     rows.write_bytes(np.ascontiguousarray(X, dtype="<f4").tobytes())
     command = [need_node(), "--input-type=module", "-e", NODE, str(path), str(rows), str(out)]
-    subprocess.run(command, check=True, timeout=600)
+    subprocess.run([*command, "1"] if codes_only else command, check=True, timeout=1800)
+    if codes_only:
+        return (np.fromfile(out, dtype=np.uint8).reshape(len(X), -1),)
     return split_results(out.read_bytes(), len(X))
 
 

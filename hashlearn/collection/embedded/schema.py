@@ -85,6 +85,12 @@ def read_spec(db: sqlite3.Connection, path: Path) -> CollectionSpec:
     return spec
 
 
+def replace_spec(db: sqlite3.Connection, spec: CollectionSpec) -> None:
+    """Write what the collection is for anew, in a transaction of the caller."""
+    db.execute("DELETE FROM spec")
+    _insert_spec(db, spec)
+
+
 def block_sum(db: sqlite3.Connection) -> int:
     return int(db.execute("SELECT COALESCE(sum(checksum), 0) FROM block").fetchone()[0])
 

@@ -9,6 +9,7 @@ import contextlib
 import json
 import sqlite3
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -25,7 +26,7 @@ from hashlearn.collection.embedded.database import Database, Transaction
 from hashlearn.collection.embedded.following_index import FollowingIndex
 from hashlearn.collection.embedded.kept_filters import KeptFilters
 from hashlearn.collection.embedded.payloads import PayloadTable
-from hashlearn.collection.embedded.schema import block_sum
+from hashlearn.collection.embedded.schema import block_sum, read_spec, replace_spec
 from hashlearn.collection.embedded.vectors import VectorTable
 from hashlearn.collection.embedded.verify import verify
 from hashlearn.collection.store import (
@@ -192,6 +193,16 @@ class EmbeddedStore(Store):
                     block = slice(start, start + batch_rows)
                     yield self._rows(transaction, ids[block], codes[block], vectors)
                 return
+
+    def replace_model(self, model: bytes, fingerprint: str) -> None:
+        with self._database.writing() as moment:
+            if read_spec(moment.db, self._database.path).fingerprint != self.spec.fingerprint:
+                raise CollectionError(f"Another process has replaced the model of {self._folder}: open it again.")
+            spec = replace(self.spec, model=model, fingerprint=fingerprint)
+            replace_spec(moment.db, spec)
+            # A change of the count makes this a commit whose loss would be noticed.
+            moment.state = moment.state._replace(commits=moment.state.commits + 1)
+        self.spec = self._database.spec = spec
 
     def verify(self) -> VerifyReport:
         with self._database.reading() as transaction:

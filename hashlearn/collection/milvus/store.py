@@ -325,6 +325,12 @@ class MilvusStore(Store):
     def _floats(self, found: list[dict[str, Any]]) -> Vectors:
         return np.array([row["vector"] for row in found], np.float32).reshape(len(found), self.spec.vector_size or 0)
 
+    def replace_model(self, model: bytes, fingerprint: str) -> None:
+        raise UnsupportedByStoreError(
+            "Milvus has no transactions, so a crash could leave the collection without a model: copy it to a folder or "
+            "to PostgreSQL to migrate it."
+        )
+
     def verify(self) -> VerifyReport:
         counted = self.count()
         return upkeep.verify(self.spec, self.scan(vectors=self.spec.vector_size is not None), counted)

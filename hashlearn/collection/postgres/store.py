@@ -9,6 +9,7 @@ Every change is one transaction. Writers of one collection take turns by locking
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -265,6 +266,23 @@ class PostgresStore(Store):
             raise self._link.sentence("Reading all rows failed at", error) from error
         finally:
             connection.close()
+
+    def replace_model(self, model: bytes, fingerprint: str) -> None:
+        from psycopg.types.json import Jsonb
+
+        require_writable(self._link.read_only, self._link.address.shown)
+
+        def put(connection: Connection[Any]) -> None:
+            found = connection.execute(self._text("SELECT spec FROM {meta} FOR UPDATE")).fetchone()
+            if found is None or found[0]["fingerprint"] != self.spec.fingerprint:
+                raise CollectionError(
+                    f"Another process has replaced the model of {self._link.address.shown}: open it again."
+                )
+            change = (model, Jsonb({"fingerprint": fingerprint}))
+            connection.execute(self._text("UPDATE {meta} SET model = %s, spec = spec || %s"), change)
+
+        self._link.run(put)
+        self.spec = replace(self.spec, model=model, fingerprint=fingerprint)
 
     def verify(self) -> VerifyReport:
         batches = self.scan(10_000, vectors=self.spec.vector_size is not None)

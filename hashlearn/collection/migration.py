@@ -1,0 +1,71 @@
+"""A new embedding model for a collection that keeps its codes: the model is replaced, the rows are not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from hashlearn import models
+from hashlearn.codes import n_bytes
+from hashlearn.collection.store import CollectionError
+from hashlearn.hashers.migrated import MigratedHasher, MigrationReport, learn_codes
+from hashlearn.index.inputs import check_distinct, checked_ids
+from hashlearn.typing import PackedCodes
+
+if TYPE_CHECKING:
+    from hashlearn.collection.collection import Collection
+
+
+def plan_migration(collection: Collection, X: Any, ids: ArrayLike, y: Any = None) -> MigratedHasher:
+    """Learn the hasher that would replace the collection's own; nothing is changed yet."""
+    if collection.vector_size is not None:
+        raise CollectionError(
+            f"{collection.uri} keeps vectors of the present embedding model, which queries of another one cannot be "
+            "compared with: create a collection without vectors from its codes, and migrate that."
+        )
+    result = learn_codes(collection.n_bits, X, _stored_codes(collection, ids), y)
+    result.previous_ = collection.hasher
+    return result
+
+
+def commit_migration(collection: Collection, hasher: MigratedHasher, max_loss: float | None) -> None:
+    """Replace the model of the collection, unless the expected loss is larger than ``max_loss``."""
+    report: MigrationReport = hasher.report_
+    if max_loss is not None and report.loss > max_loss:
+        raise CollectionError(
+            f"{collection.uri} stays as it is: the migration is expected to lose {report.loss:.3f} of precision, more "
+            f"than {max_loss}. Embed more rows again, or allow more."
+        )
+    collection._replace_hasher(hasher)
+
+
+def undo_migration(collection: Collection) -> None:
+    """Give the collection back the hasher that it had before its last migration."""
+    hasher = collection.hasher
+    if not isinstance(hasher, MigratedHasher):
+        raise CollectionError(f"{collection.uri} has its first hasher: there is no migration to undo.")
+    collection._replace_hasher(hasher.previous_)
+
+
+def model_of(hasher: Any) -> tuple[bytes, str]:
+    """The bytes and the fingerprint of a hasher; of no hasher, those of a collection of codes made elsewhere."""
+    if hasher is None:
+        return b"", ""
+    return models.dumps(hasher), models.fingerprint(hasher)
+
+
+def _stored_codes(collection: Collection, ids: ArrayLike) -> PackedCodes:
+    """The codes of these rows, in the order of the ids."""
+    numbers = checked_ids(ids)
+    check_distinct(np.sort(numbers))
+    items = collection.get(numbers, vectors=False)
+    missing = [int(number) for number, item in zip(numbers, items, strict=True) if item is None]
+    if missing:
+        raise CollectionError(
+            f"{len(missing)} of these {len(items)} ids are not in {collection.uri}, the first is {missing[0]}: give "
+            "embeddings of rows that it holds."
+        )
+    packed = [item.code for item in items]
+    return np.stack(packed) if packed else np.empty((0, n_bytes(collection.n_bits)), dtype=np.uint8)
