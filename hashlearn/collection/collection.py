@@ -27,8 +27,9 @@ from hashlearn.collection.store import (
     Vectors,
     VerifyReport,
 )
+from hashlearn.collection.unknown_fields import warn_of_unknown_fields
 from hashlearn.collection.uri import as_uri, shown, store_class
-from hashlearn.collection.where import Condition, parse
+from hashlearn.collection.where import Condition, Path, parse
 from hashlearn.index import Ball, Hits
 from hashlearn.index.hits import RowDetails
 from hashlearn.index.inputs import check_distinct, checked_count, checked_ids, new_ids
@@ -92,6 +93,7 @@ class Collection:
         self._hasher = hasher
         self._lock = threading.Lock()
         self._warned_of_collapse = False
+        self._looked_for: set[Path] = set()
 
     @classmethod
     def create(
@@ -349,8 +351,14 @@ class Collection:
                 stored = self._packed_codes(rows, None, bit_order)
                 asked.append(lambda numbers, limit: self._store.search(stored[numbers], limit, condition, n_jobs))
             found = rescored(floats, asked, self._store.vectors, plan)
+        self._check_fields(condition, bool((found.ids >= 0).any()), 3)
         hits = Hits(found.ids, found.distances, partial(self._details, vectors))
         return hits[0] if single else hits
+
+    def _check_fields(self, condition: Condition | None, found: bool, stacklevel: int) -> None:
+        """Warn of fields that no payload has if a filter found nothing, once per field."""
+        if condition is not None and not found:
+            warn_of_unknown_fields(self._store, condition, self._looked_for, stacklevel + 1)
 
     def _details(self, vectors: bool, ids: Ids) -> RowDetails:
         """Return payloads and, if wanted, vectors of the rows with these ids."""
@@ -394,7 +402,9 @@ class Collection:
             condition = _condition(where)
             if condition is None:
                 raise ValueError("An empty filter would delete every row: use Collection.drop for that.")
-            return self._store.delete_where(condition)
+            removed = self._store.delete_where(condition)
+            self._check_fields(condition, removed > 0, 2)
+            return removed
         single = isinstance(ids, (int, np.integer)) and not isinstance(ids, bool)
         numbers = np.unique(checked_ids([ids] if single else ids))  # type: ignore[arg-type]
         step = self._store.batch_rows
@@ -402,7 +412,10 @@ class Collection:
 
     def count(self, where: Where | None = None) -> int:
         """Return how many rows there are, or how many match."""
-        return self._store.count(_condition(where))
+        condition = _condition(where)
+        found = self._store.count(condition)
+        self._check_fields(condition, found > 0, 2)
+        return found
 
     def scan(self, batch_rows: int = 10_000, where: Where | None = None, vectors: bool = False) -> Iterator[StoredRows]:
         """Iterate over all rows in the order of their ids, in batches (ids, codes, payloads, vectors)."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from hashlearn.collection.store import Payload
-from hashlearn.collection.where import is_text
+from hashlearn.collection.where import is_text, plain_value
 
 MAX_DEPTH = 64
 _INT_LIMIT = 2**63
@@ -114,8 +113,7 @@ def _object(value: Mapping[Any, Any], depth: int) -> Payload:
 
 
 def _value(value: Any, depth: int) -> Any:
-    if isinstance(value, np.generic):
-        value = value.item()
+    value = plain_value(value)
     if isinstance(value, str):
         _check_text(value)
         return str(value)
@@ -129,8 +127,6 @@ def _value(value: Any, depth: int) -> Any:
         if not -_INT_LIMIT <= value < _INT_LIMIT:
             raise _NotJson("whole numbers must fit into 64 bits")
         return int(value)
-    if isinstance(value, (datetime.date, datetime.time)):
-        return value.isoformat()  # sorts as the dates do
     if depth >= MAX_DEPTH:
         raise _NotJson(f"it is nested more than {MAX_DEPTH} deep")
     if isinstance(value, Mapping):

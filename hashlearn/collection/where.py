@@ -6,17 +6,22 @@
 A key names a field of the payload; dots go into nested objects ("size.width"; write "\\\\." for a dot inside a name).
 ``matches`` defines the meaning: a comparison holds only between a present value and an operand of the same type
 (number, text, true or false, null); ``!=`` and ``not in`` are the negations of ``=`` and ``in``, so they also hold
-where the field is missing.
+where the field is missing. Dates and times are compared as payloads keep them, as text in ISO 8601 ("2020-12-31"): it
+sorts as the dates do.
 """
 
 from __future__ import annotations
 
+import datetime
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
+
+import numpy as np
 
 Scalar = str | int | float | bool | None
 Path = tuple[str, ...]
@@ -145,7 +150,9 @@ class _Parser:
                 raise WhereError(f"'exists' in a filter ({field}) takes true or false. Got {operand!r} instead.")
             return operand
         if operator == "in":
-            if isinstance(operand, str) or not isinstance(operand, Sequence):
+            if hasattr(operand, "tolist"):  # an array of NumPy, or a series of pandas
+                operand = operand.tolist()
+            if isinstance(operand, str) or not isinstance(operand, (Sequence, AbstractSet)):
                 raise WhereError(f"'in' in a filter ({field}) takes a list. Got {operand!r} instead.")
             self.count(0, len(operand))  # first, so that a list that is too long costs nothing
             return Listed(_scalar(field, item) for item in operand)
@@ -155,7 +162,18 @@ class _Parser:
         return value
 
 
+def plain_value(value: Any) -> Any:
+    """Return scalars of NumPy as Python's, and dates and times as text, as payloads keep them."""
+    if isinstance(value, np.datetime64):
+        days = np.datetime_data(value.dtype)[0] in ("Y", "M", "W", "D")
+        value = value.astype("datetime64[D]" if days else "datetime64[us]").item()
+    elif isinstance(value, np.generic):
+        value = value.item()
+    return value.isoformat() if isinstance(value, (datetime.date, datetime.time)) else value
+
+
 def _scalar(field: str, value: Any) -> Scalar:
+    value = plain_value(value)
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
@@ -198,6 +216,15 @@ def kind_of(value: Any) -> str | None:
     if isinstance(value, (int, float)):
         return "number"
     return "text" if isinstance(value, str) else None
+
+
+def paths_of(condition: Condition) -> Iterator[Path]:
+    """Iterate over the fields that a filter asks for."""
+    if isinstance(condition, Compare):
+        yield condition.path
+        return
+    for part in (condition.part,) if isinstance(condition, Not) else condition.parts:
+        yield from paths_of(part)
 
 
 MISSING = object()
