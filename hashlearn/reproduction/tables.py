@@ -90,7 +90,7 @@ def variant(label: str) -> Variant:
 
 def _printed(method: str) -> dict[str, Any]:
     """The settings of the paper for a method whose defaults are others."""
-    return GSDHP.PAPER if method == "gsdhp" else {}
+    return {"gsdhp": GSDHP.PAPER, "cca-itq": {"ridge": 1e-4}}.get(method, {})
 
 
 def remark(label: str) -> str:

@@ -8,7 +8,7 @@ from sklearn.datasets import load_digits
 from hashlearn import CCAITQ
 from hashlearn.codes import unpack
 from hashlearn.fitting.frames.training import GramSums
-from hashlearn.hashers.ccaitq import canonical_directions
+from hashlearn.hashers.ccaitq import RIDGES, Covariances, canonical_directions, chosen_ridge
 
 X, Y = (part[:500] for part in load_digits(return_X_y=True))
 
@@ -43,19 +43,21 @@ def test_correlations_agree_with_scikit_learn():
     sets = (rng.random_sample((400, 3)) < 0.4).astype(float)
     rows = rng.standard_normal((400, 6)) + sets @ rng.standard_normal((3, 6))
     rows -= rows.mean(axis=0)
-    directions, found = canonical_directions(sums_of(rows, sets), 1e-10, 6)
+    directions, found = canonical_directions(Covariances.of(sums_of(rows, sets)), 1e-10, 1e-10, 6)
     left, right = CCA(3, max_iter=5000, tol=1e-12).fit_transform(rows, sets)
     wanted = [np.corrcoef(left[:, k], right[:, k])[0, 1] for k in range(3)]
     np.testing.assert_allclose(found[:3], wanted, atol=1e-5)
-    np.testing.assert_allclose(found[3:], 0, atol=1e-5)
+    # Three labels have no more than three directions.
+    assert len(found) == 3
     projections = rows @ directions
-    np.testing.assert_allclose(projections.T @ projections / 399, np.eye(6), atol=1e-6)
+    np.testing.assert_allclose(projections.T @ projections / 399, np.eye(3), atol=1e-6)
 
 
 def test_bits_are_the_rotated_correlation_scaled_projections():
-    hasher = CCAITQ(n_bits=9, random_state=0).fit(X, Y)
+    hasher = CCAITQ(n_bits=9, ridge=1e-4, random_state=0).fit(X, Y)
+    assert hasher.ridge_ == 1e-4
     centred = X - X.mean(axis=0)
-    directions, correlations = canonical_directions(sums_of(centred, one_hot(Y)), 1e-4, 9)
+    directions, correlations = canonical_directions(Covariances.of(sums_of(centred, one_hot(Y))), 1e-4, 1e-4, 9)
     wanted = centred @ (directions * correlations)
     found = hasher.decision_function(X)
     # A rotation keeps inner products.
@@ -90,3 +92,39 @@ def test_same_seed_same_codes():
 
 def test_constant_features():
     assert CCAITQ(n_bits=6).fit(np.ones((5, 3)), [0, 1, 0, 1, 0]).codes_.shape == (5, 1)
+
+
+def test_the_ridge_is_chosen_by_generalized_cross_validation():
+    rng = np.random.RandomState(3)
+    y = rng.randint(4, size=60)
+    rows = rng.standard_normal((60, 30)) + 0.5 * one_hot(y) @ rng.standard_normal((4, 30))
+    rows -= rows.mean(axis=0)
+    sets = one_hot(y) - one_hot(y).mean(axis=0)
+    scale = (rows**2).sum() / 59 / 30
+    errors = []
+    for share in RIDGES:
+        hat = rows @ np.linalg.solve(rows.T @ rows / 59 + share * scale * np.eye(30), rows.T / 59)
+        errors.append(((sets - hat @ sets) ** 2).sum() / (1 - np.trace(hat) / 60) ** 2)
+    assert np.argmin(errors) > 0
+    chosen = chosen_ridge(Covariances.of(sums_of(rows, one_hot(y))))
+    assert chosen == pytest.approx(RIDGES[int(np.argmin(errors))] * scale)
+
+
+def test_a_chosen_ridge_finds_more_on_kernel_features():
+    """The variances of kernel features are small, and the authors' ridge drowns most of them."""
+    rows, labels = load_digits(return_X_y=True)
+    found = [
+        CCAITQ(32, kernel="rbf", n_landmarks=300, ridge=ridge, random_state=0).fit(rows[:900], labels[:900])
+        for ridge in ("auto", 1e-2)
+    ]
+    scores = [hasher.score(rows[900:], labels[900:]) for hasher in found]
+    assert scores[0] > scores[1] + 0.02
+
+
+def test_rows_wider_than_many():
+    rng = np.random.RandomState(4)
+    y = np.repeat(np.arange(8), 5)
+    rows = rng.standard_normal((8, 300))[y] + rng.standard_normal((40, 300))
+    hasher = CCAITQ(16, random_state=0).fit(rows, y)
+    assert hasher.correlations_.shape == (8,)
+    assert len(np.unique(hasher.codes_, axis=0)) >= 8
