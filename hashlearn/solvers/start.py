@@ -18,6 +18,7 @@ RANK_TOLERANCE = 1e-9
 DISCRIMINANT_TOLERANCE = 1e-6
 MOST_DISCRIMINANT_ROWS = 2048
 """Discriminant directions come from at most so many rows, all rows of as many classes as fit."""
+MOST_DISCRIMINANTS = 256
 WITHIN_RIDGE = 0.1
 """Added to the variances within classes, as a share of their mean. Rows are fewer than features, so it is large."""
 ROTATION_ROUNDS = 50
@@ -69,7 +70,9 @@ def _discriminants(within: NDArray[np.floating], between: NDArray[np.floating]) 
         gram.flat[:: n + 1] += n * ridge
         outside = linalg.solve(gram, within @ between.T, assume_a="pos", check_finite=False)
         solved = (between.T - within.T @ outside) / ridge
-    strength, turned = linalg.eigh((between @ solved).astype(np.float64), check_finite=False)
+    last = len(between) - 1
+    strongest = (max(0, last + 1 - MOST_DISCRIMINANTS), last)
+    strength, turned = linalg.eigh((between @ solved).astype(np.float64), check_finite=False, subset_by_index=strongest)
     keep = np.flatnonzero(strength > DISCRIMINANT_TOLERANCE * max(strength[-1], 1e-300))[::-1]
     return solved @ (fix_signs(turned[:, keep]) / np.sqrt(strength[keep]))
 
