@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
+from scipy import linalg
 
 from hashlearn.similarity import from_labels
 from hashlearn.solvers.problem import AnchorProblem
-from hashlearn.solvers.start import leading_directions
+from hashlearn.solvers.start import _discriminants, discriminant_directions, leading_directions
 
 
 @pytest.fixture
@@ -48,3 +49,47 @@ def test_the_same_seed_gives_the_same_directions(setting):
     draws = [leading_directions(X, problem, 8, "random", np.random.RandomState(s)) for s in (1, 1, 2)]
     np.testing.assert_array_equal(draws[0], draws[1])
     assert not np.array_equal(draws[0], draws[2])
+
+
+def scattered(n_features, n_classes=6, per_class=20, seed=0):
+    rng = np.random.default_rng(seed)
+    group = np.repeat(np.arange(n_classes), per_class)
+    X = rng.normal(size=(n_classes, n_features))[group] + rng.normal(size=(len(group), n_features))
+    return X - X.mean(axis=0), group
+
+
+@pytest.mark.parametrize("n_features", [30, 200], ids=["more rows", "more features"])
+def test_discriminants_are_those_of_the_generalized_eigenproblem(n_features):
+    X, group = scattered(n_features)
+    means = np.array([X[group == k].mean(axis=0) for k in range(6)])
+    within, between = X - means[group], means * np.sqrt(20 / 120)
+    found = _discriminants(within, between)
+    spread = within.T @ within / len(X)
+    spread += 0.1 * np.trace(spread) / n_features * np.eye(n_features)
+    assert found.shape == (n_features, 5)
+    np.testing.assert_allclose(found.T @ spread @ found, np.eye(5), atol=1e-8)
+    strength = linalg.eigh(between.T @ between, spread, eigvals_only=True)[::-1]
+    np.testing.assert_allclose(found.T @ between.T @ between @ found, np.diag(strength[:5]), atol=1e-8)
+
+
+@pytest.mark.parametrize("n_bits", [3, 5, 24], ids=["fewer bits than directions", "as many", "more"])
+def test_signs_along_discriminant_directions_tell_classes_apart(n_bits):
+    X, group = scattered(40)
+    codes = np.sign(X @ discriminant_directions(X, group, n_bits, np.random.RandomState(0)))
+    agree = codes @ codes.T / n_bits
+    same = group[:, None] == group
+    assert agree[same].mean() > 0.7
+    assert agree[~same].mean() < 0.1
+
+
+def test_discriminant_directions_of_many_classes_come_from_whole_classes(monkeypatch):
+    X, group = scattered(20, n_classes=200, per_class=2)
+    monkeypatch.setattr("hashlearn.solvers.start.MOST_DISCRIMINANT_ROWS", 100)
+    directions = discriminant_directions(X, group, 8, np.random.RandomState(0))
+    assert directions.shape == (20, 8)
+    assert np.linalg.matrix_rank(directions) == 8
+
+
+def test_rows_that_are_all_equal_have_no_discriminants():
+    directions = discriminant_directions(np.zeros((6, 4)), np.arange(6) % 2, 3, np.random.RandomState(0))
+    assert not directions.any()
