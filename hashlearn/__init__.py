@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from hashlearn.collection import Collection as Collection
     from hashlearn.exporting import ExportError as ExportError
     from hashlearn.exporting import export as export
+    from hashlearn.fitting.advice import FitAdvice as FitAdvice
     from hashlearn.hashers import *  # noqa: F403 - every method in the table, under its class name
     from hashlearn.hashers.migrated import migrate as migrate
     from hashlearn.index import Index as Index
@@ -37,6 +38,7 @@ _HOMES = {
     "AnchorKernel": "hashlearn.kernel",
     "Collection": "hashlearn.collection",
     "ExportError": "hashlearn.exporting",
+    "FitAdvice": "hashlearn.fitting.advice",
     "Greedy": "hashlearn.solvers.solver",
     "Index": "hashlearn.index",
     "ModelFileError": "hashlearn.models",

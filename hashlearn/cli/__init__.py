@@ -176,8 +176,10 @@ def _one_line_warnings() -> Iterator[None]:
         say(f"warning: {' '.join(str(message).split())}")
 
     with warnings.catch_warnings():
-        # Warnings about future changes are for programmers; users of a command cannot act on them.
+        # Warnings about future changes of other libraries are for programmers; users of a command can act on our own,
+        # such as an old name in --set.
         warnings.simplefilter("ignore", DeprecationWarning)
         warnings.simplefilter("ignore", FutureWarning)
+        warnings.filterwarnings("default", ".* is deprecated since hashlearn", FutureWarning)
         warnings.showwarning = show
         yield

@@ -17,6 +17,9 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, v
 
 from hashlearn import codes, metrics
 from hashlearn.constraints import FLAG, Instance, Interval
+from hashlearn.fitting import advice
+from hashlearn.fitting.advice import SampledCodes
+from hashlearn.fitting.calibration_sample import CalibrationSample
 from hashlearn.fitting.encode import encode_source
 from hashlearn.fitting.identity import content
 from hashlearn.fitting.inputs import as_source
@@ -87,6 +90,7 @@ class BaseHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DeclaredEsti
         "From projections to expected bits: one slope per bit, learned from at most 2,048 training rows. The target is "
         "the learned bit of a row if the method learns codes, otherwise the bit of a near row."
     )
+    advice_: list[str] = fitted("What the fit advises about labels and codes, one sentence each.")
     thresholds_: NDArray[np.float64] = fitted(
         "(n_bits,) Expected bits above which the bit of a database row is 1; set only if they are spread."
     )
@@ -184,6 +188,7 @@ class BaseHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DeclaredEsti
         rng = self._rng() if fixed else check_random_state(seed)
         self.n_bits_, self.n_features_in_ = int(self.n_bits), source.n_features
         self.__dict__.pop("feature_names_in_", None)
+        self.advice_ = []
         self._fit_source(source, job, rng)
         return self
 
@@ -379,15 +384,16 @@ class BaseHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DeclaredEsti
             return None
         return (2 * np.arctanh(thresholds) / self.calibration_.slopes_).astype(np.float32)
 
-    def _calibrate(self, rows: Matrix, learned: PackedCodes | None = None) -> None:
+    def _calibrate(self, sample: CalibrationSample, learned: PackedCodes | None = None) -> None:
         """Learn ``calibration_`` from a sample of training rows; ``learned`` are their codes if codes are learned."""
-        projections = self._project(rows)
+        projections = self._project(sample.rows)
+        self._advise_on_codes(SampledCodes(sample.numbers, codes.pack(projections >= 0), self.n_bits_))
         with one_blas_thread():
             if learned is not None:
                 bits = codes.unpack(learned, self.n_bits_)
                 self._set_calibration(Calibration.fit(projections, bits, offset=False))
             else:
-                self._set_calibration(Calibration.fit_neighbors(projections, dense_rows(rows)))
+                self._set_calibration(Calibration.fit_neighbors(projections, dense_rows(sample.rows)))
 
     def _set_calibration(self, calibration: Calibration) -> None:
         """Set ``calibration_`` such that signs of expected bits are those of projections; removes old thresholds."""
@@ -419,7 +425,7 @@ class BaseHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DeclaredEsti
         X = validate_data(
             self, X, accept_sparse="csr", dtype=[np.float32, np.float64], ensure_min_samples=2, reset=True
         )
-        self.n_bits_ = int(self.n_bits)
+        self.n_bits_, self.advice_ = int(self.n_bits), []
         return X
 
     @property
@@ -436,7 +442,18 @@ class BaseHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DeclaredEsti
             )
         labels = as_labels(y, self._unlabeled).sets
         check_consistent_length(X, labels)
+        self._advise(advice.label_advice(labels, self.n_bits_))
         return labels
+
+    def _advise(self, sentences: list[str]) -> None:
+        """Warn of these sentences and keep them in ``advice_``."""
+        self.advice_ = [*self.advice_, *sentences]
+        advice.give(sentences)
+
+    def _advise_on_codes(self, sampled: SampledCodes) -> None:
+        """Advise about the codes that the function gives training rows."""
+        advice.note(sampled)
+        self._advise(advice.code_advice(sampled.packed, sampled.n_bits))
 
     def _rng(self) -> np.random.RandomState:
         return check_random_state(self.random_state)

@@ -16,6 +16,7 @@ import numpy as np
 from scipy import sparse
 
 import hashlearn.rowkeys as rowkeys
+from hashlearn.fitting.advice import label_advice
 from hashlearn.fitting.calibration_sample import SAMPLE_ROWS, SAMPLE_SEED, CalibrationSample
 from hashlearn.fitting.candidates import HIGHEST_KEY, SLACK, Candidates, anchor_count, lowest_of_groups
 from hashlearn.fitting.grouping import GroupLookup, IdentityCollision, LabelReader, LabelSetIndex, RangeLabelSets
@@ -129,6 +130,10 @@ class Survey:
     anchor_groups: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.intp))
     anchor_rows: Matrix | None = None
     n_unlabeled: int = 0
+
+    def advice(self, n_bits: int) -> list[str]:
+        """Return what to say about the labels; nothing without labels."""
+        return [] if self.table is None else label_advice(self.table, n_bits, self.counts, self.n_unlabeled)
 
 
 def survey(source: AnySource, plan: SurveyPlan, job: Job) -> Survey:

@@ -21,7 +21,7 @@ from hashlearn.typing import FloatArray, IntArray
 
 MAX_STEPS = 50
 HALVINGS = 20
-TOLERANCE = 1e-10
+TOLERANCE, ROUNDING = 1e-10, 1e-13
 PAIR_ROWS, PAIR_NEIGHBORS = 2048, 5
 LEAST_SLOPE = 1e-6
 
@@ -145,7 +145,7 @@ def _most_likely(x: FloatArray, targets: FloatArray, offset: bool) -> tuple[Floa
         share = np.ones(x.shape[1])
         for _ in range(HALVINGS):
             moved = _log_loss(x, targets, slopes + share * slope_step, offsets + share * offset_step)
-            worse = moved > loss
+            worse = moved > loss + ROUNDING
             if not worse.any():
                 break
             share[worse] /= 2

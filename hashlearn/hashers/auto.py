@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from hashlearn.constraints import NON_NEGATIVE, POSITIVE, Anything
+from hashlearn.fitting.advice import is_about_codes, muted
 from hashlearn.fitting.base import BaseHasher
 from hashlearn.fitting.grouping import GivenGroups, LabelReader
 from hashlearn.fitting.job import Job
@@ -125,7 +126,7 @@ class AutoHasher(BaseHasher):
         source, job, rng = memory_source(X, group), Job(n_jobs=self.n_jobs), self._rng()
         with verbose_listening(self.verbose):
             hasher = self._choose(source, known, job, rng, timer, began)
-            with timer("fit"):
+            with timer("fit"), muted():
                 self.hasher_ = hasher.fit(X, labels)
             self._finish(source, job, timer)
         return self
@@ -135,9 +136,10 @@ class AutoHasher(BaseHasher):
         with timer("sample"):
             reader = LabelReader(self.unlabeled) if source.labels else None
             found = survey(source, SurveyPlan.of(source, PlainFeatures(), reader, any_variety=True), job)
+        self._advise(found.advice(self.n_bits_))
         known = LabeledRows(found.n_rows, found.table, found.counts, found.groups)
         hasher = self._choose(source, known, job, rng, timer, began)
-        with timer("fit"):
+        with timer("fit"), muted():
             self.hasher_ = hasher._fit_part(source, job.part("chosen", codes=False))
         self._finish(source, job, timer)
 
@@ -157,7 +159,7 @@ class AutoHasher(BaseHasher):
             return self._compose(Candidate.from_json(str(saved["candidate"])), fit_seed)
         with timer("sample"):
             sample = draw_sample(source, known, sample_seed, job)
-        with timer("trials"):
+        with timer("trials"), muted():
             deadline = None if self.time_budget is None else began + self.time_budget / 2
             score, results = self._trials(sample, trial_seed, deadline)
         choice = choose(results, self.unknown_cost, score)
@@ -201,6 +203,8 @@ class AutoHasher(BaseHasher):
     def _finish(self, source: AnySource, job: Job, timer: PhaseTimer) -> None:
         """Code the rows as a database holds them, and complete the report."""
         self.calibration_ = self.hasher_.calibration_
+        # Advice about the labels was given before the trials.
+        self._advise([sentence for sentence in self.hasher_.advice_ if is_about_codes(sentence)])
         self.__dict__.pop("thresholds_", None)
         if hasattr(self.hasher_, "thresholds_"):
             self.thresholds_ = self.hasher_.thresholds_
@@ -211,7 +215,7 @@ class AutoHasher(BaseHasher):
             for hasher in (self.hasher_, *self.hasher_.hashers_):
                 hasher.__dict__.pop("codes_", None)
         self.seconds_ = timer.seconds
-        self.report_.seconds = dict(timer.seconds)
+        self.report_.seconds, self.report_.advice = dict(timer.seconds), list(self.advice_)
 
     def _block_projection(self) -> Callable[[Matrix], NDArray[Any]]:
         return self.hasher_._block_projection()

@@ -11,6 +11,7 @@ from scipy import linalg, sparse
 from hashlearn import codes
 from hashlearn.constraints import COUNT, POSITIVE, Interval, IsArrayLike
 from hashlearn.deprecation import renamed_parameters
+from hashlearn.fitting.advice import SampledCodes
 from hashlearn.fitting.calibration_sample import SAMPLE_ROWS
 from hashlearn.fitting.frames.gram import GramHasher, LearnedFunction
 from hashlearn.fitting.frames.in_memory import linear
@@ -116,6 +117,7 @@ class DSeRH(KernelParameters, GramHasher):
         bits = codes.unpack(inner.codes_out[np.searchsorted(rows, few)], self.n_bits_)
         projections = learned.function.project(own - self.features_.center_)
         learned.calibration = Calibration.fit(projections, bits, offset=False)
+        self._advise_on_codes(SampledCodes(few, codes.pack(projections >= 0), self.n_bits_))
         return learned
 
     def _learn_sums(self, training: Training, sums: GramSums, job: Job, rng: np.random.RandomState) -> LearnedFunction:

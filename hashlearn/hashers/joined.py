@@ -15,6 +15,8 @@ from sklearn.utils.validation import validate_data
 
 from hashlearn import codes
 from hashlearn.constraints import Instance, Interval
+from hashlearn.fitting import advice
+from hashlearn.fitting.advice import SampledCodes
 from hashlearn.fitting.base import BaseHasher
 from hashlearn.fitting.job import Job
 from hashlearn.fitting.sources import AnySource
@@ -121,13 +123,14 @@ class JoinedHasher(BaseHasher):
         # The hashers get the checked rows, so that only this estimator deals with column names.
         X = validate_data(self, X, accept_sparse="csr", dtype=[np.float32, np.float64], ensure_min_samples=2)
         timer = PhaseTimer()
-        self.hashers_ = []
-        for name, hasher in self._named():
-            with timer(name):
-                self.hashers_.append(clone(hasher).fit(X, y))
+        self.hashers_, self.advice_ = [], []
+        with advice.muted() as sampled:
+            for name, hasher in self._named():
+                with timer(name):
+                    self.hashers_.append(clone(hasher).fit(X, y))
         self.n_bits_ = sum(hasher.n_bits_ for hasher in self.hashers_)
         self.codes_ = codes.pack(np.hstack([codes.unpack(part.codes_, part.n_bits_) for part in self.hashers_]))
-        self._join(timer)
+        self._join(timer, sampled)
         return self
 
     def _check_chunked(self) -> None:
@@ -142,10 +145,11 @@ class JoinedHasher(BaseHasher):
     def _fit_source(self, source: AnySource, job: Job, rng: np.random.RandomState) -> None:
         timer = PhaseTimer()
         self.hashers_ = []
-        for name, hasher in self._named():
-            hasher._check_labels(source)
-            with timer(name):
-                self.hashers_.append(clone(hasher)._fit_part(source, job.part(name, job.codes_wanted)))
+        with advice.muted() as sampled:
+            for name, hasher in self._named():
+                hasher._check_labels(source)
+                with timer(name):
+                    self.hashers_.append(clone(hasher)._fit_part(source, job.part(name, job.codes_wanted)))
         assert source.n_rows is not None
         job.open_codes(source.n_rows, self.n_bits_)
         if job.codes_wanted:
@@ -155,7 +159,7 @@ class JoinedHasher(BaseHasher):
                 job.put_codes(rows, codes.pack(np.hstack(bits)))
         learned = any(part.info.database == "learned" for part in self.hashers_)
         self._store_codes(job, source="learned" if learned else "hashed")
-        self._join(timer)
+        self._join(timer, sampled)
 
     def _check_hashers(self) -> None:
         check_parameters(self)
@@ -168,13 +172,19 @@ class JoinedHasher(BaseHasher):
         if self.n_bits > codes.MAX_BITS:
             raise ValueError(f"Codes have at most {codes.MAX_BITS} bits. Got {self.n_bits} in this JoinedHasher.")
 
-    def _join(self, timer: PhaseTimer) -> None:
-        """Set calibration and thresholds to those of the fitted hashers."""
+    def _join(self, timer: PhaseTimer, sampled: list[SampledCodes]) -> None:
+        """Set calibration and thresholds to those of the fitted hashers, and give their advice.
+
+        Advice about the codes of a part is replaced by advice about the whole codes.
+        """
         slopes = np.concatenate([part.calibration_.slopes_ for part in self.hashers_])
         self._set_calibration(Calibration(slopes, np.zeros(len(slopes))))
         thresholds = np.concatenate([self._own_thresholds(part) for part in self.hashers_])
         if thresholds.any():
             self.thresholds_ = thresholds
+        given = dict.fromkeys(sentence for part in self.hashers_ for sentence in part.advice_)
+        self._advise([sentence for sentence in given if not advice.is_about_codes(sentence)])
+        self._advise_on_codes(SampledCodes.joined(sampled))
         self.seconds_ = timer.seconds
 
     def _own_thresholds(self, part: BaseHasher) -> FloatArray:

@@ -56,7 +56,7 @@ class LSH(BaseHasher):
             total += part
         self._draw(total / X.shape[0], self._rng())
         self.codes_ = codes.pack(self._project(X) >= 0)
-        self._calibrate(CalibrationSample.of_array(X).rows)
+        self._calibrate(CalibrationSample.of_array(X))
         return self
 
     def _fit_source(self, source: AnySource, job: Job, rng: np.random.RandomState) -> None:
@@ -64,7 +64,7 @@ class LSH(BaseHasher):
         self._draw(found.total / found.n_rows, rng)
         job.open_codes(found.n_rows, self.n_bits_)
         hash_rows(source, self.features_, self.function_, None, job)
-        self._calibrate(found.sample.rows)
+        self._calibrate(found.sample)
         self._store_codes(job, source="hashed")
 
     def _draw(self, mean: NDArray[np.float64], rng: np.random.RandomState) -> None:

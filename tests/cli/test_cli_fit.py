@@ -157,3 +157,22 @@ def test_ids_of_a_table_are_not_learned_from_and_the_warning_says_so(call, folde
     assert code == 0
     assert "X.csv: columns that look like ids are left out: id; name the columns to use them, as in X.csv:id,a." in err
     assert json.loads(out)["features"] == 6
+
+
+def test_advice_is_one_line_each(call, folder):
+    y = np.load(folder / "y.npy")
+    np.save(folder / "rare.npy", np.where((y == 2) & (np.arange(240) > 9), 1, y))
+    code, _, err = call("fit", "X.npy", "--labels", "rare.npy", "--bits", 8, "-o", "m.hl", *SMALL)
+    assert code == 0
+    assert "\n" not in err.strip()
+    assert err.startswith("hashlearn: warning: The classes are unbalanced: the largest has ")
+
+
+def test_an_old_name_in_set_is_named_in_one_line(call, folder):
+    code, _, err = call(
+        "fit", "X.npy", "-y", "y.npy", "--method", "cosdish", "--bits", 8, "-o", "m.hl", "--set", "n_samplings=2"
+    )
+    assert code == 0
+    assert "\n" not in err.strip()
+    assert "'n_samplings'" in err
+    assert "is deprecated since hashlearn 0.3" in err

@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from hashlearn import codes, metrics
 from hashlearn.constraints import COUNT, NON_NEGATIVE, POSITIVE, Anything, Constraint, Instance, Interval, Options
 from hashlearn.deep.extra import require_torch
+from hashlearn.fitting.advice import SampledCodes
 from hashlearn.fitting.base import BaseHasher, block_precision
 from hashlearn.fitting.calibration_sample import CalibrationSample
 from hashlearn.functions.calibration import Calibration
@@ -146,7 +147,7 @@ class DeepHasher(BaseHasher):
         """Learn from classes (n,) or label sets (n, c). X are features, or images as the backbone takes them."""
         require_torch()
         check_parameters(self)
-        self.n_bits_ = int(self.n_bits)
+        self.n_bits_, self.advice_ = int(self.n_bits), []
         rng = self._rng()
         seed = int(rng.randint(2**31))
         with verbose_listening(self.verbose):
@@ -193,6 +194,7 @@ class DeepHasher(BaseHasher):
         used = np.zeros(len(projections), dtype=bool)
         used[training] = True
         sample = CalibrationSample.of_array(projections, used)
+        self._advise_on_codes(SampledCodes(sample.numbers, codes.pack(sample.rows >= 0), self.n_bits_))
         if self.info.database == "learned":
             bits = codes.unpack(self.codes_[sample.numbers], self.n_bits_)
             self._set_calibration(Calibration.fit(sample.rows, bits, offset=False))

@@ -111,6 +111,7 @@ class GramHasher(LinearHasher):
             reader = LabelReader(self._unlabeled) if self._uses_labels else None
             found = survey(source, SurveyPlan.of(source, features, reader), job)
             features.set_landmarks(found.landmark_rows, found.total, found.squares, found.n_rows)
+            self._advise(found.advice(self.n_bits_))
             center = _provisional_center(features, found.total, found.n_rows)
             view = RowView(features, center, found.groups, found.n_rows)
             training = Training(source, view, found.table, found.counts, found.n_unlabeled, self._row_seed(rng))
@@ -152,7 +153,7 @@ class GramHasher(LinearHasher):
             if learned.calibration is not None:
                 self._set_calibration(learned.calibration)
             else:
-                self._calibrate(sample.rows, job.codes_of(sample.numbers) if has_codes else None)
+                self._calibrate(sample, job.codes_of(sample.numbers) if has_codes else None)
         self._store_codes(job, source="learned" if has_codes or learned.row_codes is not None else "hashed")
         self.seconds_ = timer.seconds
 

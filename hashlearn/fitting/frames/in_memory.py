@@ -78,7 +78,7 @@ class LinearHasher(BaseHasher):
                 self.codes_[known] = codes.pack(own > 0)
         with timer("calibrate"):
             sample = CalibrationSample.of_array(X, None if labels is None else np.diff(labels.indptr) > 0)
-            self._calibrate(sample.rows, None if learned.codes is None else self.codes_[sample.numbers])
+            self._calibrate(sample, None if learned.codes is None else self.codes_[sample.numbers])
         self.seconds_ = timer.seconds
         return self
 

@@ -29,6 +29,7 @@ from hashlearn.constraints import (
     Options,
 )
 from hashlearn.deprecation import warn_deprecated
+from hashlearn.fitting.advice import SampledCodes
 from hashlearn.fitting.calibration_sample import CalibrationSample
 from hashlearn.fitting.candidates import anchor_count
 from hashlearn.fitting.clusters import feature_clusters
@@ -246,6 +247,7 @@ class PairwiseHasher(OtherSupervision):
             plan = SurveyPlan.of(source, features, LabelReader(self.unlabeled), self.n_anchors, anchor_seed)
             found = survey(source, plan, job)
             features.set_landmarks(found.landmark_rows, found.total, found.squares, found.n_rows)
+            self._advise(found.advice(self.n_bits_))
         assert found.table is not None
         assert found.groups is not None
         # Only the anchors' groups are held in memory, not those of all rows.
@@ -299,10 +301,12 @@ class PairwiseHasher(OtherSupervision):
                 hash_rows(source, self.features_, self.function_, supervision.groups, job)
         with timer("calibrate"):
             if held_out is None:
-                self._calibrate(supervision.sample.rows, job.codes_of(supervision.sample.numbers))
+                self._calibrate(supervision.sample, job.codes_of(supervision.sample.numbers))
             else:
                 # The projections are log odds already.
                 self._set_calibration(Calibration(np.ones(self.n_bits_), np.zeros(self.n_bits_)))
+                packed = codes.pack(self._project(supervision.sample.rows) >= 0)
+                self._advise_on_codes(SampledCodes(supervision.sample.numbers, packed, self.n_bits_))
         self._store_codes(job, source="learned")
         self.seconds_ = timer.seconds
 
