@@ -10,7 +10,7 @@ from hashlearn.selection.sample import Sample
 from hashlearn.typing import IntArray
 
 FIT_SHARE = 0.7
-MOST_QUERIES = 300
+MOST_QUERIES = 1000
 LEAST_CLASSES = 6
 """With fewer classes none is left out: too few would remain to learn from."""
 UNKNOWN_SHARE = 1 / 8
