@@ -27,6 +27,11 @@ def assert_same(one, other):
     for name in ("anchor_indices_", "objective_", "energy_", "codes_"):
         if hasattr(one, name):
             np.testing.assert_array_equal(getattr(one, name), getattr(other, name), err_msg=name)
+    if not hasattr(one, "function_"):  # made of other hashers
+        inner = [getattr(model, "hashers_", None) or [model.hasher_] for model in (one, other)]
+        for pair in zip(*inner, strict=True):
+            assert_same(*pair)
+        return
     np.testing.assert_array_equal(one.features_.center_, other.features_.center_)
     # A class code's linear part stands for its function.
     functions = [vars(getattr(model.function_, "scores_", model.function_)) for model in (one, other)]
