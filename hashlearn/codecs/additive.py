@@ -1,7 +1,8 @@
 """Additive quantizers of faiss: residual quantization (RQ) and local search quantization (LSQ).
 
-A row becomes a sum of as many codewords as there are bytes. Inner products need no norms of the sums, so no byte is
-stored for them. Both are trained on the 128 first principal directions, because training on all of them takes minutes.
+A row becomes a sum of as many codewords as there are bytes. The sums are decoded when they are searched, so no byte is
+stored for their norms. Both are trained on the 128 first principal directions, because training on all of them takes
+minutes.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import Any
 
 import faiss
 
-from hashlearn.codecs.faiss_codec import COSINE, FaissCodec, train_on_few_rows
+from hashlearn.codecs.faiss_codec import METRIC, FaissCodec, train_on_few_rows
 from hashlearn.typing import Float32Array
 
 _BITS = 8
@@ -28,7 +29,7 @@ class ResidualCodec(_AdditiveCodec):
     """RQ: each byte names the centroid that is nearest to what the bytes before it left over."""
 
     def _new_index(self, X: Float32Array) -> Any:
-        index = faiss.IndexResidualQuantizer(X.shape[1], self.n_bytes, _BITS, COSINE)
+        index = faiss.IndexResidualQuantizer(X.shape[1], self.n_bytes, _BITS, METRIC)
         train_on_few_rows(index.rq.cp)
         index.rq.cp.niter = _RQ_ROUNDS
         index.rq.max_beam_size = 1
@@ -39,6 +40,6 @@ class LocalSearchCodec(_AdditiveCodec):
     """LSQ: the codewords of all bytes are chosen together by a random local search."""
 
     def _new_index(self, X: Float32Array) -> Any:
-        index = faiss.IndexLocalSearchQuantizer(X.shape[1], self.n_bytes, _BITS, COSINE)
+        index = faiss.IndexLocalSearchQuantizer(X.shape[1], self.n_bytes, _BITS, METRIC)
         index.lsq.train_iters = _LSQ_ROUNDS
         return index

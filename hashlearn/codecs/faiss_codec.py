@@ -1,4 +1,4 @@
-"""What the codecs made of a faiss index share: training, bytes, and ranking by inner products of unit rows."""
+"""What the codecs made of a faiss index share: training, bytes, and ranking by distances of unit rows."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ import numpy as np
 from hashlearn.codecs.base import Codec, Searcher, unit_rows
 from hashlearn.typing import Float32Array, IntArray, PackedCodes
 
-COSINE = faiss.METRIC_INNER_PRODUCT
+# Rows have unit length, so the order by Euclidean distance is that by cosine. Decoded rows have other lengths, and for
+# them distances rank better than inner products: PQ of 8 bytes on CLINC150 has MAP .792 / .668 instead of .766 / .616.
+METRIC = faiss.METRIC_L2
 
 
 class FaissCodec(Codec):
     """A codec whose rows are encoded by a faiss index.
 
     A subclass makes the index in ``_new_index`` and, if it needs one, a linear transform before it in
-    ``_new_transform``. The inner product of a query and the decoded row is what faiss computes when it searches such an
+    ``_new_transform``. The distance of a query and the decoded row is what faiss computes when it searches such an
     index, so the scores are computed by one matrix product.
     """
 
@@ -47,7 +49,6 @@ class FaissCodec(Codec):
         self._transform = self._new_transform(rows)
         if self._transform is not None:
             self._transform.train(rows)
-            self._transform.have_bias = False  # centered rows would have other inner products
             rows = self._transform.apply(rows)
         self._index = self._new_index(rows)
         self._index.train(rows)
@@ -69,7 +70,8 @@ class FaissCodec(Codec):
 
     def scores(self, queries: Float32Array, codes: PackedCodes) -> Float32Array:
         decoded: Float32Array = self._index.sa_decode(codes)
-        return self._transformed(queries) @ decoded.T
+        # |q - x|^2 = |q|^2 - 2 (q.x - |x|^2 / 2), and |q| is the same for all rows.
+        return self._transformed(queries) @ decoded.T - np.einsum("ij,ij->i", decoded, decoded) / 2
 
     def searcher(self, codes: PackedCodes) -> Searcher:
         index = faiss.clone_index(self._index)
@@ -88,5 +90,5 @@ def train_on_few_rows(clustering: Any) -> None:
 
 
 def padded(X: Float32Array, width: int) -> Float32Array:
-    """Rows with zeros at the end, up to a width. Zeros change no inner product."""
+    """Rows with zeros at the end, up to a width. Zeros change no distance."""
     return np.ascontiguousarray(np.pad(X, ((0, 0), (0, width - X.shape[1]))))

@@ -6,7 +6,7 @@ from typing import Any
 
 import faiss
 
-from hashlearn.codecs.faiss_codec import COSINE, FaissCodec
+from hashlearn.codecs.faiss_codec import METRIC, FaissCodec
 from hashlearn.typing import Float32Array
 
 
@@ -17,4 +17,4 @@ class FloatCodec(FaissCodec):
         super().__init__(0)
 
     def _new_index(self, X: Float32Array) -> Any:
-        return faiss.IndexFlat(X.shape[1], COSINE)
+        return faiss.IndexFlat(X.shape[1], METRIC)

@@ -6,7 +6,7 @@ from typing import Any
 
 import faiss
 
-from hashlearn.codecs.faiss_codec import COSINE, FaissCodec, padded, train_on_few_rows
+from hashlearn.codecs.faiss_codec import METRIC, FaissCodec, padded, train_on_few_rows
 from hashlearn.typing import Float32Array
 
 _BITS = 8
@@ -44,6 +44,6 @@ class RotatedProductCodec(FaissCodec):
 
 def new_pq(width: int, n_bytes: int) -> Any:
     """An untrained index of PQ with one byte per part."""
-    index = faiss.IndexPQ(width, n_bytes, _BITS, COSINE)
+    index = faiss.IndexPQ(width, n_bytes, _BITS, METRIC)
     train_on_few_rows(index.pq.cp)
     return index

@@ -8,7 +8,7 @@ import faiss
 import numpy as np
 
 from hashlearn.codecs.base import unit_rows
-from hashlearn.codecs.faiss_codec import COSINE, FaissCodec
+from hashlearn.codecs.faiss_codec import METRIC, FaissCodec
 from hashlearn.typing import Float32Array
 
 _KINDS = {4: faiss.ScalarQuantizer.QT_4bit, 8: faiss.ScalarQuantizer.QT_8bit}
@@ -22,7 +22,7 @@ class ScalarCodec(FaissCodec):
         self.bits = bits
 
     def _new_index(self, X: Float32Array) -> Any:
-        return faiss.IndexScalarQuantizer(X.shape[1], _KINDS[self.bits], COSINE)
+        return faiss.IndexScalarQuantizer(X.shape[1], _KINDS[self.bits], METRIC)
 
 
 class CutCodec(FaissCodec):
@@ -36,4 +36,4 @@ class CutCodec(FaissCodec):
         return unit_rows(np.asarray(X)[:, : self.n_bytes])
 
     def _new_index(self, X: Float32Array) -> Any:
-        return faiss.IndexScalarQuantizer(X.shape[1], _KINDS[8], COSINE)
+        return faiss.IndexScalarQuantizer(X.shape[1], _KINDS[8], METRIC)

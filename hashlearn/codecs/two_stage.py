@@ -53,7 +53,7 @@ class TwoStageCodec(Codec):
         scores = self.first.scores(queries, short)
         places = best_places(scores, self.candidates)
         again = np.take_along_axis(self._second.scores(queries, stored), places, axis=1)
-        # Cosines lie between -1 and 1, so this puts every proposed row before all others.
+        # Scores of unit rows lie between -1.5 and 0.5, so this puts every proposed row before all others.
         above = scores.max(axis=1, keepdims=True) + 2
         np.put_along_axis(scores, places, above + again, axis=1)
         return scores
