@@ -45,14 +45,14 @@ def test_fitting_again_removes_thresholds():
     assert not hasattr(hasher, "thresholds_")
 
 
-def test_a_joined_hasher_has_the_thresholds_of_its_parts(monkeypatch):
+def test_a_joined_hasher_has_the_thresholds_of_its_parts():
     X, y = rows_and_classes(1000)
-    joined = hl.JoinedHasher([hl.ITQ(8, random_state=0), hl.LSH(4, random_state=0)]).fit(X, y)
-    assert not hasattr(joined, "thresholds_")
-    joined.hashers_[0]._set_thresholds(0.5)
-    joined._join_thresholds()
+    spread = hl.JoinedHasher([hl.CCAITQ(8, random_state=0)], spread=0.5)
+    joined = hl.JoinedHasher([spread, hl.LSH(4, random_state=0)]).fit(X, y)
+    np.testing.assert_array_equal(joined.thresholds_[8:], 0)
     parts = [hl.codes.unpack(part.encode(X), part.n_bits_) for part in joined.hashers_]
     np.testing.assert_array_equal(hl.codes.unpack(joined.encode(X), 12), np.hstack(parts))
+    assert not np.array_equal(joined.encode(X), joined.encode_queries(X))
 
 
 @pytest.mark.parametrize("name", ["slopes", "thresholds"])
