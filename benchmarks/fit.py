@@ -16,6 +16,7 @@ import numpy as np
 from common import best_of, floor, report_rates, rows_and_classes
 
 import hashlearn as hl
+from hashlearn.kernel import landmark_count
 from hashlearn.metrics import mean_average_precision
 from hashlearn.reproduction import loops as reference
 from hashlearn.similarity import from_labels
@@ -27,23 +28,23 @@ def code_learning(hasher: Any) -> float:
     return hasher.seconds_["start"] + hasher.seconds_["learn"]
 
 
-def total_against_floor(rows: int, bits: int, data: Path | None, limit: float) -> bool:
+def total_against_floor(rows: int, bits: int, landmarks: int, data: Path | None, limit: float) -> bool:
     X, y = rows_and_classes(rows, 512, data)
-    base, _ = best_of(3, lambda: floor(X))
-    ours, hasher = best_of(3, lambda: hl.GSDHP(bits, random_state=0).fit(X, y))
+    base, _ = best_of(3, lambda: floor(X, landmarks))
+    ours, hasher = best_of(3, lambda: hl.GSDHP(bits, n_landmarks=landmarks, random_state=0).fit(X, y))
     share = code_learning(hasher) / ours
-    print(f"n={rows}: fit {ours:.2f} s, floor {base:.2f} s, ratio {ours / base:.2f} (target {limit}); "
-          f"start and anchors {share:.2f} of the fit; phases {rounded(hasher.seconds_)}")  # fmt: skip
+    print(f"n={rows}, {landmarks} landmarks: fit {ours:.2f} s, floor {base:.2f} s, ratio {ours / base:.2f} (target "
+          f"{limit}); start and anchors {share:.2f} of the fit; phases {rounded(hasher.seconds_)}")  # fmt: skip
     return ours / base <= limit
 
 
 def losses_against_ksh(rows: int, bits: int, data: Path | None, limit: float = 3.0) -> bool:
     """The cost of learning codes: the time of a fit minus that of a hasher with one bit."""
     X, y = rows_and_classes(rows, 512, data)
-    bare, _ = best_of(3, lambda: hl.GSDHP(1, random_state=0, solver=hl.Greedy(max_iter=1)).fit(X, y))
+    bare, _ = best_of(3, lambda: hl.GSDHP.paper(1, random_state=0, solver__max_iter=1).fit(X, y))
     spent = {}
     for loss in ("ksh", "bre", "bre-released", "hinge"):
-        total, _ = best_of(3, lambda loss=loss: hl.GSDHP(bits, loss=loss, random_state=0).fit(X, y))
+        total, _ = best_of(3, lambda loss=loss: hl.GSDHP.paper(bits, loss=loss, random_state=0).fit(X, y))
         spent[loss] = total - bare
     ratios = {loss: seconds / spent["ksh"] for loss, seconds in spent.items()}
     print(f"n={rows}: code learning above a 1-bit fit, KSH {spent['ksh']:.2f} s; "
@@ -58,8 +59,8 @@ def against_reference(rows: int, bits: int, data: Path | None) -> bool:
     queries, database = slice(0, rows // 10), slice(rows // 10, rows)
     X_train, y_train = X[database], y[database]
     # A first fit outside the clock, so that imports and thread pools are not counted.
-    hl.GSDHP(bits, random_state=0, solver=hl.Greedy(max_iter=1)).fit(X_train[:500], y_train[:500])
-    ours = hl.GSDHP(bits, random_state=0).fit(X_train, y_train)
+    hl.GSDHP.paper(bits, random_state=0, solver__max_iter=1).fit(X_train[:500], y_train[:500])
+    ours = hl.GSDHP.paper(bits, random_state=0).fit(X_train, y_train)
     H = hl.codes.unpack_signs(ours.codes_, bits).astype(np.float64)
     anchors = ours.anchor_indices_
     similarity = from_labels(y_train)
@@ -105,7 +106,7 @@ def plain_gsdhp(S: Any, anchors: Any, H: Any, batches: Any, bits: int, beta: flo
 
 def rows_share(hasher: Any, X: Any, y: Any) -> float:
     """Seconds that coding the rows adds to the pass: its time minus that of a hasher with one bit."""
-    bare = hl.GSDHP(1, random_state=0, solver=hl.Greedy(max_iter=1)).fit(X, y)
+    bare = hl.GSDHP.paper(1, random_state=0, solver__max_iter=1).fit(X, y)
     return max(0.0, hasher.seconds_["rows"] - bare.seconds_["rows"])
 
 
@@ -114,7 +115,7 @@ def linear_in_rows(bits: int, sizes: list[int]) -> bool:
     seconds = {}
     for size in sizes:
         X, y = rows_and_classes(size, 128, None)
-        seconds[size], _ = best_of(3, lambda X=X, y=y: hl.GSDHP(bits, random_state=0).fit(X, y))
+        seconds[size], _ = best_of(3, lambda X=X, y=y: hl.GSDHP.paper(bits, random_state=0).fit(X, y))
     return report_rates(seconds)
 
 
@@ -130,8 +131,9 @@ def main() -> None:
     parser.add_argument("--skip-linear", action="store_true", help="leave out the runs of up to a million rows")
     options = parser.parse_args()
     passed = [
-        total_against_floor(options.rows, options.bits, options.data, limit=1.3),
-        total_against_floor(10_000, options.bits, options.data, limit=2.0),
+        total_against_floor(options.rows, options.bits, landmark_count("auto", options.rows), options.data, limit=1.3),
+        total_against_floor(options.rows, options.bits, 1000, options.data, limit=1.3),
+        total_against_floor(10_000, options.bits, 1000, options.data, limit=2.0),
         losses_against_ksh(options.rows, options.bits, options.data),
         against_reference(11_000, options.bits, options.data),
     ]

@@ -20,7 +20,7 @@ from hashlearn.functions.posterior import ClassSums
 from hashlearn.solvers.rows import RowCoder
 from hashlearn.typing import Float32Array, FloatArray, IntArray, PackedCodes
 
-MOST_HELD_OUT = 4096
+MOST_HELD_OUT = 2048
 """Rows left out at most; a fifth of the rows if they are fewer."""
 FEW_ROWS, N_FOLDS = 2500, 5
 """With fewer labeled rows than this, every row is left out once, in one of so many folds."""

@@ -15,8 +15,8 @@ from hashlearn.functions.linear import LinearFunction, RidgeFactor, RidgeSums
 from hashlearn.parallel import one_blas_thread, ordered_map
 from hashlearn.typing import Float32Array, FloatArray, IntArray
 
-RIDGES = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)
-"""Ridges to choose from, as shares of the mean eigenvalue of X'X; the search begins at the second and the third."""
+RIDGES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)
+"""Ridges to choose from, as shares of the mean eigenvalue of X'X. The search climbs from the least."""
 LEAST_SLOPE = 1e-6
 """Of a bit that cannot be told on rows left out, for projections of size 1: it keeps its sign and next to no weight."""
 
@@ -66,14 +66,13 @@ def calibrated_ridge(sums: RidgeSums, held: HeldOutRows, mean: FloatArray, n_job
     def wrong(place: int) -> float:
         return float(np.mean((found[place] >= 0) != (held.codes > 0)))
 
-    found |= dict(zip((1, 2), ordered_map(project, (1, 2), n_jobs), strict=True))
-    best, step = (2, 1) if wrong(2) < wrong(1) else (1, -1)
+    found |= dict(zip((0, 1), ordered_map(project, (0, 1), n_jobs), strict=True))
     with one_blas_thread():
-        while 0 <= best + step < len(RIDGES):
-            found[best + step] = project(best + step)
-            if wrong(best + step) >= wrong(best):
-                break
-            best += step
+        best = 0
+        while best + 1 < len(RIDGES) and wrong(best + 1) < wrong(best):
+            best += 1
+            if best + 1 < len(RIDGES):
+                found[best + 1] = project(best + 1)
         calibration = Calibration.fit(found[best], held.codes)
         least = LEAST_SLOPE / np.maximum(np.sqrt(np.mean(found[best] ** 2, axis=0)), 1e-300)
         slopes = np.maximum(calibration.slopes_, least)

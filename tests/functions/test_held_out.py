@@ -47,7 +47,7 @@ def test_the_ridge_with_the_fewest_wrong_bits_is_chosen(problem, n_folds):
     chosen = int(np.argmin(np.abs(np.log(np.array(RIDGES) * scale / function.ridge_))))
     assert function.ridge_ == pytest.approx(RIDGES[chosen] * scale, rel=1e-3)
     # The search ends where the next ridge is no better.
-    assert errors[chosen] <= min(errors[1], errors[2])
+    assert errors[chosen] <= min(errors[:2])
     assert errors[chosen] <= errors[min(chosen + 1, len(RIDGES) - 1)]
 
 

@@ -8,11 +8,9 @@ on they share ``_learn``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import clone
 
@@ -33,12 +31,13 @@ from hashlearn.fitting.advice import SampledCodes
 from hashlearn.fitting.calibration_sample import CalibrationSample
 from hashlearn.fitting.candidates import anchor_count
 from hashlearn.fitting.clusters import feature_clusters
+from hashlearn.fitting.frames.anchors import Supervision, learn_anchors, rows_of_array
 from hashlearn.fitting.frames.other_supervision import OtherSupervision
-from hashlearn.fitting.grouping import GivenGroups, Groups, LabelReader
+from hashlearn.fitting.grouping import GivenGroups, LabelReader
 from hashlearn.fitting.job import Job
 from hashlearn.fitting.passes import RowView, add_up, hash_rows
-from hashlearn.fitting.row_pass import ClassPassSums, HeldOutPlan, RowPassPlan, RowPassSums, StartingCodes, code_rows
-from hashlearn.fitting.sources import AnySource, Source, memory_source
+from hashlearn.fitting.row_pass import ClassPassSums, HeldOutPlan, RowPassPlan, RowPassSums, code_rows
+from hashlearn.fitting.sources import AnySource, memory_source
 from hashlearn.fitting.survey import SurveyPlan, survey
 from hashlearn.functions.calibration import Calibration
 from hashlearn.functions.from_codes import fit_to_bits
@@ -53,49 +52,10 @@ from hashlearn.progress import verbose_listening
 from hashlearn.relevance import RELEVANCES
 from hashlearn.similarity import LabelSimilarity, Similarity
 from hashlearn.solvers.losses import Loss, get_loss
-from hashlearn.solvers.problem import AnchorProblem
 from hashlearn.solvers.rows import RowCoder
 from hashlearn.solvers.solver import PairwiseSolver
-from hashlearn.solvers.start import discriminant_directions, leading_directions
 from hashlearn.timing import PhaseTimer
-from hashlearn.typing import Float32Array, FloatArray, IntArray, Matrix
-
-
-@dataclass
-class Supervision:
-    """Who is similar to whom, and which rows are anchors: what a fit knows before it learns.
-
-    Attributes
-    ----------
-    similarity : between groups of rows; the anchors are its rows ``places``.
-    anchors : row numbers of the anchors, and ``anchor_rows`` the rows themselves.
-    groups : the group of any row, from its labels in the source.
-    sample : rows for the calibration of the bits.
-    """
-
-    similarity: Similarity
-    places: IntArray
-    anchors: IntArray
-    anchor_rows: Matrix
-    groups: Groups
-    n_unlabeled: int
-    sample: CalibrationSample
-
-
-@dataclass
-class LearnedAnchors:
-    """What the pass over the rows needs of the anchors.
-
-    Attributes
-    ----------
-    center : the mean of the anchors' features, which is about that of all rows.
-    start : where other rows start, and the codes that are learned.
-    coder : how to code any other row.
-    """
-
-    center: Float32Array
-    start: StartingCodes
-    coder: RowCoder
+from hashlearn.typing import FloatArray, IntArray, Matrix
 
 
 class PairwiseHasher(OtherSupervision):
@@ -270,10 +230,13 @@ class PairwiseHasher(OtherSupervision):
         """Learn from rows of any source: codes of the anchors, codes of all other rows in one pass, hash function."""
         assert source.n_rows is not None
         similarity = supervision.similarity
-        anchors = self._learn_anchors(source, features, supervision, rng, timer)
         held_out, posterior = None, self._is("posterior")
         if posterior and similarity.classes is None:
             raise ValueError(f"{type(self).__name__}(function='posterior') needs one class per row: use 'linear' here.")
+        anchors = learn_anchors(source, features, supervision, self._solver, self._loss(), self.n_bits_, rng, timer)
+        self.anchor_indices_ = supervision.anchors
+        self.objective_, self.changes_ = np.asarray(anchors.trace.objective), np.asarray(anchors.trace.changes)
+        self.n_iter_ = len(anchors.trace.changes)
         if posterior or (self._is("linear") and self.ridge == "auto"):
             held_out = HeldOutPlan.of(source.n_rows - supervision.n_unlabeled, int(rng.randint(2**31)))
         with timer("rows"):
@@ -290,7 +253,7 @@ class PairwiseHasher(OtherSupervision):
             else:
                 assert job.codes_out is not None
                 labeled = np.flatnonzero(similarity.group >= 0)
-                rows = dense_rows(_rows_of_array(source, labeled))
+                rows = dense_rows(rows_of_array(source, labeled))
                 # Such functions are nonlinear, so they get the rows themselves.
                 self.features_ = PlainFeatures()
                 self.features_.center_ = np.zeros(rows.shape[1], dtype=np.float32)
@@ -309,43 +272,6 @@ class PairwiseHasher(OtherSupervision):
                 self._advise_on_codes(SampledCodes(supervision.sample.numbers, packed, self.n_bits_))
         self._store_codes(job, source="learned")
         self.seconds_ = timer.seconds
-
-    def _learn_anchors(
-        self,
-        source: AnySource,
-        features: FeatureMap,
-        supervision: Supervision,
-        rng: np.random.RandomState,
-        timer: PhaseTimer,
-    ) -> LearnedAnchors:
-        """Learn the codes of the anchors jointly; sets what the fit keeps of that."""
-        similarity, places = supervision.similarity, supervision.places
-        solver, loss = self._solver, self._loss()
-        with one_blas_thread(), timer("start"):
-            problem = AnchorProblem.of_anchors(similarity, places, self.n_bits_)
-            mapped = features.map_block(supervision.anchor_rows)
-            center = mapped.mean(axis=0)
-            mapped -= center
-            sample: NDArray[np.floating] = mapped
-            directions: NDArray[np.floating]
-            if solver.start == "discriminant" and similarity.classes is not None:
-                directions = discriminant_directions(mapped, similarity.group[places], self.n_bits_, rng)
-            else:
-                sample = wide = mapped.astype(np.float64)
-                directions = leading_directions(wide, problem, self.n_bits_, solver.fill, rng)
-        with one_blas_thread(), timer("learn"):
-            rows = supervision.anchors
-            if solver.order == "interleaved":
-                # All labeled rows are learned jointly, the anchors among them.
-                rows = np.flatnonzero(similarity.group >= 0)
-                sample = features.map_block(_rows_of_array(source, rows)) - center
-                problem = AnchorProblem.of_rows(similarity, rows, places, self.n_bits_)
-            trace, directions = solver.learn(problem, sample, directions, loss, similarity.graded, rng)
-            coder = solver.coder(similarity, places, trace.codes[problem.is_anchor], loss)
-        self.anchor_indices_ = supervision.anchors
-        self.objective_, self.changes_ = np.asarray(trace.objective), np.asarray(trace.changes)
-        self.n_iter_ = len(trace.changes)
-        return LearnedAnchors(center, StartingCodes.of(directions, rows, trace.codes), coder)
 
     def _check_chunked(self) -> None:
         wrong = None
@@ -405,9 +331,3 @@ class PairwiseHasher(OtherSupervision):
             # All draws of a fit depend on the hasher's random_state.
             features.set_params(random_state=seed)
         return features
-
-
-def _rows_of_array(source: AnySource, rows: IntArray) -> Matrix:
-    """Return rows of an array by number. ``_check_chunked`` refuses chunks for options that need this."""
-    assert isinstance(source, Source)
-    return source.take(rows)
