@@ -17,7 +17,7 @@ from hashlearn.parameters import declared_parameters
 app = typer.Typer()
 
 ADVICE = {
-    "take it first: it chooses by what is found among rows left out of training": "auto",
+    "take it first: it chooses by trials on rows left out": "auto",
     "labels, and new rows of the same classes": "gsdhp",
     "no labels": "itq",
     "label sets in codes of at most 16 bits": "cca-itq",

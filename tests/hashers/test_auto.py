@@ -4,9 +4,16 @@ from concurrent.futures import ProcessPoolExecutor
 
 import numpy as np
 import pytest
+from parameter_checks import check_parameters_are_checked, small_data
 from scipy import sparse
 from sklearn.datasets import load_digits
-from sklearn.utils.estimator_checks import check_estimator
+from sklearn.utils.estimator_checks import (
+    check_estimator,
+    check_set_output_transform,
+    check_set_output_transform_pandas,
+    check_transformer_get_feature_names_out,
+    check_transformer_get_feature_names_out_pandas,
+)
 
 import hashlearn as hl
 from hashlearn.fitting.job import Checkpoint
@@ -228,3 +235,20 @@ def test_labels_of_another_length_are_refused(digits):
 def test_scikit_learn_checks():
     # Trials would make these hundred fits slow; they are tested above.
     check_estimator(make(4, time_budget=1e-6))
+
+
+@pytest.mark.parametrize(
+    "check",
+    [
+        check_set_output_transform,
+        check_set_output_transform_pandas,
+        check_transformer_get_feature_names_out,
+        check_transformer_get_feature_names_out_pandas,
+    ],
+)
+def test_checks_that_scikit_learn_leaves_out(check):
+    check("AutoHasher", make(4, time_budget=1e-6))
+
+
+def test_every_parameter_is_checked():
+    check_parameters_are_checked(make(4, time_budget=1e-6), *small_data())
