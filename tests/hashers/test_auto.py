@@ -19,6 +19,9 @@ import hashlearn as hl
 from hashlearn.fitting.job import Checkpoint
 from hashlearn.hashers import auto
 
+ORIGINAL = dict(auto.LABEL_METHODS)
+LABELS = {"GSDHP": "GSDH_P", "CCAITQ": "CCA-ITQ", "ITQ": "ITQ"}
+
 
 def make(n_bits=16, **changes):
     return hl.AutoHasher(n_bits, random_state=0, n_jobs=1, **changes)
@@ -67,7 +70,6 @@ def test_it_beats_floats_on_known_classes_and_label_bits_on_unknown_ones():
 
 
 def test_all_methods_are_tried_and_the_chosen_one_is_fitted(digits, monkeypatch):
-    monkeypatch.undo()
     X, y = digits
     tried = {}
     for name, method in ORIGINAL.items():
@@ -80,10 +82,6 @@ def test_all_methods_are_tried_and_the_chosen_one_is_fitted(digits, monkeypatch)
         np.testing.assert_array_equal(make(unknown_cost=0.0).fit_chunks(X, y).codes_, hasher.codes_)
     assert {"12 posterior + 4 ITQ, spread", "16 posterior", "16 ITQ"} <= tried["posterior"]
     assert not any("spread" in name for name in tried["CCA-ITQ"])
-
-
-ORIGINAL = dict(auto.LABEL_METHODS)
-LABELS = {"GSDHP": "GSDH_P", "CCAITQ": "CCA-ITQ", "ITQ": "ITQ"}
 
 
 def test_spread_thresholds_are_for_the_database_only(digits, monkeypatch):

@@ -7,7 +7,7 @@ from sklearn.datasets import load_digits
 from sklearn.model_selection import GridSearchCV
 from sklearn.utils.estimator_checks import check_estimator
 
-from hashlearn import GSDHP, ITQ, LSH, SDH, JoinedHasher, codes, load, metrics, save
+from hashlearn import GSDHP, ITQ, KSH, LSH, SDH, JoinedHasher, codes, load, metrics, save
 
 SMALL = {"n_landmarks": 20, "random_state": 0}
 
@@ -162,3 +162,34 @@ def test_a_joined_hasher_of_an_older_model_file_has_projections_as_they_are():
     hasher = joined().fit(X, y)
     del hasher.calibration_
     assert (hasher.expected_bits(X) == hasher.decision_function(X)).all()
+
+
+def test_chunks_give_the_same_as_memory():
+    X, y = classes()
+    in_memory = joined().fit(X, y)
+    again = joined().fit_chunks([lambda at=at: (X[at : at + 70], y[at : at + 70]) for at in range(0, len(X), 70)])
+    np.testing.assert_array_equal(again.codes_, in_memory.codes_)
+    np.testing.assert_array_equal(again.expected_bits(X), in_memory.expected_bits(X))
+    assert not hasattr(joined().fit_chunks(X, y, codes=False), "codes_")
+
+
+def test_chunks_need_hashers_that_learn_from_chunks_and_labels_for_those_that_do():
+    X, y = classes()
+    with pytest.raises(ValueError, match="KSH needs all rows in memory, so this JoinedHasher cannot learn from chunks"):
+        JoinedHasher([ITQ(4), KSH(4)]).fit_chunks(X, y)
+    with pytest.raises(ValueError, match="GSDHP requires y to be passed"):
+        JoinedHasher([ITQ(4), GSDHP(4)]).fit_chunks(X)
+
+
+def test_spread_moves_thresholds_of_label_bits_for_database_rows_only():
+    X, y = classes()
+    plain = JoinedHasher([GSDHP(12, n_anchors=40, **SMALL), ITQ(4, random_state=0)]).fit(X, y)
+    spread = clone(plain).set_params(spread=0.75).fit(X, y)
+    assert np.ptp(spread.thresholds_[:12]) == 1.5
+    assert not spread.thresholds_[12:].any()
+    np.testing.assert_array_equal(spread.encode_queries(X), plain.encode(X))
+    expected = spread.expected_bits(X)
+    database = codes.unpack(spread.encode(X), 16)
+    certain = abs(expected - spread.thresholds_) > 1e-4
+    np.testing.assert_array_equal(database[certain], (expected >= spread.thresholds_)[certain])
+    assert (database != codes.unpack(plain.encode(X), 16)).any()
