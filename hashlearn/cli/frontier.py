@@ -15,6 +15,7 @@ from hashlearn.cli.bench_options import Data, DataLabels, ReportFolder, Threads,
 from hashlearn.cli.data import DataDir
 from hashlearn.cli.shell import BadUse, epilog, say
 from hashlearn.cli.texts import EmbedOption, TextOption
+from hashlearn.data.catalog import DATA_SETS
 from hashlearn.data.own import DataSource
 
 EPILOG = epilog(
@@ -57,7 +58,8 @@ def frontier(
         say(f"failed: {sentence}")
     if not points:
         return 1
-    for path in write_frontier(out, Path(data).name, points, plan.sizes, frontier_notes(plan, failed)):
+    title = DATA_SETS[data].title if data in DATA_SETS else Path(data).name
+    for path in write_frontier(out, title, points, plan.sizes, frontier_notes(plan, failed)):
         print(path)
     return 1 if failed else 0
 

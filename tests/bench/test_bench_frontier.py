@@ -84,7 +84,13 @@ def test_the_command_writes_a_page(call, tmp_path):
     assert [path.name for path in paths] == ["report.md", "report.csv", "report.json", "report.html", "frontier.svg"]
     page, text = paths[3].read_text(), paths[0].read_text()
     assert page.count("<svg") == 1
-    for word in ("seen classes", "unseen classes", "bytes per row", "itq, real-valued queries"):
+    for word in (
+        "seen classes",
+        "unseen classes",
+        "bytes per row",
+        "itq, real-valued queries",
+        "float cosine, 256 bytes",
+    ):
         assert word in page
     assert "Quick version" in text
     with paths[1].open() as stream:

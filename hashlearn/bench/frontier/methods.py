@@ -11,7 +11,7 @@ from hashlearn.codecs.rabitq import FACTOR_BYTES
 from hashlearn.hashers import method_names
 
 Make = Callable[[int, int], Codec]
-AUTO = "auto"
+AUTO, FLOATS = "auto", "float cosine"
 _HASHERS = ("itq", "cca-itq", "ksdh", "gsdhp", AUTO)
 _SUPERVISED = ("cca-itq", "ksdh", "gsdhp", AUTO)
 
@@ -64,7 +64,7 @@ def frontier_methods() -> list[FrontierMethod]:
     known = method_names()
     hashers = [_hasher(name) for name in _HASHERS if name in known]
     return [
-        FrontierMethod("float cosine", lambda n_bytes, seed: codecs.FloatCodec(), sized=False),
+        FrontierMethod(FLOATS, lambda n_bytes, seed: codecs.FloatCodec(), sized=False),
         FrontierMethod("8 bit scalar", lambda n_bytes, seed: codecs.ScalarCodec(8), sized=False),
         FrontierMethod("4 bit scalar", lambda n_bytes, seed: codecs.ScalarCodec(4), sized=False),
         FrontierMethod("sign bits", lambda n_bytes, seed: codecs.SignCodec(n_bytes), sized=False, two_stages=("int8",)),

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from hashlearn.bench.frontier.measure import FrontierPoint
+from hashlearn.bench.frontier.methods import FLOATS
 from hashlearn.bench.frontier.run import QUICK_QUERIES, QUICK_ROWS, FrontierPlan
 from hashlearn.bench.frontier.summary import (
     MEASURES,
@@ -26,8 +27,8 @@ from hashlearn.files.output import written_whole
 # Lines of the picture. The table has all methods; with all of them, a picture could not be read.
 _DRAWN = (
     "auto, real-valued queries", "auto, Hamming", "gsdhp, real-valued queries", "ksdh, Hamming", "LDA + PQ",
-    "kernel scores + PQ", "itq, real-valued queries", "PQ", "OPQ", "RQ", "LSQ", "RaBitQ", "PCA + sign", "cut, 8 bit",
-    "sign bits", "sign bits, rescored by int8", "float cosine",
+    "kernel scores + PQ", "itq, real-valued queries", "PQ", "OPQ", "RQ", "LSQ", "RaBitQ", "PCA + sign", "sign bits",
+    "sign bits, rescored by int8",
 )  # fmt: skip
 
 
@@ -50,7 +51,7 @@ def frontier_picture(title: str, rows: Sequence[FrontierRow], measure: str = "ma
     name = MEASURES[measure]
     ticks = [4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048]
     widths = [row.bytes for row in rows]
-    ticks = [tick for tick in ticks if min(widths) / 2 < tick < 2 * max(widths)]
+    ticks = [tick for tick in ticks if min(widths) / 2 < tick <= max(widths)]
     panels = []
     for split in split_names(rows):
         lines: dict[str, tuple[list[float], list[float]]] = {}
@@ -58,6 +59,10 @@ def frontier_picture(title: str, rows: Sequence[FrontierRow], measure: str = "ma
             mine = sorted((row for row in rows if row.label == label), key=lambda row: row.bytes)
             if mine:
                 lines[label] = ([row.bytes for row in mine], [row.score(split, measure) for row in mine])
+        for row in rows:
+            if row.label == FLOATS:  # a level line, because the others are compared with it at every size
+                score = row.score(split, measure)
+                lines[f"{FLOATS}, {row.bytes} bytes"] = ([min(widths), row.bytes], [score, score])
         heading = f"{split} classes" if split in ("seen", "unseen") else split
         panels.append(LinePlot(heading, "bytes per row", name, lines, log_x=True, ticks=ticks))
     return Panels(title, tuple(panels))
