@@ -29,6 +29,8 @@ from hashlearn.parallel import thread_count
 from hashlearn.progress import report
 
 PHASE = "frontier"
+# Counts up when what is measured changes, so that points of before are measured again.
+_FORMAT = 1
 QUICK_ROWS, QUICK_QUERIES = 3000, 300
 Finished = Callable[[str, float, int, int], None]
 
@@ -185,7 +187,7 @@ def _cut(rows: Dataset, quick: bool) -> Dataset:
 
 def _key(plan: FrontierPlan, splits: list[Split], method: FrontierMethod, size: int, seed: int) -> str:
     codec = method.make(max(size, method.least_bytes + 1), seed)
-    facts = [plan.source.title, plan.quick, [split.hash for split in splits], method.name, size, seed]
+    facts = [_FORMAT, plan.source.title, plan.quick, [split.hash for split in splits], method.name, size, seed]
     digest = hashlib.sha256(json.dumps([*facts, _code(codec)]).encode()).hexdigest()[:16]
     return re.sub(r"[^A-Za-z0-9+-]+", "_", f"{method.name}-{size}B-s{seed}") + f"-{digest}"
 
