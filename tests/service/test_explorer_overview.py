@@ -28,7 +28,7 @@ def test_the_map(page):
     assert labels == told["labels"]
     # A click on the point of a row makes the row the query.
     left, top, width, height = page.js(POINT)
-    side = min(width, height) * 0.88
+    side = min(width, height) * 0.8
     wide = side * min(1.8, max(1, width / height))
     x = left + width / 2 + (told["x"][5] - 0.5) * wide
     y = top + height / 2 - (told["y"][5] - 0.5) * side

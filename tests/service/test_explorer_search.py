@@ -289,7 +289,8 @@ def test_a_text_is_the_query(page):
 def test_nothing_to_complain_of_and_nothing_from_elsewhere(page):
     page.complaints()
     page.driver.get_log("performance")
-    for address in (f"?id={QUERY}&c2=random", f"?id={QUERY}&by=radius&radius=3", "?c=cards", "?c=empty"):
+    parts = [f"?id={QUERY}&show={part}" for part in ("map", "labels", "stats")]
+    for address in (f"?id={QUERY}&c2=random", f"?id={QUERY}&by=radius&radius=3", "?c=texts", "?c=empty", *parts):
         page.open(address)
         page.one("#help-button").click()
     assert page.complaints() == []

@@ -65,7 +65,9 @@ def test_an_address_with_nonsense(page):
     assert page.hits() == []
 
 
-@pytest.mark.parametrize("address", ["?id=4", "?id=4&c2=random&by=radius&radius=9", "?c=cards", "?c=empty"])
+@pytest.mark.parametrize(
+    "address", ["?id=4", "?id=4&c2=random&by=radius&radius=9&show=labels", "?c=cards&show=map", "?c=empty"]
+)
 def test_a_phone_has_no_sideways_scroll(page, address):
     page.width(390, 844)
     try:
@@ -95,11 +97,25 @@ def test_colours_follow_the_system(page):
     assert grounds[0] != grounds[1]
 
 
-def test_everything_has_a_name(page):
+@pytest.mark.parametrize("part", ["query", "map", "labels", "stats"])
+def test_everything_has_a_name(page, part):
     """Fields, buttons, pictures and drawings, as a screen reader would say them."""
-    page.open("?id=4&c2=random")
+    page.open(f"?id=4&c2=random&show={part}&where={{%22label%22:%224%22}}")
+    page.until(lambda: "Computing" not in page.text(".overview-part"), part)
     nodes = page.driver.execute_cdp_cmd("Accessibility.getFullAXTree", {})["nodes"]
-    roles = {"button", "link", "textbox", "slider", "spinbutton", "combobox", "checkbox", "radio", "image", "dialog"}
+    roles = {
+        "button",
+        "link",
+        "textbox",
+        "slider",
+        "spinbutton",
+        "combobox",
+        "checkbox",
+        "radio",
+        "image",
+        "dialog",
+        "application",
+    }
     shown = [node for node in nodes if not node["ignored"] and node["role"]["value"] in roles]
     assert {node["role"]["value"] for node in shown} >= {"link", "slider", "combobox", "image", "checkbox", "radio"}
     assert [node for node in shown if not node.get("name", {}).get("value")] == []

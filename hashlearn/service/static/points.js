@@ -2,7 +2,7 @@
 
 import { MOST as COLORS, pixelOf } from "./palette.js";
 
-const MARGIN = 0.06; // of the smaller side
+const MARGIN = 0.1; // of the smaller side
 const FAINT = 40;
 const STRONG = 225;
 
