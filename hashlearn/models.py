@@ -22,6 +22,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from hashlearn import hashers
 from hashlearn.fitting.base import BaseHasher
+from hashlearn.fitting.frames.kept_sums import KeptSums
 from hashlearn.functions.calibration import Calibration
 from hashlearn.functions.linear import LinearFunction
 from hashlearn.functions.network import Network, NetworkFunction
@@ -52,6 +53,7 @@ COMPONENTS: tuple[type, ...] = (
     Symmetric,
     SelectionReport,
     MigrationReport,
+    KeptSums,
 )
 RENAMED_CLASSES = {"Union": "JoinedHasher"}
 SPARSE = {cls.__name__: cls for cls in (sparse.csr_matrix, sparse.csr_array, sparse.csc_matrix, sparse.csc_array)}
@@ -62,7 +64,7 @@ NUMBERS = {"bool", "float16", "float32", "float64"} | {f"{u}int{bits}" for u in 
 TEXT_BYTES = 16 * 2**20
 TEXT_RATIO = 64
 # Attributes that may differ between hashers that compute the same.
-_NOT_COMPUTING = {"n_jobs", "verbose", "random_state", "seconds_", "codes_", "report_", "previous_", "advice_"}
+_NOT_COMPUTING = {"n_jobs", "verbose", "random_state", "seconds_", "codes_", "report_", "previous_", "advice_", "sums_"}
 NUMBER_WORDS = {"nan": float("nan"), "inf": float("inf"), "-inf": float("-inf")}
 
 

@@ -10,10 +10,12 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from sklearn.utils.validation import validate_data
 
 from hashlearn.constraints import NON_NEGATIVE, POSITIVE, Anything
 from hashlearn.fitting.advice import is_about_codes, muted
 from hashlearn.fitting.base import BaseHasher
+from hashlearn.fitting.frames.row_updates import RowUpdates
 from hashlearn.fitting.grouping import GivenGroups, LabelReader
 from hashlearn.fitting.job import Job
 from hashlearn.fitting.passes import hash_blocks
@@ -27,7 +29,7 @@ from hashlearn.hashers.lsh import LSH
 from hashlearn.hashers.pcarr import PCARR
 from hashlearn.hashers.sh import SH
 from hashlearn.kernel import PlainFeatures
-from hashlearn.labels import group_rows
+from hashlearn.labels import Classes, as_labels, group_rows
 from hashlearn.methodinfo import MethodInfo
 from hashlearn.parameters import fitted, parameter
 from hashlearn.progress import verbose_listening
@@ -129,6 +131,43 @@ class AutoHasher(BaseHasher):
             with timer("fit"), muted():
                 self.hasher_ = hasher.fit(X, labels)
             self._finish(source, job, timer)
+        return self
+
+    def partial_fit(self, X: Matrix, y: Any = None) -> Self:
+        """Learn from more rows, of known and of new classes, without the rows of earlier calls.
+
+        The first call is ``fit``. Further calls update the bits that GSDH_P learned from labels, as
+        ``GSDHP.partial_fit`` does; the choice and the bits that keep the structure of the features stay. Stored codes
+        stay valid.
+
+        Parameters
+        ----------
+        X : array or sparse matrix (n, n_features)
+        y : classes (n,)
+
+        Returns
+        -------
+        self
+        """
+        first = not hasattr(self, "hasher_")
+        labels = as_labels(y, self._unlabeled)
+        if not isinstance(labels, Classes):
+            raise ValueError("AutoHasher.partial_fit learns from one class per row, not from label sets.")
+        if first:
+            self.fit(X, y)
+        parts = [part for part in self.hasher_.hashers_ if isinstance(part, RowUpdates)]
+        if not parts:
+            raise ValueError(
+                "No bits of this AutoHasher were learned by GSDH_P, so more rows change nothing: fit anew."
+            )
+        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float32, np.float64], reset=False)
+        for part in parts:
+            if first:
+                part._begin_sums(X, labels, part.encode_queries(X))
+            else:
+                part.partial_fit(X, y)
+        if not first:
+            self.codes_ = np.concatenate([self.codes_, self.encode(X)])
         return self
 
     def _fit_source(self, source: AnySource, job: Job, rng: np.random.RandomState) -> None:

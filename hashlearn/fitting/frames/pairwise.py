@@ -33,6 +33,7 @@ from hashlearn.fitting.candidates import anchor_count
 from hashlearn.fitting.clusters import feature_clusters
 from hashlearn.fitting.frames.anchors import Supervision, learn_anchors, rows_of_array
 from hashlearn.fitting.frames.other_supervision import OtherSupervision
+from hashlearn.fitting.frames.row_updates import RowUpdates
 from hashlearn.fitting.grouping import GivenGroups, LabelReader
 from hashlearn.fitting.job import Job
 from hashlearn.fitting.passes import RowView, add_up, hash_rows
@@ -58,7 +59,7 @@ from hashlearn.timing import PhaseTimer
 from hashlearn.typing import FloatArray, IntArray, Matrix
 
 
-class PairwiseHasher(OtherSupervision):
+class PairwiseHasher(RowUpdates, OtherSupervision):
     """Base of SDHP and GSDHP; see their docstrings for parameters and attributes."""
 
     default_solver: ClassVar[type[PairwiseSolver]]
@@ -229,6 +230,7 @@ class PairwiseHasher(OtherSupervision):
     ) -> None:
         """Learn from rows of any source: codes of the anchors, codes of all other rows in one pass, hash function."""
         assert source.n_rows is not None
+        self._forget_sums()
         similarity = supervision.similarity
         held_out, posterior = None, self._is("posterior")
         if posterior and similarity.classes is None:
