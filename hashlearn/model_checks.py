@@ -31,11 +31,12 @@ def check_model(hasher: BaseHasher) -> None:
     if _has_network(hasher):
         return
     _check_number(hasher.n_features_in_, "n_features_in_")
-    for n_rows in (0, 1):
-        with np.errstate(all="ignore"):
-            projections = hasher._block_projection()(np.zeros((n_rows, hasher.n_features_in_), dtype=np.float32))
-        if projections.shape != (n_rows, hasher.n_bits_):
-            raise ValueError(f"{hasher.n_bits_} bits have projections of the shape {projections.shape}")
+    for project in (hasher._block_projection(), hasher._database_projection()):
+        for n_rows in (0, 1):
+            with np.errstate(all="ignore"):
+                projections = project(np.zeros((n_rows, hasher.n_features_in_), dtype=np.float32))
+            if projections.shape != (n_rows, hasher.n_bits_):
+                raise ValueError(f"{hasher.n_bits_} bits have projections of the shape {projections.shape}")
 
 
 def _check_calibration(hasher: BaseHasher) -> None:

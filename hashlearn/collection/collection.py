@@ -345,9 +345,9 @@ class Collection:
         else:
             floats = validation.checked_vectors(rows, self.vector_size or 0, "X, to rescore by,")
             asked = [lambda numbers, limit: search(queries[numbers], limit, condition, n_jobs)]
-            if getattr(self.hasher, "thresholds_", None) is not None:
-                # Bits of stored rows have thresholds of their own, so a row's own code may be far from its query's. The
-                # rows near the code that the query would be stored with are looked at too.
+            if any(getattr(self.hasher, name, None) is not None for name in ("thresholds_", "database_function_")):
+                # Bits of stored rows have their own thresholds or function, so a row's own code may be far from its
+                # query's. The rows near the code that the query would be stored with are looked at too.
                 stored = self._packed_codes(rows, None, bit_order)
                 asked.append(lambda numbers, limit: self._store.search(stored[numbers], limit, condition, n_jobs))
             found = rescored(floats, asked, self._store.vectors, plan)

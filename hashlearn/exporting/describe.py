@@ -26,6 +26,7 @@ from hashlearn.exporting.steps import (
     Unit,
 )
 from hashlearn.fitting.base import BaseHasher
+from hashlearn.fitting.frames.asymmetric import AsymmetricHasher
 from hashlearn.functions.calibration import Calibration
 from hashlearn.functions.linear import LinearFunction
 from hashlearn.functions.network import NetworkFunction
@@ -49,6 +50,11 @@ def describe(hasher: BaseHasher) -> Description:
         If a part of the hasher has no steps: the sentence names it.
     """
     check_is_fitted(hasher)
+    if isinstance(hasher, AsymmetricHasher):
+        raise ExportError(
+            f"{type(hasher).__name__} has one encoder for queries and another for database rows; such a hasher cannot "
+            "be exported."
+        )
     calibration: Calibration | None = getattr(hasher, "calibration_", None)
     return Description(
         type(hasher).__name__,

@@ -348,8 +348,7 @@ class BaseHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DeclaredEsti
         -------
         float
         """
-        projections = self.decision_function(X)
-        packed, queries = self._database_codes(projections), codes.pack(projections >= 0)
+        packed, queries = self._both_codes(X)
         labels = as_labels(y, self._unlabeled).sets
         check_consistent_length(packed, labels)
         labeled = np.flatnonzero(np.diff(labels.indptr))
@@ -372,6 +371,11 @@ class BaseHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DeclaredEsti
         shift = self._database_shift()
         project = self._block_projection()
         return project if shift is None else partial(database_signs, project, shift)
+
+    def _both_codes(self, X: Matrix) -> tuple[PackedCodes, PackedCodes]:
+        """Return the codes of the same rows as database rows and as queries."""
+        projections = self.decision_function(X)
+        return self._database_codes(projections), codes.pack(projections >= 0)
 
     def _database_codes(self, projections: NDArray[np.float32]) -> PackedCodes:
         shift = self._database_shift()
@@ -412,8 +416,11 @@ class BaseHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DeclaredEsti
         Float64 rows give the same bits in any batches. Float32 rows are twice as fast; their bits can differ between
         batches where a projection is within rounding of zero.
         """
+        return self._project_by(self._block_projection(), X)
+
+    def _project_by(self, project: Callable[[Matrix], NDArray[Any]], X: Matrix) -> NDArray[np.float32]:
         result = np.empty((X.shape[0], self.n_bits_), dtype=np.float32)
-        blocks, project = row_blocks(X.shape[0]), self._block_projection()
+        blocks = row_blocks(X.shape[0])
         parts = ordered_map(lambda block: project(X[block]), blocks, self.n_jobs)
         for block, part in zip(blocks, parts, strict=True):
             result[block] = part

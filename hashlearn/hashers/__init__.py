@@ -34,6 +34,8 @@ from hashlearn.hashers.ksdh import KSDH as KSDH
 from hashlearn.hashers.ksh import KSH as KSH
 from hashlearn.hashers.ldahash import LDAHash as LDAHash
 from hashlearn.hashers.lfh import LFH as LFH
+from hashlearn.hashers.lin_lin import LinLin as LinLin
+from hashlearn.hashers.lin_v import LinV as LinV
 from hashlearn.hashers.lsh import LSH as LSH
 from hashlearn.hashers.migrated import MigratedHasher as MigratedHasher
 from hashlearn.hashers.mlh import MLH as MLH

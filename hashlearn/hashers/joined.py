@@ -18,6 +18,7 @@ from hashlearn.constraints import Instance, Interval
 from hashlearn.fitting import advice
 from hashlearn.fitting.advice import SampledCodes
 from hashlearn.fitting.base import BaseHasher
+from hashlearn.fitting.frames.asymmetric import AsymmetricHasher
 from hashlearn.fitting.job import Job
 from hashlearn.fitting.sources import AnySource
 from hashlearn.functions.calibration import Calibration, spread_thresholds
@@ -168,6 +169,11 @@ class JoinedHasher(BaseHasher):
         for hasher in self.hashers:
             if not isinstance(hasher, BaseHasher):
                 raise TypeError(f"JoinedHasher takes hashers of hashlearn, such as ITQ(16). Got {hasher!r} instead.")
+            if isinstance(hasher, AsymmetricHasher):
+                raise TypeError(
+                    f"JoinedHasher takes hashers with one encoder. {type(hasher).__name__} has one for queries and "
+                    "another for database rows."
+                )
             check_parameters(hasher)
         if self.n_bits > codes.MAX_BITS:
             raise ValueError(f"Codes have at most {codes.MAX_BITS} bits. Got {self.n_bits} in this JoinedHasher.")

@@ -20,6 +20,7 @@ from sklearn.utils.estimator_checks import (
 from small_methods import small
 
 import hashlearn as hl
+from hashlearn.fitting.frames.asymmetric import AsymmetricHasher
 from hashlearn.hashers import METHODS
 
 TAKE_LONG = ("ldahash", "fasth", "ksh", "cosdish", "cgh", "mlh", "top-rsbc", "fsdh-gui")
@@ -71,7 +72,10 @@ def test_three_outputs_agree(name, digits):
     assert projections.shape == bits.shape == (400, 12)
     assert bits.dtype == packed.dtype == np.uint8
     np.testing.assert_array_equal(bits, projections >= 0)
-    np.testing.assert_array_equal(hl.codes.unpack(packed, 12), bits)
+    np.testing.assert_array_equal(hl.codes.unpack(hasher.encode_queries(X), 12), bits)
+    assert packed.shape == (400, 2)
+    if not isinstance(hasher, AsymmetricHasher):  # database rows have an encoder of their own there
+        np.testing.assert_array_equal(hl.codes.unpack(packed, 12), bits)
     assert hasher.codes_.shape == (300, 2)
     assert 0 <= hasher.score(X[300:], y[300:]) <= 1
 
@@ -84,7 +88,8 @@ def test_expected_bits(name, digits, tmp_path):
     assert e.dtype == np.float32
     assert np.abs(e).max() <= 1
     np.testing.assert_array_equal(e >= 0, hasher.transform(X))
-    np.testing.assert_array_equal(hasher.encode_queries(X), hasher.encode(X))
+    if not isinstance(hasher, AsymmetricHasher):
+        np.testing.assert_array_equal(hasher.encode_queries(X), hasher.encode(X))
     hl.save(hasher, tmp_path / "model.hl")
     np.testing.assert_array_equal(hl.load(tmp_path / "model.hl").expected_bits(X), e)
 
@@ -123,7 +128,7 @@ def test_the_protocol_of_the_database_is_true(name, digits):
     """Learned codes of the training rows differ from hashed ones; the others agree but for rounding."""
     X, y = digits[0].astype(np.float32), digits[1]
     hasher = small(name, n_bits=16).fit(X, y)
-    agreement = np.mean(hl.codes.unpack(hasher.codes_, 16) == hasher.transform(X))
+    agreement = np.mean(hl.codes.unpack(hasher.codes_, 16) == hl.codes.unpack(hasher.encode(X), 16))
     assert (agreement > 0.999) == (hasher.info.database == "hashed")
 
 

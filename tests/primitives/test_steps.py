@@ -20,7 +20,7 @@ from hashlearn.progress import listening
 
 LOOPS = {
     "adgh", "aibc", "bre", "cgh", "cosdish", "dgh", "dserh", "fasth", "fsdh-gui", "fssh", "hmoh", "ksdh", "ksh",
-    "ldahash", "mlh", "nsh", "oph", "rph", "rsh", "scdh", "sdh", "ssh", "top-rsbc", "trh", "tsh",
+    "ldahash", "lin-lin", "lin-v", "mlh", "nsh", "oph", "rph", "rsh", "scdh", "sdh", "ssh", "top-rsbc", "trh", "tsh",
 }  # fmt: skip
 
 
