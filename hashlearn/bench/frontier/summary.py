@@ -107,9 +107,11 @@ def verdicts(rows: Sequence[FrontierRow], sizes: Sequence[int]) -> list[dict[str
     splits = split_names(rows)
     found = []
     for n_bytes in sizes:
-        auto = best_at([row for row in rows if row.method == AUTO], n_bytes, splits[0], labels=True)
-        if auto is None:
+        own = [row for row in rows if row.method == AUTO and row.bytes <= n_bytes]
+        if not own:
             continue
+        # One way to search for all splits, because a user does not know whether a query is of a known class.
+        auto = max(own, key=lambda row: sum(row.score(split) for split in splits))
         for split in splits:
             unseen = split == "unseen"
             rival = best_at(rows, n_bytes, split, labels=not unseen, skip=AUTO)
@@ -119,6 +121,7 @@ def verdicts(rows: Sequence[FrontierRow], sizes: Sequence[int]) -> list[dict[str
             found.append({
                 "bytes": n_bytes,
                 "split": split,
+                "label": auto.label,
                 "auto": auto.score(split),
                 "rival": rival.label,
                 "rival_score": rival.score(split),
@@ -132,7 +135,9 @@ def verdict_sentence(verdict: dict[str, Any]) -> str:
     """A verdict as a sentence that says plainly where AutoHasher is behind."""
     rivals = "the best codec without labels" if verdict["split"] == "unseen" else "the best of all other codecs"
     where = f"At {verdict['bytes']} bytes on {verdict['split']} classes"
-    figures = f"MAP {verdict['auto']:.3f} against {verdict['rival_score']:.3f} ({verdict['rival']})"
+    figures = (
+        f"MAP {verdict['auto']:.3f} ({verdict['label']}) against {verdict['rival_score']:.3f} ({verdict['rival']})"
+    )
     side = "ahead of" if verdict["gap"] >= 0 else "behind"
     goal = "the goal is reached" if verdict["reached"] else "the goal is not reached"
     return f"{where} AutoHasher is {abs(verdict['gap']):.3f} {side} {rivals}: {figures}; {goal}."
