@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_consistent_length, validate_data
 
 from hashlearn import codes
@@ -23,6 +24,16 @@ from hashlearn.typing import IntArray, Matrix, PackedCodes
 UPDATED_FUNCTIONS = ("linear", "posterior")
 
 
+def keeps_sums(hasher: RowUpdates) -> bool:
+    """Whether ``partial_fit`` can go on; as scikit-learn has it, a method that cannot be used is missing."""
+    if hasattr(hasher, "function_") and not hasattr(hasher, "sums_"):
+        raise AttributeError(
+            f"This {type(hasher).__name__} was fitted by fit, which keeps no sums over its rows: give all rows to "
+            "partial_fit, from the first ones on."
+        )
+    return True
+
+
 class RowUpdates(BaseHasher):
     """Base of hashers whose function can be fitted to sums over rows."""
 
@@ -33,6 +44,7 @@ class RowUpdates(BaseHasher):
 
     sums_: KeptSums = fitted("Sums over all rows so far, if ``partial_fit`` was used.")
 
+    @available_if(keeps_sums)
     def partial_fit(self, X: Matrix, y: Any = None) -> Self:
         """Learn from more rows, of known and of new classes, without the rows of earlier calls.
 
@@ -60,11 +72,6 @@ class RowUpdates(BaseHasher):
             self.fit(X, y)
             self._begin_sums(X, labels, self.codes_)
             return self
-        if not hasattr(self, "sums_"):
-            raise ValueError(
-                f"This {type(self).__name__} was fitted by fit, which keeps no sums over its rows: give all rows to "
-                "partial_fit, from the first ones on."
-            )
         X = validate_data(self, X, accept_sparse="csr", dtype=[np.float32, np.float64], reset=False)
         check_consistent_length(X, labels.numbers)
         classes = self._class_numbers(X, labels)
