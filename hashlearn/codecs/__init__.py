@@ -12,6 +12,7 @@ from hashlearn.codecs.product import ProductCodec, RotatedProductCodec
 from hashlearn.codecs.rabitq import RaBitCodec
 from hashlearn.codecs.scalar import CutCodec, ScalarCodec
 from hashlearn.codecs.signs import SignCodec
+from hashlearn.codecs.supervised import SupervisedCodec
 from hashlearn.codecs.two_stage import TwoStageCodec
 
 __all__ = [
@@ -27,5 +28,6 @@ __all__ = [
     "RotatedProductCodec",
     "ScalarCodec",
     "SignCodec",
+    "SupervisedCodec",
     "TwoStageCodec",
 ]

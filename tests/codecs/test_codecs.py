@@ -22,6 +22,7 @@ MAKE = {
     "pca sign": lambda: codecs.SignCodec(4, "pca"),
     "lda pq": lambda: codecs.LabelScoreCodec(4),
     "kernel pq": lambda: codecs.LabelScoreCodec(4, "kernel"),
+    "sqh": lambda: codecs.SupervisedCodec(4),
     "itq": lambda: codecs.HasherCodec("itq", 4),
     "itq real": lambda: codecs.HasherCodec("itq", 4, queries="real"),
 }

@@ -84,6 +84,9 @@ def frontier_methods() -> list[FrontierMethod]:
             lambda n_bytes, seed: codecs.LabelScoreCodec(n_bytes, "kernel", seed),
             supervised=True,
         ),
+        FrontierMethod(
+            "SQH", lambda n_bytes, seed: codecs.SupervisedCodec(n_bytes, seed=seed), supervised=True, slow=True
+        ),
         *hashers,
     ]
 
