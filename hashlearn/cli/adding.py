@@ -41,6 +41,16 @@ def open_codes(collection: Collection, name: str, bit_order: codes.BitOrder) -> 
     return found.codes
 
 
+def read_ids(collection: Collection, name: str) -> NDArray[Any]:
+    """Read the ids in a file, which must be of the kind that the collection has."""
+    if collection.id_kind == "int":
+        return files.read_ids(name)
+    try:
+        return collection.ids_array(files.read_text_ids(name))
+    except ValueError as error:
+        raise files.FileError(f"{name}: {error}") from error
+
+
 class AddBatches:
     """The rows of one ``add`` command. All files are opened and checked against each other before a row is added."""
 
@@ -59,7 +69,7 @@ class AddBatches:
         self.n_rows = int(rows.shape[0])
         self._ids = self._vectors = None
         if ids is not None:
-            self._ids = files.read_ids(ids)
+            self._ids = read_ids(collection, ids)
             self._check_count(ids, len(self._ids))
             if len(np.unique(self._ids)) != self.n_rows:
                 raise files.FileError(f"{ids} holds an id more than once.")
@@ -118,7 +128,7 @@ class AddBatches:
         except ValueError as error:
             raise files.FileError(f"{self._payload}: {error}") from error
 
-    def _numbers(self, chunk: slice, first_id: int | None) -> NDArray[np.int64]:
+    def _numbers(self, chunk: slice, first_id: int | None) -> NDArray[Any]:
         if self._ids is not None:
             return self._ids[chunk]
         return np.arange(chunk.start, chunk.stop, dtype=np.int64) + np.int64(first_id or 0)

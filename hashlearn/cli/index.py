@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 import time
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from hashlearn import codes, files
-from hashlearn.cli.adding import AddBatches, open_codes, open_features
+from hashlearn import codes
+from hashlearn.cli.adding import AddBatches, open_codes, open_features, read_ids
 from hashlearn.cli.journal import Journal
 from hashlearn.cli.migration import migration
 from hashlearn.cli.places import AsJson, Uri, tell
@@ -17,7 +18,9 @@ from hashlearn.cli.shell import BadUse, epilog, progress, say
 from hashlearn.cli.upkeep import upkeep
 from hashlearn.cli.where import Where, read_where
 from hashlearn.collection import Collection
+from hashlearn.collection.id_kinds import IdKind
 from hashlearn.collection.uri import shown
+from hashlearn.files.arrays import split_part
 
 app = typer.Typer()
 index = typer.Typer(
@@ -49,6 +52,7 @@ def _index(context: typer.Context) -> None:
     epilog=epilog(
         "hashlearn index create shop/ --model model.hl",
         "hashlearn index create shop/ --model model.hl --vectors --kind ivf --set n_probes=32",
+        "hashlearn index create shop/ --model model.hl --ids text",
         "hashlearn index create postgresql://me@localhost/db?collection=shop --bits 64",
     )
 )
@@ -68,6 +72,9 @@ def create(
         list[str] | None,
         typer.Option("--index", metavar="FIELD", help="A payload field to filter by; may be repeated."),
     ] = None,
+    ids: Annotated[
+        IdKind, typer.Option(help="Kind of ids: whole numbers (fastest), text, or uuid. It cannot be changed later.")
+    ] = "int",
     as_json: AsJson = False,
 ) -> None:
     """Make a new, empty collection."""
@@ -83,6 +90,7 @@ def create(
         vector_size=vector_size,
         kind=kind,
         indexed=indexed or (),
+        ids=ids,
         **dict(map(_setting, settings or [])),
     ) as collection:
         tell(collection.info(), as_json)
@@ -112,9 +120,7 @@ def add(
     code_file: Annotated[
         str | None, typer.Option("--codes", metavar=File, help="Codes instead of features: a file, pattern or folder.")
     ] = None,
-    ids: Annotated[
-        str | None, typer.Option(metavar=File, help="Ids, which are whole numbers: .txt .npy, or a column t.csv:id.")
-    ] = None,
+    ids: Annotated[str | None, typer.Option(metavar=File, help="Ids: .txt .npy, or a column t.csv:id.")] = None,
     payload: Annotated[
         str | None, typer.Option(metavar=File, help="One object per row: .parquet .jsonl .csv .tsv.")
     ] = None,
@@ -145,6 +151,11 @@ def add(
         else:
             journal.done, journal.first_id = 0, None
             if ids is None:
+                if collection.id_kind != "int":
+                    raise BadUse(
+                        f"The ids of {collection.uri} are of the kind {collection.id_kind}: give --ids, so that a "
+                        "command that is repeated adds no row twice."
+                    )
                 journal.first_id = collection.take_ids(batches.n_rows)
             journal.write()
         started, begun = time.perf_counter(), journal.done
@@ -171,7 +182,7 @@ def add(
 )
 def delete(
     uri: Uri,
-    ids: Annotated[str | None, typer.Option(metavar="FILE|1,2,3", help="Ids: a file, or numbers with commas.")] = None,
+    ids: Annotated[str | None, typer.Option(metavar="FILE|1,2,3", help="Ids: a file, or ids with commas.")] = None,
     where: Where = None,
     as_json: AsJson = False,
 ) -> None:
@@ -179,16 +190,19 @@ def delete(
     condition = read_where(where)
     if (ids is None) == (condition is None):
         raise BadUse("Give --ids or --where, not both and not neither.")
-    numbers = None if ids is None else _listed(ids)
     with Collection.open(uri) as collection, progress("deleting"):
-        gone = collection.delete(numbers, where=condition)
+        listed = None if ids is None else _listed(collection, ids)
+        gone = collection.delete(listed, where=condition)
         facts = {"collection": collection.uri, "rows_deleted": gone, "rows": len(collection)}
     tell(facts, as_json)
 
 
-def _listed(text: str) -> Any:
+def _listed(collection: Collection, text: str) -> Any:
+    """Ids of a file, or those that are listed. A text is the name of a file where there is such a file."""
     parts = [part.strip() for part in text.split(",")]
-    return [int(part) for part in parts] if all(part.isdigit() for part in parts) else files.read_ids(text)
+    if collection.id_kind == "int":
+        return [int(part) for part in parts] if all(part.isdigit() for part in parts) else read_ids(collection, text)
+    return read_ids(collection, text) if Path(split_part(text)[0]).is_file() else parts
 
 
 @index.command(epilog=epilog("hashlearn index drop shop/", "hashlearn index drop milvus://localhost:19530/shop --yes"))

@@ -9,6 +9,7 @@ import numpy as np
 import typer
 
 from hashlearn import files
+from hashlearn.cli.adding import read_ids
 from hashlearn.cli.places import AsJson, Uri, tell
 from hashlearn.cli.shell import BadUse, epilog, progress
 from hashlearn.collection import Collection
@@ -54,9 +55,8 @@ def migrate(
     if features is None or ids is None:
         raise BadUse("Give embeddings X of some rows and --ids, or --undo.")
     X = np.asarray(files.open_features(features)[:])
-    numbers = files.read_ids(ids)
     y = None if labels is None else files.read_labels(labels, missing=True, n_rows=len(X))
     with Collection.open(uri) as collection, progress("migrating"):
-        report = collection.migrate(X, numbers, y, max_loss=max_loss, commit=not dry_run)
+        report = collection.migrate(X, read_ids(collection, ids), y, max_loss=max_loss, commit=not dry_run)
         facts = {"collection": collection.uri, **asdict(report), "loss": report.loss, "migrated": not dry_run}
     tell({name: round(value, 4) if isinstance(value, float) else value for name, value in facts.items()}, as_json)

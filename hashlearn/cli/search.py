@@ -17,6 +17,7 @@ from hashlearn.cli.shell import BadUse, epilog, new_table, output, print_json, p
 from hashlearn.cli.texts import TextOption, text_rows
 from hashlearn.cli.where import Where, read_where
 from hashlearn.collection import Collection
+from hashlearn.collection.id_kinds import json_id
 from hashlearn.collection.rescore import MAX_CANDIDATES
 from hashlearn.files.read import check_rows, row_chunks
 from hashlearn.typing import Metric
@@ -79,8 +80,7 @@ def search(
             else:
                 asked |= {"rescore": rescore, "metric": metric, "max_candidates": max_candidates}
                 hits = collection.search(k=k, asymmetric=asymmetric, **asked)
-                places = [ids >= 0 for ids in hits.ids]
-                found = [(i[p], d[p]) for i, d, p in zip(hits.ids, hits.distances, places, strict=True)]
+                found = [(i[p], d[p]) for i, d, p in zip(hits.ids, hits.distances, hits.filled, strict=True)]
             results += _described(collection, found, payload)
             listener(f"searching {collection.uri}", chunk.stop, rows.shape[0])
         facts = {"collection": collection.uri, "queries": len(results), "results": results}
@@ -96,14 +96,14 @@ def _checked(block: Any, name: str, first_row: int) -> Any:
 
 
 def _described(collection: Collection, found: list[tuple[Any, Any]], payload: bool) -> list[list[dict[str, Any]]]:
-    payloads: dict[int, Any] = {}
-    if payload:
-        wanted = np.unique(np.concatenate([np.empty(0, dtype=np.int64), *(ids for ids, _ in found)]))
+    payloads: dict[Any, Any] = {}
+    if payload and found:
+        wanted = np.unique(np.concatenate([ids for ids, _ in found]))
         payloads = {item.id: item.payload for item in collection.get(wanted, vectors=False) if item is not None}
     return [
         [
-            {"id": number, "distance": distance} | ({"payload": payloads.get(number)} if payload else {})
-            for number, distance in zip(ids.tolist(), distances.tolist(), strict=True)
+            {"id": json_id(one), "distance": distance} | ({"payload": payloads.get(one)} if payload else {})
+            for one, distance in zip(ids.tolist(), distances.tolist(), strict=True)
         ]
         for ids, distances in found
     ]
@@ -116,5 +116,5 @@ def _print(results: list[list[dict[str, Any]]], payload: bool) -> None:
         for rank, row in enumerate(rows, 1):
             shown = f"{row['distance']:.6g}" if isinstance(row["distance"], float) else str(row["distance"])
             more = [escape(json.dumps(row["payload"], ensure_ascii=False))] if payload else []
-            table.add_row(str(query), str(rank), str(row["id"]), shown, *more)
+            table.add_row(str(query), str(rank), escape(str(row["id"])), shown, *more)
     output().print(table)

@@ -10,12 +10,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from hashlearn import models
 from hashlearn.codes import MAX_BITS, BitOrder, n_bytes, renamed_bit_order
 from hashlearn.collection import validation
 from hashlearn.collection.collapse import warn_of_collapse
+from hashlearn.collection.id_kinds import IdKind, ids_of_kind
 from hashlearn.collection.payloads import checked_payloads
 from hashlearn.collection.rescore import MAX_CANDIDATES, Metric, make_rescore_plan, rescored
 from hashlearn.collection.store import (
@@ -32,7 +33,7 @@ from hashlearn.collection.uri import as_uri, shown, store_class
 from hashlearn.collection.where import Condition, Path, parse
 from hashlearn.index import Ball, Hits
 from hashlearn.index.hits import RowDetails
-from hashlearn.index.inputs import check_distinct, checked_count, checked_ids, new_ids
+from hashlearn.index.inputs import checked_count, new_ids
 from hashlearn.modelfile import ModelFileError
 from hashlearn.parallel import BLOCK_ROWS, row_blocks
 from hashlearn.progress import report
@@ -48,9 +49,12 @@ _KEEP_VECTORS = "create it with store_vectors=True (on the command line: index c
 
 
 class Item(NamedTuple):
-    """One row of a collection. ``vector`` is None when the collection keeps none or none was asked for."""
+    """One row of a collection. ``id`` is an int, a str or a uuid.UUID, by the kind of ids of the collection.
 
-    id: int
+    ``vector`` is None when the collection keeps none or none was asked for.
+    """
+
+    id: Any
     code: PackedCodes
     payload: Payload
     vector: Vectors | None
@@ -91,6 +95,7 @@ class Collection:
         self._opened = store
         self._process = os.getpid()
         self._hasher = hasher
+        self._ids = ids_of_kind(store.spec.ids)
         self._lock = threading.Lock()
         self._warned_of_collapse = False
         self._looked_for: set[Path] = set()
@@ -106,6 +111,7 @@ class Collection:
         vector_size: int | None = None,
         kind: str = "flat",
         indexed: Sequence[str] = (),
+        ids: IdKind = "int",
         **settings: int | None,
     ) -> Collection:
         """Make a new, empty collection.
@@ -116,6 +122,8 @@ class Collection:
         kind, settings : the kind of index, as in ``Index``. "flat" is exact.
         indexed : fields of the payload that filters ask for, such as ``["digit", "size.width"]``: comparisons with
             them are quick also the first time. They cannot be changed later.
+        ids : the kind of ids. "int" takes whole numbers and is the fastest, "text" takes texts, "uuid" takes UUIDs as
+            ``uuid.UUID`` or text and returns ``uuid.UUID``.
         """
         text = as_uri(uri)
         if hasher is not None:
@@ -134,8 +142,8 @@ class Collection:
             if hasher is None:
                 raise ValueError("Without a hasher, give vector_size= to keep vectors.")
             vector_size = int(hasher.n_features_in_)
-        fields = validation.checked_indexed(indexed)
-        spec = CollectionSpec(int(n_bits), model, fingerprint, vector_size, kind, dict(settings), fields)  # type: ignore[arg-type]
+        fields, id_kind = validation.checked_indexed(indexed), ids_of_kind(ids).kind
+        spec = CollectionSpec(int(n_bits), model, fingerprint, vector_size, kind, dict(settings), fields, id_kind)  # type: ignore[arg-type]
         return cls(text, store_class(text).create(text, spec), hasher)
 
     @classmethod
@@ -199,6 +207,11 @@ class Collection:
         return self._store.spec.n_bits
 
     @property
+    def id_kind(self) -> IdKind:
+        """The kind of ids that the collection was made with: "int", "text" or "uuid"."""
+        return self._ids.kind
+
+    @property
     def vector_size(self) -> int | None:
         """How many floats per row are kept for rescoring; None if no vectors are kept."""
         return self._store.spec.vector_size
@@ -226,6 +239,7 @@ class Collection:
             "kind": spec.kind,
             "settings": dict(spec.settings),
             "indexed": list(spec.indexed),
+            "ids": spec.ids,
             **self._store.info(),
         }
 
@@ -240,11 +254,12 @@ class Collection:
         vectors: ArrayLike | None = None,
         bit_order: BitOrder = "big",
         progress: Callable[[int, int], None] | None = None,
-    ) -> Ids:
+    ) -> NDArray[Any]:
         """Add rows, or replace rows whose id exists (code, payload and vector together), and return their ids.
 
         X : rows that the hasher encodes; or codes= with packed codes made elsewhere, in ``bit_order``.
-        ids : whole numbers from 0, each once. Without them, rows get the numbers after the largest id so far.
+        ids : of the collection's kind, each once: whole numbers from 0 (without them, rows get the numbers after the
+            largest id so far), UUIDs (without them, rows get random ones), or texts, which must be given.
         payload : one JSON object per row: a list of dicts (None for nothing), a dict of columns, a pyarrow Table, or a
             DataFrame of pandas or polars.
         vectors : floats to keep in place of X, in a collection that keeps vectors.
@@ -254,23 +269,23 @@ class Collection:
         """
         rows = validation.one_of_rows_and_codes(X, codes)
         n_rows = validation.row_count(rows)
-        numbers = None if ids is None else new_ids(ids, n_rows, 0)
-        if numbers is not None:
-            check_distinct(np.sort(numbers))
+        row_ids = self._ids.of_new_rows(ids, n_rows)
         payloads = checked_payloads(payload, n_rows)
         kept = self._vectors_to_keep(X, vectors, n_rows)
         packed = self._packed_codes(rows, codes, bit_order)
         if not n_rows:
-            return np.empty(0, dtype=np.int64)
+            return self._ids.array([])
         if not self._warned_of_collapse:
             # The decorator ``renamed_bit_order`` adds one frame to the stack.
             self._warned_of_collapse = warn_of_collapse(packed, self.n_bits, stacklevel=3)
-        if numbers is None:
-            numbers = new_ids(None, n_rows, self._store.take_ids(n_rows))
+        if row_ids is None:
+            row_ids = new_ids(None, n_rows, self._store.take_ids(n_rows))
+        numbers, payloads = self._ids.numbers(row_ids), self._ids.payloads_to_keep(row_ids, payloads)
         step, done = self._store.batch_rows, 0
         try:
             for done in range(0, n_rows, step):
                 block = slice(done, min(done + step, n_rows))
+                self._ids.check_free(self._store, row_ids[block])
                 self._store.add(
                     numbers[block],
                     packed[block],
@@ -284,10 +299,12 @@ class Collection:
             if not done:
                 raise
             raise type(error)(f"{error} The first {done} of these {n_rows} rows were added.") from error
-        return numbers
+        return row_ids
 
     def take_ids(self, count: int) -> int:
         """Reserve ``count`` consecutive ids and return the first; ``add`` gives none of them to other rows."""
+        if self._ids.kind != "int":
+            raise CollectionError(f"The ids of {self.uri} are of the kind {self._ids.kind!r}, which has no next one.")
         return self._store.take_ids(checked_count(count, "count", 0))
 
     @renamed_bit_order
@@ -307,6 +324,8 @@ class Collection:
         n_jobs: int | None = None,
     ) -> Any:
         """Return the k nearest rows of every query, ordered by (distance, id), as ``Hits``.
+
+        Where ids are texts or UUIDs, rows at the same distance have a fixed order, which is not that of their ids.
 
         ``hits.to_list()`` has ids, distances and payloads; ``hits[0]`` are the rows of the first query.
 
@@ -352,7 +371,7 @@ class Collection:
                 asked.append(lambda numbers, limit: self._store.search(stored[numbers], limit, condition, n_jobs))
             found = rescored(floats, asked, self._store.vectors, plan)
         self._check_fields(condition, bool((found.ids >= 0).any()), 3)
-        hits = Hits(found.ids, found.distances, partial(self._details, vectors))
+        hits = self._ids.hits(found, partial(self._details, vectors))
         return hits[0] if single else hits
 
     def _check_fields(self, condition: Condition | None, found: bool, stacklevel: int) -> None:
@@ -360,12 +379,13 @@ class Collection:
         if condition is not None and not found:
             warn_of_unknown_fields(self._store, condition, self._looked_for, stacklevel + 1)
 
-    def _details(self, vectors: bool, ids: Ids) -> RowDetails:
-        """Return payloads and, if wanted, vectors of the rows with these ids."""
-        rows = self._store.get(ids, vectors)
-        numbers = rows.ids.tolist()
-        kept = {} if rows.vectors is None else dict(zip(numbers, rows.vectors, strict=True))
-        return RowDetails(dict(zip(numbers, rows.payloads, strict=True)), kept)
+    def _details(self, vectors: bool, numbers: Ids) -> RowDetails:
+        """Return payloads, ids and, if wanted, vectors of the rows with these numbers."""
+        rows = self._store.get(numbers, vectors)
+        found, shown = rows.ids.tolist(), self._ids.shown(rows)
+        kept = {} if rows.vectors is None else dict(zip(found, rows.vectors, strict=True))
+        ids = dict(zip(found, shown.ids.tolist(), strict=True))
+        return RowDetails(dict(zip(found, shown.payloads, strict=True)), kept, ids)
 
     @renamed_bit_order
     def within(
@@ -381,18 +401,24 @@ class Collection:
         """Return all rows at most ``radius`` bits away from each query, ordered by (distance, id)."""
         radius = min(checked_count(radius, "radius", 0), self.n_bits)
         condition = _condition(where)
-        return self._store.within(
+        found = self._store.within(
             self._query_codes(validation.one_of_rows_and_codes(X, codes), codes, bit_order), radius, condition, n_jobs
         )
+        return self._ids.ball(found, partial(self._details, False))
 
     def get(self, ids: Any, vectors: bool = True) -> Any:
         """Return the row with this id, or None. For a list of ids, return a list with one row or None per id."""
-        single = isinstance(ids, (int, np.integer)) and not isinstance(ids, bool)
-        numbers = checked_ids([ids] if single else ids)
-        rows = self._store.get(np.unique(numbers), vectors and self.vector_size is not None)
-        places = {number: place for place, number in enumerate(rows.ids.tolist())}
-        items = [_item(rows, places[number]) if number in places else None for number in numbers.tolist()]
+        single = self._ids.is_single(ids)
+        wanted = self._ids.array([ids] if single else ids)
+        numbers = np.unique(self._ids.numbers(wanted))
+        rows = self._ids.shown(self._store.get(numbers, vectors and self.vector_size is not None))
+        places = {one: place for place, one in enumerate(rows.ids.tolist())}
+        items = [_item(rows, places[one]) if one in places else None for one in wanted.tolist()]
         return items[0] if single else items
+
+    def ids_array(self, ids: ArrayLike) -> NDArray[Any]:
+        """Return ids as an array of the collection's kind: int64, or objects. ValueError for what is no such id."""
+        return self._ids.array(ids)
 
     def delete(self, ids: ArrayLike | None = None, *, where: Where | None = None) -> int:
         """Remove rows by their ids, or the rows whose payload matches, and return how many were removed."""
@@ -405,8 +431,8 @@ class Collection:
             removed = self._store.delete_where(condition)
             self._check_fields(condition, removed > 0, 2)
             return removed
-        single = isinstance(ids, (int, np.integer)) and not isinstance(ids, bool)
-        numbers = np.unique(checked_ids([ids] if single else ids))  # type: ignore[arg-type]
+        wanted = self._ids.array([ids] if self._ids.is_single(ids) else ids)  # type: ignore[list-item, arg-type]
+        numbers = self._ids.present(self._store, wanted)
         step = self._store.batch_rows
         return sum(self._store.delete(numbers[start : start + step]) for start in range(0, len(numbers), step))
 
@@ -418,9 +444,10 @@ class Collection:
         return found
 
     def scan(self, batch_rows: int = 10_000, where: Where | None = None, vectors: bool = False) -> Iterator[StoredRows]:
-        """Iterate over all rows in the order of their ids, in batches (ids, codes, payloads, vectors)."""
+        """Iterate over all rows in batches (ids, codes, payloads, vectors), in the order of ids that are numbers."""
         wanted = vectors and self.vector_size is not None
-        return self._store.scan(checked_count(batch_rows, "batch_rows", 1), _condition(where), wanted)
+        batches = self._store.scan(checked_count(batch_rows, "batch_rows", 1), _condition(where), wanted)
+        return (self._ids.shown(rows) for rows in batches)
 
     @renamed_bit_order
     def export(self, path: str | os.PathLike[str], *, bit_order: BitOrder | None = None) -> int:
@@ -428,6 +455,9 @@ class Collection:
 
         .npy : codes, with their facts in .npy.json and the ids in .ids.npy. .parquet : id, code, payload (JSON text)
         and vector. .faiss : a flat binary index of faiss with the ids, with its facts in .faiss.json.
+
+        Ids that are texts or UUIDs are text in .ids.npy and .parquet. In .faiss they are numbers, and .ids.json has the
+        text of each number.
 
         bit_order : of the codes in .npy (None: "big") and in .faiss (None: "little", as faiss packs bits, so as queries
             to it must be packed). The facts beside the file name it. In .parquet it is always "big".
@@ -443,7 +473,7 @@ class Collection:
         says what was left to them.
         """
         found = self._store.verify()
-        spec, problems = self._store.spec, list(found.problems)
+        spec, problems = self._store.spec, [*found.problems, *self._ids.problems(self._store)]
         try:
             hasher = models.loads(spec.model, f"The model in {self.uri}") if spec.model else None
             # The fingerprint is not compared: another version of hashlearn may have computed it in another way.
@@ -570,4 +600,4 @@ def _condition(where: Where | None) -> Condition | None:
 
 def _item(rows: StoredRows, place: int) -> Item:
     vector = None if rows.vectors is None else rows.vectors[place]
-    return Item(int(rows.ids[place]), rows.codes[place], rows.payloads[place], vector)
+    return Item(rows.ids[place : place + 1].tolist()[0], rows.codes[place], rows.payloads[place], vector)

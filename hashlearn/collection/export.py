@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hashlearn.codes import BitOrder, n_bytes, swap_bit_order
+from hashlearn.collection.id_kinds import IdKind, ids_of_kind
 from hashlearn.files import CodeInfo, CodeWriter, FileError, check_output, sidecar, written_whole
 from hashlearn.files.arrays import EXTRA
 from hashlearn.progress import report
@@ -41,11 +43,11 @@ def export(collection: Collection, name: str | os.PathLike[str], bit_order: BitO
     source = None if collection.hasher is None else "hashed"
     info = CodeInfo.of(collection.n_bits, "packed", order, len(ids), source=source)
     if kind == ".faiss":
-        _faiss(ids, codes if order == "big" else swap_bit_order(codes), path, info)
+        _faiss(collection.id_kind, ids, codes if order == "big" else swap_bit_order(codes), path, info)
         return len(ids)
     with CodeWriter.to(path, info) as writer, written_whole(ids_beside(path)) as stream:
         writer.append(codes)
-        np.lib.format.write_array(stream, ids, allow_pickle=False)
+        np.lib.format.write_array(stream, _as_plain(ids), allow_pickle=False)
     return len(ids)
 
 
@@ -58,18 +60,31 @@ def _codes(collection: Collection) -> tuple[np.ndarray, np.ndarray]:
         done += len(rows.ids)
         report("exporting", done, max(done, total))
     return (
-        np.concatenate([np.empty(0, dtype=np.int64), *ids]),
+        np.concatenate(ids) if ids else np.empty(0, dtype=np.int64),
         np.concatenate([np.empty((0, n_bytes(collection.n_bits)), dtype=np.uint8), *codes]),
     )
 
 
-def _faiss(ids: np.ndarray, codes: np.ndarray, path: Path, info: CodeInfo) -> None:
-    """Write the index, and beside it a file with the facts that a file of faiss cannot hold."""
+def _as_plain(ids: NDArray[Any]) -> NDArray[Any]:
+    """Return ids that a .npy file can hold: numbers, or text."""
+    return np.array([str(one) for one in ids.tolist()], dtype=np.str_) if ids.dtype == object else ids
+
+
+def _faiss(id_kind: IdKind, ids: NDArray[Any], codes: np.ndarray, path: Path, info: CodeInfo) -> None:
+    """Write the index, and beside it a file with the facts that a file of faiss cannot hold.
+
+    faiss knows only numbers, so texts and UUIDs go to a file of their own, .ids.json, by the number of their row.
+    """
     import faiss
 
     flat = faiss.IndexBinaryFlat(8 * codes.shape[1])
     index = faiss.IndexBinaryIDMap2(flat)
-    index.add_with_ids(np.ascontiguousarray(codes), ids)
+    numbers = ids_of_kind(id_kind).numbers(ids)
+    index.add_with_ids(np.ascontiguousarray(codes), numbers)
+    if id_kind != "int":
+        texts = dict(zip(map(str, numbers.tolist()), map(str, ids.tolist()), strict=True))
+        with written_whole(path.with_suffix(".ids.json")) as stream:
+            stream.write(json.dumps({"ids": id_kind, "texts": texts}, ensure_ascii=False).encode())
     # The index is closed last, so it is renamed last: it never lies beside the facts of an older index.
     with written_whole(path) as stream, written_whole(sidecar(path)) as facts:
         stream.write(faiss.serialize_index_binary(index).data)
@@ -82,7 +97,8 @@ def _parquet(collection: Collection, path: Path) -> int:
         import pyarrow.parquet as parquet
     except ImportError as error:
         raise FileError(f"Writing {path} needs pyarrow: {EXTRA}.") from error
-    fields = [("id", pa.int64()), ("code", pa.binary(n_bytes(collection.n_bits))), ("payload", pa.string())]
+    id_type = pa.int64() if collection.id_kind == "int" else pa.string()
+    fields = [("id", id_type), ("code", pa.binary(n_bytes(collection.n_bits))), ("payload", pa.string())]
     size = collection.vector_size
     if size is not None:
         fields.append(("vector", pa.list_(pa.float32(), size)))
@@ -92,7 +108,7 @@ def _parquet(collection: Collection, path: Path) -> int:
     with written_whole(path) as stream, parquet.ParquetWriter(stream, schema) as writer:
         for rows in collection.scan(_BATCH_ROWS, vectors=True):
             columns = [
-                pa.array(rows.ids),
+                pa.array(_as_plain(rows.ids), id_type),
                 pa.array([code.tobytes() for code in rows.codes], schema.field("code").type),
                 pa.array([json.dumps(row, ensure_ascii=False) if row else None for row in rows.payloads], pa.string()),
             ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +12,6 @@ from hashlearn import models
 from hashlearn.codes import n_bytes
 from hashlearn.collection.store import CollectionError
 from hashlearn.hashers.migrated import MigratedHasher, MigrationReport, learn_codes
-from hashlearn.index.inputs import check_distinct, checked_ids
 from hashlearn.typing import PackedCodes
 
 if TYPE_CHECKING:
@@ -58,10 +58,12 @@ def model_of(hasher: Any) -> tuple[bytes, str]:
 
 def _stored_codes(collection: Collection, ids: ArrayLike) -> PackedCodes:
     """The codes of these rows, in the order of the ids."""
-    numbers = checked_ids(ids)
-    check_distinct(np.sort(numbers))
-    items = collection.get(numbers, vectors=False)
-    missing = [int(number) for number, item in zip(numbers, items, strict=True) if item is None]
+    wanted = collection.ids_array(ids)
+    repeated = [one for one, count in Counter(wanted.tolist()).items() if count > 1]
+    if repeated:
+        raise ValueError(f"Each id may stand only once in a batch. Got {repeated[0]} twice.")
+    items = collection.get(wanted, vectors=False)
+    missing = [one for one, item in zip(wanted.tolist(), items, strict=True) if item is None]
     if missing:
         raise CollectionError(
             f"{len(missing)} of these {len(items)} ids are not in {collection.uri}, the first is {missing[0]}: give "

@@ -48,6 +48,7 @@ class CollectionSpec:
     vector_size : how many floats per row are kept for rescoring; None for no vectors.
     kind, settings : the kind of index that searches, for stores that offer several.
     indexed : fields of payloads that filters often compare, written as in filters.
+    ids : the kind of ids that users see ("int", "text" or "uuid"); stores have numbers for all of them.
     """
 
     n_bits: int
@@ -57,6 +58,7 @@ class CollectionSpec:
     kind: str = "flat"
     settings: dict[str, int | None] = field(default_factory=dict)
     indexed: tuple[str, ...] = ()
+    ids: str = "int"
 
 
 class StoredRows(NamedTuple):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from difflib import get_close_matches
 
+from hashlearn.collection.id_kinds import TEXT_FIELD
 from hashlearn.collection.store import Store
 from hashlearn.collection.where import Compare, Condition, Path, paths_of
 
@@ -27,7 +28,8 @@ def warn_of_unknown_fields(store: Store, condition: Condition, looked_for: set[P
     if not unknown or not store.count():
         return
     rows = next(store.scan(SAMPLE_ROWS), None)
-    known = list(dict.fromkeys(name for payload in rows.payloads for name in payload)) if rows is not None else []
+    found = dict.fromkeys(name for payload in rows.payloads for name in payload) if rows is not None else {}
+    known = [name for name in found if name != TEXT_FIELD]
     for path in unknown:
         near = get_close_matches(path[0], known, 1)
         hint = f" Did you mean {near[0]!r}?" if near and len(path) == 1 else ""

@@ -15,7 +15,7 @@ from hashlearn.files.arrays import FileError, check_there, one_line, open_part, 
 from hashlearn.files.parquet import open_parquet
 from hashlearn.files.shards import shard_names
 from hashlearn.files.tables import TABLES, table_labels
-from hashlearn.files.text_form import TextForm, text_rows
+from hashlearn.files.text_form import TextForm, not_text, text_rows
 
 SUFFIXES = (".parquet", ".jsonl", ".ndjson", ".csv", ".tsv")
 _BATCH_ROWS = 10_000
@@ -55,23 +55,57 @@ def read_ids(name: str | Path) -> NDArray[np.int64]:
     names = shard_names(name)
     if names != [str(name)]:
         return np.concatenate([read_ids(one) for one in names])
-    path, part = split_part(name)
-    if path.suffix.lower() not in TABLES:
-        array = np.asarray(open_part(name, "ids")[...])
-        if array.ndim != 1 or array.dtype.kind not in "iu":
-            raise FileError(f"{name} must hold ids: a 1-D array of whole numbers. It is {array.ndim}-D {array.dtype}.")
-        return array.astype(np.int64)
-    check_there(path)
-    _, columns = table_labels(path, part, ids=True)
-    if len(columns) != 1:
-        raise FileError(f"{name} has {len(columns)} columns: name that of the ids, as in {path}:id.")
-    ids = np.empty(len(columns[0]), dtype=np.int64)
-    for number, value in enumerate(columns[0]):
+    values = _id_values(name)
+    if isinstance(values, np.ndarray):
+        if values.ndim != 1 or values.dtype.kind not in "iu":
+            raise FileError(
+                f"{name} must hold ids: a 1-D array of whole numbers. It is {values.ndim}-D {values.dtype}."
+            )
+        return values.astype(np.int64)
+    ids = np.empty(len(values), dtype=np.int64)
+    for number, value in enumerate(values):
         try:
             ids[number] = int(str(value))  # text of digits: a float would lose the last ones
         except (ValueError, OverflowError):
             raise FileError(f"{name}: row {number} holds {value!r}, which is no id of 64 bits.") from None
     return ids
+
+
+def read_text_ids(name: str | Path) -> list[str]:
+    """Read ids that are texts: one per line of .txt, a column of a table, or an array of text; also of a pattern."""
+    names = shard_names(name)
+    if names != [str(name)]:
+        return [text for one in names for text in read_text_ids(one)]
+    values = _lines(Path(name)) if str(name).lower().endswith(".txt") else _id_values(name)
+    if isinstance(values, np.ndarray):
+        if values.ndim != 1 or values.dtype.kind not in "iuU":
+            raise FileError(f"{name} must hold ids: a 1-D array of text. It is {values.ndim}-D {values.dtype}.")
+        values = values.tolist()
+    missing = [number for number, value in enumerate(values) if value is None or value == ""]
+    if missing:
+        raise FileError(f"{name}: row {missing[0]} holds no id.")
+    return [str(value) for value in values]
+
+
+def _lines(path: Path) -> list[str]:
+    """All lines of a file. None of them is a header, because any text may be an id."""
+    check_there(path)
+    try:
+        return path.read_text(encoding="utf-8-sig").splitlines()
+    except UnicodeDecodeError as error:
+        raise not_text(path) from error
+
+
+def _id_values(name: str | Path) -> Any:
+    """The values of one file with ids: an array, or the only column of a table."""
+    path, part = split_part(name)
+    if path.suffix.lower() not in TABLES:
+        return np.asarray(open_part(name, "ids")[...])
+    check_there(path)
+    _, columns = table_labels(path, part, ids=True)
+    if len(columns) != 1:
+        raise FileError(f"{name} has {len(columns)} columns: name that of the ids, as in {path}:id.")
+    return columns[0]
 
 
 def _parquet_rows(path: Path) -> Iterator[dict[str, Any]]:

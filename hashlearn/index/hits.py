@@ -17,17 +17,18 @@ _COLUMNS = ("query", "id", "distance")
 class Hit(NamedTuple):
     """One row that a query found. ``payload`` and ``vector`` are None where there are none, or none were asked for."""
 
-    id: int
+    id: Any
     distance: float
     payload: dict[str, Any] | None = None
     vector: NDArray[np.float32] | None = None
 
 
 class RowDetails(NamedTuple):
-    """Payloads and vectors of rows by id. Rows that were removed since the search are missing."""
+    """Payloads, vectors and ids of rows by their number in the store. Rows removed since the search are missing."""
 
     payloads: dict[int, dict[str, Any]]
     vectors: dict[int, NDArray[np.float32]]
+    ids: dict[int, Any]
 
 
 class Hits:
@@ -42,18 +43,30 @@ class Hits:
     Attributes
     ----------
     ids : int64 array (queries, k)
-        -1 where there are fewer than k rows.
+        -1 where there are fewer than k rows. In a collection whose ids are texts or UUIDs, an array of objects with
+        None there.
+    filled : bool array (queries, k)
+        Where there is a row.
     distances : array (queries, k)
         Hamming distances are int32 with -1 in empty places. Asymmetric distances are float32 with infinity in empty
         places, because -1 is a valid asymmetric distance.
     """
 
     def __init__(
-        self, ids: Ids, distances: NDArray[Any], read_details: Callable[[Ids], RowDetails] | None = None
+        self,
+        ids: NDArray[Any],
+        distances: NDArray[Any],
+        read_details: Callable[[Ids], RowDetails] | None = None,
+        numbers: Ids | None = None,
     ) -> None:
         self.ids, self.distances = ids, distances
+        self._numbers = ids if numbers is None else numbers  # of the rows in the store
         self._read_details = read_details
         self._details: RowDetails | None = None
+
+    @property
+    def filled(self) -> NDArray[np.bool_]:
+        return self._numbers >= 0
 
     def __repr__(self) -> str:
         return f"Hits(ids={self.ids!r}, distances={self.distances!r})"
@@ -71,15 +84,16 @@ class Hits:
         number = operator.index(query)
         if not -len(self) <= number < len(self):
             raise IndexError(f"There are {len(self)} queries. Got number {number}.")
-        filled = self.ids[number] >= 0
+        filled = self.filled[number]
         ids, distances = self.ids[number][filled], self.distances[number][filled]
         if self._read_details is None:
             return HitList(ids, distances)
         if self._details is None:
-            self._details = self._read_details(np.unique(self.ids[self.ids >= 0]))
-        payloads, vectors = self._details
-        kept = [vectors[one] for one in ids.tolist() if one in vectors]
-        return HitList(ids, distances, [payloads.get(one) for one in ids.tolist()], np.array(kept) if kept else None)
+            self._details = self._read_details(np.unique(self._numbers[self.filled]))
+        payloads, vectors, _ = self._details
+        numbers = self._numbers[number][filled].tolist()
+        kept = [vectors[one] for one in numbers if one in vectors]
+        return HitList(ids, distances, [payloads.get(one) for one in numbers], np.array(kept) if kept else None)
 
     def per_query(self) -> Iterator[HitList]:
         """Iterate over the queries."""
@@ -100,7 +114,7 @@ class HitList:
 
     Attributes
     ----------
-    ids : int64 array (n,)
+    ids : int64 array (n,), or objects where ids are texts or UUIDs
     distances : array (n,)
     payloads : list of dicts or None
         None for an index, which has no payloads. A row that was removed since the search has None.
@@ -110,7 +124,7 @@ class HitList:
 
     def __init__(
         self,
-        ids: Ids,
+        ids: NDArray[Any],
         distances: NDArray[Any],
         payloads: list[dict[str, Any] | None] | None = None,
         vectors: NDArray[np.float32] | None = None,
@@ -127,7 +141,7 @@ class HitList:
         place = operator.index(place)
         payload = None if self.payloads is None else self.payloads[place]
         vector = None if self.vectors is None else self.vectors[place]
-        return Hit(self.ids[place].item(), self.distances[place].item(), payload, vector)
+        return Hit(self.ids[place : place + 1 or None].tolist()[0], self.distances[place].item(), payload, vector)
 
     def __iter__(self) -> Iterator[Hit]:
         return (self[place] for place in range(len(self)))

@@ -28,6 +28,9 @@ from hashlearn.progress import report
 
 APPLICATION = 0x686C636F  # "hlco", in the header of the file
 VERSION = 2
+# The kind of ids stands among the settings, because the tables have no column for it. Releases before 0.3 refuse such
+# a collection, which is right: they would show numbers in place of its ids.
+_IDS = "ids"
 
 _TABLES = {
     1: {
@@ -72,15 +75,15 @@ def read_spec(db: sqlite3.Connection, path: Path) -> CollectionSpec:
         facts = (n_bits, fingerprint, vector_size, kind, settings, indexed)
         if version > 1 and found != _spec_checksum(facts, model):
             raise ValueError
-        spec = CollectionSpec(
-            n_bits, model, fingerprint, vector_size, kind, json.loads(settings), tuple(json.loads(indexed))
-        )
+        numbers = json.loads(settings)
+        ids = numbers.pop(_IDS, "int")
+        spec = CollectionSpec(n_bits, model, fingerprint, vector_size, kind, numbers, tuple(json.loads(indexed)), ids)
         if not 1 <= spec.n_bits <= MAX_BITS or not isinstance(spec.model, bytes):
             raise ValueError
         if vector_size is not None and not (isinstance(vector_size, int) and vector_size > 0):
             raise ValueError
         Index(spec.n_bits, spec.kind, **spec.settings)  # type: ignore[arg-type]  # format 1 has no checksum of these
-    except (TypeError, ValueError):
+    except (AttributeError, TypeError, ValueError):
         raise damaged(path, "it does not say what it was made for") from None
     return spec
 
@@ -195,7 +198,8 @@ def _create(name: str, version: int) -> str:
 
 
 def _insert_spec(db: sqlite3.Connection, spec: CollectionSpec) -> None:
-    texts = (json.dumps(spec.settings), json.dumps(spec.indexed))
+    settings = spec.settings if spec.ids == "int" else {**spec.settings, _IDS: spec.ids}
+    texts = (json.dumps(settings), json.dumps(spec.indexed))
     facts = (spec.n_bits, spec.fingerprint, spec.vector_size, spec.kind, *texts)
     db.execute(
         "INSERT INTO spec VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (*facts, _spec_checksum(facts, spec.model), spec.model)

@@ -1,6 +1,6 @@
 """The spec and model of a collection on Milvus, in a second small collection beside it, ``<name>__hashlearn``.
 
-    part 0            JSON: format, n_bits, fingerprint, vector_size, kind, settings, length and SHA-256 of the model
+    part 0            JSON: format, n_bits, fingerprint, vector_size, kind, settings, ids, model's length and SHA-256
     part 1, 2, …      the bytes of the model in base64, 49,149 bytes each
 
 Collections of hashlearn 0.2 also have parts below 0, which counted ids and are no longer used.
@@ -36,7 +36,9 @@ def create_meta(link: MilvusLink, spec: CollectionSpec) -> None:
     # Milvus requires a vector field in every collection.
     schema.add_field("nothing", DataType.BINARY_VECTOR, dim=8)
     make_collection(link, name, schema, "nothing", "BIN_FLAT", {})
-    facts = {name: value for name, value in asdict(spec).items() if name not in ("model", "indexed")}
+    # Older versions do not know kinds of ids, but can read a collection with numbers.
+    left_out = ("model", "indexed", *(["ids"] if spec.ids == "int" else []))
+    facts = {name: value for name, value in asdict(spec).items() if name not in left_out}
     head = {
         "format": FORMAT,
         **facts,

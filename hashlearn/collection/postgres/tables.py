@@ -79,9 +79,10 @@ def make_tables(connection: Connection[Any], address: PostgresAddress, spec: Col
             "last_id bigint NOT NULL)"
         )
     )
-    # Older versions do not know indexed fields, but can read a collection without them.
-    known = ("n_bits", "fingerprint", "vector_size", "kind", "settings", *(["indexed"] if spec.indexed else []))
-    facts = {name: getattr(spec, name) for name in known}
+    facts = {name: getattr(spec, name) for name in ("n_bits", "fingerprint", "vector_size", "kind", "settings")}
+    # Older versions know neither indexed fields nor kinds of ids, but can read a collection without them.
+    facts |= {"indexed": spec.indexed} if spec.indexed else {}
+    facts |= {"ids": spec.ids} if spec.ids != "int" else {}
     connection.execute(tables.sql("INSERT INTO {meta} VALUES (%s, %s, %s, -1)"), (FORMAT, Jsonb(facts), spec.model))
 
 
