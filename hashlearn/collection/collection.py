@@ -431,7 +431,7 @@ class Collection:
             removed = self._store.delete_where(condition)
             self._check_fields(condition, removed > 0, 2)
             return removed
-        wanted = self._ids.array([ids] if self._ids.is_single(ids) else ids)  # type: ignore[list-item, arg-type]
+        wanted = self._ids.array([ids] if self._ids.is_single(ids) else ids)  # type: ignore[arg-type]
         numbers = self._ids.present(self._store, wanted)
         step = self._store.batch_rows
         return sum(self._store.delete(numbers[start : start + step]) for start in range(0, len(numbers), step))
