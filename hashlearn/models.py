@@ -64,7 +64,10 @@ NUMBERS = {"bool", "float16", "float32", "float64"} | {f"{u}int{bits}" for u in 
 TEXT_BYTES = 16 * 2**20
 TEXT_RATIO = 64
 # Attributes that may differ between hashers that compute the same.
-_NOT_COMPUTING = {"n_jobs", "verbose", "random_state", "seconds_", "codes_", "report_", "previous_", "advice_", "sums_"}
+_NOT_COMPUTING = {
+    *("n_jobs", "verbose", "random_state"),
+    *("seconds_", "codes_", "report_", "previous_", "advice_", "sums_", "confidence_"),
+}
 NUMBER_WORDS = {"nan": float("nan"), "inf": float("inf"), "-inf": float("-inf")}
 
 

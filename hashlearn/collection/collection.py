@@ -16,6 +16,7 @@ from hashlearn import models
 from hashlearn.codes import MAX_BITS, BitOrder, n_bytes, renamed_bit_order
 from hashlearn.collection import validation
 from hashlearn.collection.collapse import warn_of_collapse
+from hashlearn.collection.health import Health, QueryFigures, QueryLog, health_of
 from hashlearn.collection.id_kinds import IdKind, ids_of_kind
 from hashlearn.collection.payloads import checked_payloads
 from hashlearn.collection.rescore import MAX_CANDIDATES, Metric, make_rescore_plan, rescored
@@ -98,6 +99,7 @@ class Collection:
         self._ids = ids_of_kind(store.spec.ids)
         self._lock = threading.Lock()
         self._warned_of_collapse = False
+        self._query_log = QueryLog()
         self._looked_for: set[Path] = set()
 
     @classmethod
@@ -355,6 +357,7 @@ class Collection:
             raise CollectionError(f"{self.uri} keeps no vectors to rescore by: {_KEEP_VECTORS}.")
         if asymmetric:
             queries = self._encoded(rows, "expected_bits", np.float32, self.n_bits)
+            self._log_queries(rows)
             search: Callable[[Any, int, Condition | None, int | None], Hits] = self._store.search_projections
         else:
             packed = None if codes is None else rows
@@ -466,6 +469,25 @@ class Collection:
 
         return export(self, path, bit_order)
 
+    def encode_queries(self, X: Any) -> PackedCodes:
+        """Packed codes of queries by the collection's hasher; ``health`` counts them."""
+        packed = self._encoded(X, "encode_queries", np.uint8, n_bytes(self.n_bits))
+        self._log_queries(X)
+        return packed
+
+    def query_figures(self) -> QueryFigures:
+        """How certain the bits of the queries were that came as X since the collection was opened."""
+        return self._query_log.figures()
+
+    def health(self) -> Health:
+        """Tell whether the collection still fits its queries.
+
+        Few distinct codes for many rows mean that codes cannot tell rows apart. A confidence of queries well below
+        that of training, or more and more bits near their thresholds, mean that queries have drifted away from what
+        the hasher learned: fit anew, or ``migrate``.
+        """
+        return health_of(self, self._query_log)
+
     def verify(self) -> VerifyReport:
         """Read everything and check all that can be checked; ``problems`` says what is wrong, one sentence each.
 
@@ -566,6 +588,13 @@ class Collection:
         ]
         return np.concatenate(parts) if parts else np.empty((0, width), dtype=dtype)
 
+    def _log_queries(self, rows: Any) -> None:
+        """Count queries for ``health``, and look at some of them."""
+        chosen = self._query_log.count(validation.row_count(rows))
+        # Without calibration expected bits are projections, whose size means nothing.
+        if chosen.start < chosen.stop and hasattr(self.hasher, "calibration_"):
+            self._query_log.add(self.hasher.expected_bits(rows[chosen]))
+
     def _packed_codes(self, rows: Any, codes: ArrayLike | None, bit_order: BitOrder) -> PackedCodes:
         if codes is not None:
             return validation.checked_codes(codes, self.n_bits, bit_order)
@@ -574,7 +603,7 @@ class Collection:
     def _query_codes(self, rows: Any, codes: ArrayLike | None, bit_order: BitOrder) -> PackedCodes:
         if codes is not None:
             return validation.checked_codes(codes, self.n_bits, bit_order)
-        return self._encoded(rows, "encode_queries", np.uint8, n_bytes(self.n_bits))
+        return self.encode_queries(rows)
 
     def _vectors_to_keep(self, X: Any, vectors: ArrayLike | None, n_rows: int) -> Vectors | None:
         """The vectors to keep beside the codes; None in a collection that keeps none."""

@@ -84,6 +84,7 @@ class BaseHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DeclaredEsti
         "(n, ceil(n_bits / 8)) Packed codes of the training rows: learned ones if the method learns codes "
         "(``info.database``), otherwise those of ``encode``."
     )
+    confidence_: float = fitted("Mean size of the expected bits of a sample of training rows.")
     function_: HashFunction = fitted("The hash function, from features to projections.")
     features_: FeatureMap = fitted("The map from rows to features.")
     calibration_: Calibration = fitted(
@@ -398,6 +399,11 @@ class BaseHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DeclaredEsti
                 self._set_calibration(Calibration.fit(projections, bits, offset=False))
             else:
                 self._set_calibration(Calibration.fit_neighbors(projections, dense_rows(sample.rows)))
+        self._keep_confidence(projections)
+
+    def _keep_confidence(self, projections: NDArray[np.float32]) -> None:
+        """Keep how certain the bits of training rows are, from projections of a sample."""
+        self.confidence_ = float(np.abs(self.calibration_.expected_bits(projections)).mean())
 
     def _set_calibration(self, calibration: Calibration) -> None:
         """Set ``calibration_`` such that signs of expected bits are those of projections; removes old thresholds."""

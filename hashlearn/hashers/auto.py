@@ -244,6 +244,7 @@ class AutoHasher(BaseHasher):
         self.calibration_ = self.hasher_.calibration_
         # Advice about the labels was given before the trials.
         self._advise([sentence for sentence in self.hasher_.advice_ if is_about_codes(sentence)])
+        self.confidence_ = self.hasher_.confidence_
         self.__dict__.pop("thresholds_", None)
         if hasattr(self.hasher_, "thresholds_"):
             self.thresholds_ = self.hasher_.thresholds_

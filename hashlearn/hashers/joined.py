@@ -185,6 +185,9 @@ class JoinedHasher(BaseHasher):
         """
         slopes = np.concatenate([part.calibration_.slopes_ for part in self.hashers_])
         self._set_calibration(Calibration(slopes, np.zeros(len(slopes))))
+        known = [part.confidence_ * part.n_bits_ for part in self.hashers_ if hasattr(part, "confidence_")]
+        if len(known) == len(self.hashers_):
+            self.confidence_ = sum(known) / len(slopes)
         thresholds = np.concatenate([self._own_thresholds(part) for part in self.hashers_])
         if thresholds.any():
             self.thresholds_ = thresholds

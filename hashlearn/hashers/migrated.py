@@ -122,6 +122,7 @@ class MigratedHasher(BaseHasher):
         self.features_.center_ = (center + mean).astype(np.float32)
         # The projections are log odds already.
         self._set_calibration(Calibration(np.ones(self.n_bits_), np.zeros(self.n_bits_)))
+        self._keep_confidence(self._project(X[rows]))
         self.codes_ = packed
         return self
 

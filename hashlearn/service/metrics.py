@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 
+from hashlearn.collection.health import Health
+
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
@@ -37,6 +39,17 @@ class Metrics:
         self.failed_logins = Counter("hashlearn_failed_logins", "Requests with a wrong token.", registry=registry)
         self.held_bytes = Gauge("hashlearn_held_bytes", "Bytes of request bodies in memory.", registry=registry)
         self._rows = Gauge("hashlearn_collection_rows", "Rows of a collection.", ("collection",), registry=registry)
+        figures = (
+            ("queries", "Queries by vectors, texts or pictures since the start."),
+            ("near_threshold", "Share of query bits that are 60 : 40 at best."),
+            ("confidence", "Mean size of the expected bits of queries, 0 to 1."),
+            ("trained_confidence", "The same on training rows."),
+            ("distinct_codes", "Distinct codes of the first 10,000 rows."),
+        )
+        self._health = {
+            name: Gauge(f"hashlearn_collection_{name}", text, ("collection",), registry=registry)
+            for name, text in figures
+        }
         queue = ("queue",)
         self._waiting = Gauge("hashlearn_queue_waiting", "Requests that wait for a thread.", queue, registry=registry)
         self._working = Gauge("hashlearn_queue_working", "Threads that work.", queue, registry=registry)
@@ -65,9 +78,13 @@ class Metrics:
         self._requests.labels(known, route, str(status)).inc()
         self._seconds.labels(known, route).observe(seconds)
 
-    def text(self, rows: dict[str, int]) -> bytes:
-        """All figures in Prometheus' text format; ``rows`` are those of every collection."""
-        self._rows.clear()
-        for name, count in rows.items():
-            self._rows.labels(name).set(count)
+    def text(self, health: dict[str, Health]) -> bytes:
+        """All figures in Prometheus' text format; ``health`` is that of every collection."""
+        for gauge in (self._rows, *self._health.values()):
+            gauge.clear()
+        for collection, figures in health.items():
+            self._rows.labels(collection).set(figures.rows)
+            for name, gauge in self._health.items():
+                if (value := getattr(figures, name)) is not None:
+                    gauge.labels(collection).set(value)
         return generate_latest(self._registry)

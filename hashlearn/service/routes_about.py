@@ -6,6 +6,7 @@ from contextlib import suppress
 
 from fastapi import APIRouter, Response
 
+from hashlearn.collection.health import Health
 from hashlearn.service import schemas
 from hashlearn.service.errors import ApiError, collection_errors, json_response, to_json
 from hashlearn.service.metrics import CONTENT_TYPE
@@ -39,10 +40,10 @@ async def readiness(service: ServiceDep) -> Response:
 )
 async def metrics(service: ServiceDep) -> Response:
     """Figures for Prometheus. Those of the collections are left out while their storage does not answer."""
-    rows: dict[str, int] = {}
+    health: dict[str, Health] = {}
     with suppress(TimeoutError, ApiError):
-        rows = await service.rows_probe.result(service.limits.probe_seconds)
-    return Response(service.metrics.text(rows), media_type=CONTENT_TYPE)
+        health = await service.health_probe.result(service.limits.probe_seconds)
+    return Response(service.metrics.text(health), media_type=CONTENT_TYPE)
 
 
 @router.get("/api/v1/collections", response_model=schemas.CollectionList, responses=schemas.error_responses())

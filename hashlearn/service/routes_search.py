@@ -123,7 +123,7 @@ def _search_image(
     options.check(1, limits.k, limits.hits_json, limits)
     row = served.features.row(body, service.decoder)
     with collection_errors():
-        queries = Queries(served.hasher.encode_queries(row), row)
+        queries = Queries(served.collection.encode_queries(row), row)
     return answer(served, queries, options, include, False, limits, started)
 
 

@@ -81,7 +81,7 @@ def queries_from_vectors(served: ServedCollection, vectors: NDArray[Any]) -> Que
         raise bad("bad_vector", f"The collection {served.name} {why}.")
     rows = float_rows(vectors, served.n_features)
     with collection_errors():
-        return Queries(served.hasher.encode_queries(rows), rows)
+        return Queries(served.collection.encode_queries(rows), rows)
 
 
 def queries_from_texts(served: ServedCollection, texts: Sequence[str], limits: Limits) -> Queries:

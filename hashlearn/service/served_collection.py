@@ -11,6 +11,7 @@ import numpy as np
 
 from hashlearn.codes import n_bytes
 from hashlearn.collection import Collection, UnsupportedByStoreError
+from hashlearn.collection.health import Health
 from hashlearn.service.display_config import DisplayConfig
 from hashlearn.service.image_features import ImageFeatures, has_backbone, image_features
 from hashlearn.service.pictures import DEFAULT_FIELD, Pictures, open_pictures
@@ -62,6 +63,7 @@ class ServedCollection:
         takes_vectors = self.hasher is not None and not has_backbone(self.hasher)
         self.n_features = int(self.hasher.n_features_in_) if takes_vectors else None
         self._label_field = label_field
+        self._looked_at: tuple[object, Health] | None = None
 
     def probe(self) -> None:
         """Search once. This brings the codes into memory, and raises what any search would raise."""
@@ -83,6 +85,13 @@ class ServedCollection:
         """
         info = self.collection.info()
         return info.get("version") or (info["rows"], time.monotonic() // _UNVERSIONED_SECONDS)
+
+    def health(self) -> Health:
+        """What ``Collection.health`` tells; codes are looked at again only once rows have changed."""
+        version, known = self.version(), self._looked_at
+        if known is None or known[0] != version:
+            known = self._looked_at = version, self.collection.health()
+        return known[1]._replace(rows=self.collection.count(), **self.collection.query_figures()._asdict())
 
     def ids(self) -> Ids:
         """All ids, sorted."""

@@ -11,6 +11,7 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
+from hashlearn.collection.health import Health
 from hashlearn.parallel import thread_count
 from hashlearn.service.errors import ApiError, collection_errors, log
 from hashlearn.service.image_decoding import ImageDecoder
@@ -42,7 +43,7 @@ class Service:
         self.reads = WorkQueue("read", thread_count(None) + 4, limits, self.metrics)
         self.writes = WorkQueue("write", 1, limits, self.metrics, advice)
         self.search_probe = Probe("search-probe", self.search_all)
-        self.rows_probe = Probe("rows-probe", self.count_rows)
+        self.health_probe = Probe("health-probe", self.all_health)
         self.decoder = ImageDecoder(limits)
         path = self.settings.access_log
         self.access_log = None if path is None else AccessLog(path)
@@ -69,10 +70,10 @@ class Service:
             for served in list(self.collections.values()):
                 served.probe()
 
-    def count_rows(self) -> dict[str, int]:
-        """The number of rows of every collection."""
+    def all_health(self) -> dict[str, Health]:
+        """Rows, distinct codes and queries of every collection."""
         with collection_errors():
-            return {name: served.collection.count() for name, served in list(self.collections.items())}
+            return {name: served.health() for name, served in list(self.collections.items())}
 
     def kept(self, served: ServedCollection) -> KeptAnswers:
         """The answers about all rows of a collection that are kept."""
@@ -100,7 +101,7 @@ class Service:
 
     def close_now(self) -> None:
         """Wait for the work that has begun, however long, and close the collections."""
-        for threads in (self.writes, self.reads, self.search_probe, self.rows_probe):
+        for threads in (self.writes, self.reads, self.search_probe, self.health_probe):
             threads.close()
         for served in self.collections.values():
             served.collection.close()

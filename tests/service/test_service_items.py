@@ -133,6 +133,8 @@ def test_health_readiness_and_metrics(http):
     http.get("/no-such-page-1")
     text = http.get("/metrics").text
     assert f'hashlearn_collection_rows{{collection="shop"}} {ROWS}.0' in text
+    assert 'hashlearn_collection_distinct_codes{collection="shop"}' in text
+    assert 'hashlearn_collection_queries{collection="shop"}' in text
     assert 'route="/api/v1/collections/{collection}/items/{id}",status="200"' in text
     assert "no-such-page" not in text
     assert "hashlearn_request_seconds_bucket" in text

@@ -270,7 +270,9 @@ class PairwiseHasher(RowUpdates, OtherSupervision):
             else:
                 # The projections are log odds already.
                 self._set_calibration(Calibration(np.ones(self.n_bits_), np.zeros(self.n_bits_)))
-                packed = codes.pack(self._project(supervision.sample.rows) >= 0)
+                projections = self._project(supervision.sample.rows)
+                self._keep_confidence(projections)
+                packed = codes.pack(projections >= 0)
                 self._advise_on_codes(SampledCodes(supervision.sample.numbers, packed, self.n_bits_))
         self._store_codes(job, source="learned")
         self.seconds_ = timer.seconds

@@ -1,0 +1,87 @@
+"""Whether a collection still fits its queries: figures that tell when to fit a hasher anew."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from hashlearn.collection.collection import Collection
+
+NEAR = 0.2
+"""A bit with an expected value below this in size is 60 : 40 at best."""
+LOOKED_AT = 10_000
+EVERY = 16
+"""One query of so many is looked at, so that figures cost next to nothing."""
+
+
+class QueryFigures(NamedTuple):
+    """How certain the bits of queries are.
+
+    queries : how many there were. near_threshold : share of bits whose expected value is below 0.2 in size.
+    confidence : mean size of the expected bits. Both are of every 16th query, and None before the first one.
+    """
+
+    queries: int
+    near_threshold: float | None
+    confidence: float | None
+
+
+class Health(NamedTuple):
+    """What ``Collection.health`` tells.
+
+    rows : how many there are. looked_at, distinct_codes : the first 10,000 rows at most, and their distinct codes.
+    queries, near_threshold, confidence : of queries by X since the collection was opened; see ``QueryFigures``.
+    trained_confidence : the confidence on a sample of training rows; None if the hasher does not tell it.
+    """
+
+    rows: int
+    looked_at: int
+    distinct_codes: int
+    queries: int
+    near_threshold: float | None
+    confidence: float | None
+    trained_confidence: float | None
+
+
+class QueryLog:
+    """Adds up figures of queries; any thread may add."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._queries = self._bits = self._near = 0
+        self._size = 0.0
+
+    def count(self, n_queries: int) -> slice:
+        """Count queries; which of them to look at."""
+        with self._lock:
+            first = -self._queries % EVERY
+            self._queries += n_queries
+        return slice(first, n_queries, EVERY)
+
+    def add(self, expected: NDArray[np.floating]) -> None:
+        """Add the expected bits (n, n_bits) of queries that are looked at."""
+        size = np.abs(expected)
+        near, total = int(np.count_nonzero(size < NEAR)), float(size.sum(dtype=np.float64))
+        with self._lock:
+            self._bits += expected.size
+            self._near += near
+            self._size += total
+
+    def figures(self) -> QueryFigures:
+        with self._lock:
+            if not self._bits:
+                return QueryFigures(self._queries, None, None)
+            return QueryFigures(self._queries, self._near / self._bits, self._size / self._bits)
+
+
+def health_of(collection: Collection, log: QueryLog) -> Health:
+    """Look at the first rows, and at the queries so far."""
+    first = next(iter(collection.scan(LOOKED_AT)), None)
+    looked_at = 0 if first is None else len(first.ids)
+    distinct = 0 if first is None else len(np.unique(first.codes, axis=0))
+    trained = getattr(collection.hasher, "confidence_", None)
+    return Health(collection.count(), looked_at, distinct, *log.figures(), trained)

@@ -1,0 +1,68 @@
+"""``Collection.health``: figures that change when rows or queries are no longer what the hasher learned from."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+import hashlearn as hl
+from hashlearn.collection import Collection
+
+
+@pytest.fixture(scope="module")
+def learned():
+    rng = np.random.default_rng(0)
+    y = rng.integers(4, size=600)
+    centers = 3 * rng.normal(size=(4, 12))
+    return centers[y] + rng.normal(size=(600, 12)), y
+
+
+@pytest.mark.parametrize("make", [partial(hl.GSDHP, 16, n_landmarks=100), partial(hl.ITQ, 8)], ids=["GSDHP", "ITQ"])
+def test_queries_that_drift_lower_the_confidence(make, learned, tmp_path):
+    X, y = learned
+    hasher = make(random_state=0).fit(X[:400], y[:400])
+    with Collection.create(tmp_path / "shop", hasher) as shop:
+        shop.add(X[:400])
+        fresh = shop.health()
+        assert (fresh.rows, fresh.looked_at, fresh.queries) == (400, 400, 0)
+        assert fresh.distinct_codes == len(np.unique(hasher.encode(X[:400]), axis=0))
+        assert fresh.near_threshold is None
+        assert fresh.trained_confidence == pytest.approx(np.abs(hasher.expected_bits(X[:400])).mean(), abs=1e-4)
+        shop.search(X[400:500])
+        shop.search(X[500:], asymmetric=True)
+        usual = shop.health()
+        expected = np.abs(hasher.expected_bits(X[400::16]))  # one of 16 is looked at
+        assert usual.queries == 200
+        assert usual.confidence == pytest.approx(expected.mean(), abs=1e-4)
+        assert usual.near_threshold == pytest.approx(np.mean(expected < 0.2), abs=1e-3)
+        assert usual.confidence > usual.trained_confidence - 0.1
+    with Collection.open(tmp_path / "shop") as shop:
+        shop.within(X.mean(axis=0) + np.random.default_rng(1).normal(size=(100, 12)), 2)  # rows of no class
+        drifted = shop.health()
+    assert drifted.trained_confidence == usual.trained_confidence
+    assert drifted.confidence < usual.confidence - 0.05
+    assert drifted.near_threshold > usual.near_threshold + 0.02
+
+
+def test_codes_of_queries_are_those_of_the_hasher(learned, tmp_path):
+    X, y = learned
+    hasher = hl.GSDHP(24, n_landmarks=100, random_state=0).fit(X, y)
+    hasher._set_thresholds(0.75)
+    with Collection.create(tmp_path / "shop", hasher) as shop:
+        np.testing.assert_array_equal(shop.encode_queries(X), hasher.encode_queries(X))
+        assert not np.array_equal(shop.encode_queries(X), hasher.encode(X))
+
+
+def test_joined_hashers_tell_the_mean_confidence_of_their_bits(learned):
+    X, y = learned
+    joined = hl.JoinedHasher([hl.GSDHP(12, n_landmarks=100, random_state=0), hl.ITQ(4, random_state=0)]).fit(X, y)
+    first, second = joined.hashers_
+    assert joined.confidence_ == pytest.approx((12 * first.confidence_ + 4 * second.confidence_) / 16)
+
+
+def test_collections_without_rows_or_hasher(tmp_path):
+    with Collection.create(tmp_path / "codes", n_bits=16) as shop:
+        assert shop.health() == (0, 0, 0, 0, None, None, None)
+        shop.add(codes=np.zeros((5, 2), dtype=np.uint8))
+        shop.search(codes=np.zeros((1, 2), dtype=np.uint8))
+        assert shop.health()[:4] == (5, 5, 1, 0)
