@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from sklearn.utils.extmath import randomized_svd
 
 from hashlearn.codes import unpack
+from hashlearn.collection.id_kinds import json_id
 from hashlearn.service.errors import collection_errors, to_json
 from hashlearn.service.labels import labels_of
 from hashlearn.service.served_collection import ServedCollection
@@ -69,7 +70,7 @@ def map_of(served: ServedCollection) -> bytes:
         "labels": names,
     }
     columns = {
-        "ids": [item.id for item in items],
+        "ids": [json_id(item.id) for item in items],
         "x": places[:, 0].round(4).tolist(),
         "y": places[:, 1].round(4).tolist(),
         "label": [numbers.get(name, -1) for name in first],

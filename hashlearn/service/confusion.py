@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hashlearn.collection import Item
+from hashlearn.collection.id_kinds import json_id
 from hashlearn.service.errors import collection_errors, to_json
 from hashlearn.service.labels import labels_of
 from hashlearn.service.served_collection import ServedCollection
@@ -21,7 +22,7 @@ _SAMPLED_ROWS = 1_000
 class _Seen(NamedTuple):
     """How the rows nearest to one sampled row share out, seen from one of its labels."""
 
-    id: int
+    id: Any
     name: str
     shares: Counter[str]
     all: int
@@ -66,13 +67,13 @@ def confusion_of(served: ServedCollection) -> bytes:
 def _labels_of_nearest(served: ServedCollection, items: list[Item], field: str | None) -> list[list[list[str]]]:
     """Per item the labels of each of its nearest rows, itself left out."""
     hits = served.collection.search(codes=np.stack([item.code for item in items]), k=NEAREST + 1)
-    wanted = np.unique(hits.ids[hits.ids >= 0])
+    wanted = np.unique(hits.ids[hits.filled])
     rows = served.collection.get(wanted, vectors=False)
     labels = {row.id: labels_of(row.payload, field) for row in rows if row is not None}
     result = []
-    for item, ids in zip(items, hits.ids.tolist(), strict=True):
-        nearest = [number for number in ids if number >= 0 and number != item.id][:NEAREST]
-        result.append([labels.get(number, []) for number in nearest])
+    for item, ids, filled in zip(items, hits.ids, hits.filled, strict=True):
+        nearest = [one for one in ids[filled].tolist() if one != item.id][:NEAREST]
+        result.append([labels.get(one, []) for one in nearest])
     return result
 
 
@@ -94,6 +95,6 @@ def _row(seen: list[_Seen], names: list[str]) -> list[dict[str, Any]]:
     # The row whose nearest ones show most of it.
     examples = table.argmax(axis=0)
     return [
-        {"share": round(float(share), 4), "id": seen[place].id if table[place, column] > 1e-9 else None}
+        {"share": round(float(share), 4), "id": json_id(seen[place].id) if table[place, column] > 1e-9 else None}
         for column, (share, place) in enumerate(zip(shares, examples.tolist(), strict=True))
     ]

@@ -53,6 +53,7 @@ def create(service: Service, asked: CreateRequest) -> bytes:
             vector_size=asked.vector_size,
             kind=asked.kind,
             indexed=asked.indexed,
+            ids=asked.ids,
         )
     served = ServedCollection(asked.name, collection)
     served.droppable = True

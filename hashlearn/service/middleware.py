@@ -58,7 +58,7 @@ class RecordingMiddleware:
 
     def _record(self, exchange: _Exchange) -> None:
         scope, seconds = exchange.scope, time.perf_counter() - exchange.started
-        route = getattr(scope.get("route"), "path", "other")
+        route = getattr(scope.get("route"), "path", "other").replace(":path}", "}")
         self.metrics.answered(exchange.method, route, exchange.status, seconds)
         client = (scope.get("client") or ("unknown",))[0]
         if exchange.status == 401 and any(name == b"authorization" for name, _ in scope["headers"]):

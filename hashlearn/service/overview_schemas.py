@@ -46,7 +46,7 @@ class MapResponse(BaseModel):
     explained: list[float] = Field(description="Share of the bits' variance that x and y show.")
     projection: MapProjection
     labels: list[str] = Field(description="The most frequent first.")
-    ids: list[int]
+    ids: list[int | str]
     x: list[float]
     y: list[float]
     label: list[int] = Field(description="Per row the place of its first label in labels; -1 for none of them.")
@@ -54,7 +54,7 @@ class MapResponse(BaseModel):
 
 class ConfusionCell(BaseModel):
     share: float
-    id: int | None = Field(description="A row of this label whose nearest rows show it.")
+    id: int | str | None = Field(description="A row of this label whose nearest rows show it.")
 
 
 class ConfusionResponse(BaseModel):

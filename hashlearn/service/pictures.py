@@ -29,12 +29,12 @@ class Pictures:
         self.field = field
         self._tree = tree_at(path)
 
-    def name(self, number: int, payload: Mapping[str, Any]) -> str | None:
+    def name(self, id: Any, payload: Mapping[str, Any]) -> str | None:
         """The path of an item's picture, or None when it has none."""
         given = payload.get(self.field)
         if isinstance(given, str):
             return given if given.lower().endswith(ENDINGS) and self._tree.contains(given) else None
-        return next((name for ending in ENDINGS if self._tree.contains(name := f"{number}{ending}")), None)
+        return next((name for ending in ENDINGS if self._tree.contains(name := f"{id}{ending}")), None)
 
     def picture(self, name: str, side: int | None, decoder: ImageDecoder) -> tuple[bytes, str]:
         """The bytes and type of a picture; with ``side``, no wider and no higher than that."""

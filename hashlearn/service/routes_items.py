@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from typing import Annotated, Any
 
 import numpy as np
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 
+from hashlearn.collection.id_kinds import MAX_CHARACTERS, json_id
 from hashlearn.service import schemas
 from hashlearn.service.errors import ApiError, bad, collection_errors, json_response, to_json
+from hashlearn.service.item_ids import id_in_address, ids_in_body
 from hashlearn.service.made_collections import check_there
 from hashlearn.service.pictures import LARGEST_SIDE
 from hashlearn.service.request_bodies import (
@@ -28,7 +31,7 @@ from hashlearn.service.service import CollectionDep, Service, ServiceDep
 from hashlearn.service.settings import Limits
 
 router = APIRouter(prefix="/api/v1/collections/{collection}", tags=["items"])
-ItemId = Annotated[int, Path(ge=0, le=2**63 - 1)]
+ItemId = Annotated[str, Path(min_length=1, max_length=MAX_CHARACTERS)]
 _ALL_PARTS = {"code", "payload", "vector"}
 _GUESSES = 64
 _PICTURE = {"schema": {"type": "string", "format": "binary"}}
@@ -40,20 +43,23 @@ async def list_items(
     service: ServiceDep,
     served: CollectionDep,
     limit: Annotated[int, Query(ge=1, le=Limits.page)] = 100,
-    after: Annotated[int, Query(ge=-1, le=2**63 - 1, description="The largest id of the page before.")] = -1,
+    after: Annotated[
+        str | None, Query(min_length=1, max_length=MAX_CHARACTERS, description="The largest id of the page before.")
+    ] = None,
 ) -> Response:
     """Items by id, one page at a time."""
-    return json_response(await service.reads.run(_page, served, limit, after))
+    last = None if after in (None, "-1") else id_in_address(served, str(after))
+    return json_response(await service.reads.run(_page, served, limit, last))
 
 
-def _page(served: ServedCollection, limit: int, after: int) -> bytes:
+def _page(served: ServedCollection, limit: int, last: Any) -> bytes:
     with collection_errors():
         ids = served.ids()
-        start = int(np.searchsorted(ids, after, side="right"))
+        start = 0 if last is None else bisect_right(ids, last)
         items = [item for item in served.collection.get(ids[start : start + limit], vectors=False) if item is not None]
     has_more = start + limit < len(ids)
     facts = [item_facts(served, item, {"code", "payload"}) for item in items]
-    return to_json({"items": facts, "next": int(ids[start + limit - 1]) if has_more else None})
+    return to_json({"items": facts, "next": json_id(ids[start + limit - 1 :][:1].tolist()[0]) if has_more else None})
 
 
 @router.get("/random", response_model=schemas.ItemInfo, responses=schemas.error_responses())
@@ -67,24 +73,26 @@ def _random_item(served: ServedCollection) -> bytes:
     item = None
     with collection_errors():
         # Most collections use most numbers below the next id, so a few guesses find an item without listing all ids.
-        bound = int(served.collection.info().get("next_id") or 0)
+        numbered = served.collection.id_kind == "int"
+        bound = int(served.collection.info().get("next_id") or 0) if numbered else 0
         if bound:
             guesses = served.collection.get(rng.integers(0, bound, _GUESSES), vectors=True)
             item = next((guess for guess in guesses if guess is not None), None)
         if item is None and len(ids := served.ids()):
-            item = served.collection.get(int(rng.choice(ids)))
+            place = int(rng.integers(len(ids)))
+            (item,) = served.collection.get(ids[place : place + 1])
     if item is None:
         raise ApiError(404, "empty", f"The collection {served.name} is empty.")
     return to_json(item_facts(served, item, _ALL_PARTS))
 
 
-@router.get("/items/{id}", response_model=schemas.ItemInfo, responses=schemas.error_responses())
+@router.get("/items/{id:path}", response_model=schemas.ItemInfo, responses=schemas.error_responses())
 async def get_item(service: ServiceDep, served: CollectionDep, id: ItemId) -> Response:
     """One item: its code (hex), its payload, and its vector where vectors are kept."""
-    return json_response(await service.reads.run(_item, served, id))
+    return json_response(await service.reads.run(_item, served, id_in_address(served, id)))
 
 
-def _item(served: ServedCollection, id: int) -> bytes:
+def _item(served: ServedCollection, id: Any) -> bytes:
     with collection_errors():
         item = served.collection.get(id)
     if item is None:
@@ -92,12 +100,12 @@ def _item(served: ServedCollection, id: int) -> bytes:
     return to_json(item_facts(served, item, _ALL_PARTS))
 
 
-def _no_item(served: ServedCollection, id: int) -> ApiError:
+def _no_item(served: ServedCollection, id: Any) -> ApiError:
     return ApiError(404, "no_item", f"There is no item {id} in {served.name}.")
 
 
 @router.get(
-    "/images/{id}",
+    "/images/{id:path}",
     response_class=Response,
     responses={
         **schemas.error_responses(),
@@ -111,11 +119,11 @@ async def get_image(
     size: Annotated[int | None, Query(ge=1, le=LARGEST_SIDE, description="The most pixels either way.")] = None,
 ) -> Response:
     """The picture of an item."""
-    data, kind = await service.reads.run(_picture, service, served, id, size)
+    data, kind = await service.reads.run(_picture, service, served, id_in_address(served, id), size)
     return Response(data, media_type=kind, headers={"Cache-Control": "private, max-age=300"})
 
 
-def _picture(service: Service, served: ServedCollection, id: int, side: int | None) -> tuple[bytes, str]:
+def _picture(service: Service, served: ServedCollection, id: Any, side: int | None) -> tuple[bytes, str]:
     with collection_errors():
         item = served.collection.get(id, vectors=False)
     if item is None:
@@ -148,7 +156,8 @@ def _rows_of_json(served: ServedCollection, body: bytes, limits: Limits) -> dict
     """The arguments of ``Collection.add`` for a JSON body."""
     asked = parse_request(schemas.AddRequest, body, limits)
     _check_count(max(len(part) for part in (asked.vectors, asked.codes) if part is not None), limits)
-    rows: dict[str, Any] = {"ids": asked.ids, "payload": asked.payload}
+    ids = None if asked.ids is None else ids_in_body(served, asked.ids)
+    rows: dict[str, Any] = {"ids": ids, "payload": asked.payload}
     if asked.codes is None:
         return {**rows, "X": _encodable(served, asked.vectors)}
     rows["codes"] = decode_codes(asked.codes, served.n_bits)
@@ -169,7 +178,7 @@ def _add(service: Service, served: ServedCollection, rows: dict[str, Any]) -> by
     check_there(service, served)
     with collection_errors():
         ids = served.collection.add(**rows)
-    return to_json({"ids": ids.tolist(), "count": len(ids)})
+    return to_json({"ids": [json_id(one) for one in ids.tolist()], "count": len(ids)})
 
 
 @router.post(
@@ -214,22 +223,24 @@ async def delete_items(request: Request, service: ServiceDep, served: Collection
     body = await read_body(request, JSON_TYPE)
     asked = await service.reads.run(parse_request, schemas.DeleteRequest, body, service.limits)
     _check_count(len(asked.ids or ()), service.limits)
-    return json_response(
-        to_json({"deleted": await service.writes.run(_delete, service, served, asked.ids, asked.where)})
-    )
+    ids = None if asked.ids is None else ids_in_body(served, asked.ids)
+    return json_response(to_json({"deleted": await service.writes.run(_delete, service, served, ids, asked.where)}))
 
 
-@router.delete("/items/{id}", response_model=schemas.DeleteResponse, responses=schemas.error_responses(401), **_WRITER)
+@router.delete(
+    "/items/{id:path}", response_model=schemas.DeleteResponse, responses=schemas.error_responses(401), **_WRITER
+)
 async def delete_item(service: ServiceDep, served: CollectionDep, id: ItemId) -> Response:
     """Delete one item."""
     _check_writable(served)
-    deleted = await service.writes.run(_delete, service, served, [id], None)
+    wanted = id_in_address(served, id)
+    deleted = await service.writes.run(_delete, service, served, [wanted], None)
     if not deleted:
-        raise _no_item(served, id)
+        raise _no_item(served, wanted)
     return json_response(to_json({"deleted": deleted}))
 
 
-def _delete(service: Service, served: ServedCollection, ids: list[int] | None, where: dict[str, Any] | None) -> int:
+def _delete(service: Service, served: ServedCollection, ids: list[Any] | None, where: dict[str, Any] | None) -> int:
     check_there(service, served)
     with collection_errors():
         return served.collection.delete(ids, where=where)

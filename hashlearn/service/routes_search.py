@@ -9,9 +9,11 @@ from typing import Annotated, Any
 import numpy as np
 from fastapi import APIRouter, Depends, Query, Request, Response
 
+from hashlearn.collection.id_kinds import MAX_CHARACTERS, json_id
 from hashlearn.collection.rescore import DEFAULT_FACTOR
 from hashlearn.service import schemas, statistics
 from hashlearn.service.errors import bad, collection_errors, json_response, to_json
+from hashlearn.service.item_ids import id_in_address
 from hashlearn.service.json_reader import read_json_object
 from hashlearn.service.request_bodies import JSON_TYPE, NPY_TYPE, decode_codes, parse_request, read_body
 from hashlearn.service.search import (
@@ -128,9 +130,13 @@ def _search_image(
 
 
 @router.get("/histogram", response_model=schemas.HistogramResponse, responses=schemas.error_responses())
-async def histogram_of_item(service: ServiceDep, served: CollectionDep, id: Annotated[schemas.Id, Query()]) -> Response:
+async def histogram_of_item(
+    service: ServiceDep, served: CollectionDep, id: Annotated[str, Query(min_length=1, max_length=MAX_CHARACTERS)]
+) -> Response:
     """How many items lie at every distance from a stored one, itself included."""
-    return json_response(await service.reads.run(_histogram, served, to_json({"id": id}), service.limits))
+    return json_response(
+        await service.reads.run(_histogram, served, to_json({"id": json_id(id_in_address(served, id))}), service.limits)
+    )
 
 
 @router.post(

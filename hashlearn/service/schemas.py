@@ -9,12 +9,12 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, PlainValidator, WithJsonSchema, model_validator
 
 from hashlearn.codes import MAX_BITS
+from hashlearn.collection.id_kinds import MAX_CHARACTERS, IdKind
 from hashlearn.collection.rescore import DEFAULT_FACTOR
 from hashlearn.typing import Float32Array, Metric
 
 Mode = Literal["hamming", "asymmetric", "rescore"]
 Included = Literal["payload", "code", "vector"]
-Id = Annotated[int, Field(ge=0, le=2**63 - 1)]
 
 
 # Long lists are checked by these functions rather than by pydantic, whose check of a whole list is one call that no
@@ -56,6 +56,19 @@ def _filter(value: Any) -> dict[str, Any]:
     return value
 
 
+def _id(value: Any) -> int | str:
+    if type(value) is int and 0 <= value < 2**63:
+        return value
+    if type(value) is str and 1 <= len(value) <= MAX_CHARACTERS:
+        return value
+    raise ValueError(f"an id is a whole number from 0 to 2^63 - 1, or a text of 1 to {MAX_CHARACTERS} characters")
+
+
+_IDS = [
+    {"type": "integer", "minimum": 0, "maximum": 2**63 - 1},
+    {"type": "string", "minLength": 1, "maxLength": MAX_CHARACTERS, "description": "where ids are texts or UUIDs"},
+]
+Id = Annotated[int | str, PlainValidator(_id), WithJsonSchema({"anyOf": _IDS})]
 _NUMBERS = {"type": "array", "minItems": 1, "items": {"type": "number"}}
 _OBJECT = {"type": "object", "additionalProperties": True}
 Vector = Annotated[Any, PlainValidator(_vector), WithJsonSchema(_NUMBERS)]
@@ -149,7 +162,7 @@ class AddRequest(RequestModel):
 
     vectors: Vectors | None = Field(None, description="Rows to encode; beside codes, rows to keep.")
     codes: list[str] | None = Field(None, min_length=1, description=_CODE)
-    ids: list[Id] | None = Field(None, min_length=1, description="One per row; without them ids continue the largest.")
+    ids: list[Id] | None = Field(None, min_length=1, description="One per row. Texts must be given.")
     payload: Payloads | None = Field(None, description="One JSON object per row.")
 
     @model_validator(mode="after")
@@ -172,6 +185,7 @@ class CreateRequest(RequestModel):
     vector_size: int | None = Field(None, ge=1, le=2**20, description="Length of kept vectors that no hasher takes.")
     kind: Literal["flat", "ivf", "multihash", "hnsw"] = "flat"
     indexed: list[str] = Field([], max_length=100, description="Fields of payloads that filters often ask for.")
+    ids: IdKind = Field("int", description="The kind of ids.")
 
 
 class DeleteRequest(RequestModel):
@@ -185,7 +199,7 @@ class DeleteRequest(RequestModel):
 
 
 class Hit(BaseModel):
-    id: int
+    id: int | str
     distance: float
     code: str | None = None
     payload: dict[str, Any] | None = None
@@ -195,7 +209,7 @@ class Hit(BaseModel):
 
 class QueryInfo(BaseModel):
     code: str
-    id: int | None = None
+    id: int | str | None = None
     payload: dict[str, Any] | None = None
     image: str | None = None
 
@@ -242,6 +256,7 @@ class CollectionInfo(BaseModel):
     label_field: str | None
     can: Capabilities
     kind: str
+    ids: IdKind
 
 
 class CollectionList(BaseModel):
@@ -251,7 +266,7 @@ class CollectionList(BaseModel):
 
 
 class ItemInfo(BaseModel):
-    id: int
+    id: int | str
     code: str
     payload: dict[str, Any]
     vector: list[float] | None = None
@@ -260,11 +275,11 @@ class ItemInfo(BaseModel):
 
 class ItemPage(BaseModel):
     items: list[ItemInfo]
-    next: int | None = Field(description="Give it as after= for the next page; null on the last one.")
+    next: int | str | None = Field(description="Give it as after= for the next page; null on the last one.")
 
 
 class AddResponse(BaseModel):
-    ids: list[int]
+    ids: list[int | str]
     count: int
 
 

@@ -6,19 +6,22 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hashlearn.collection import Item
+from hashlearn.collection.id_kinds import json_id
 from hashlearn.collection.rescore import DEFAULT_FACTOR
 from hashlearn.index import Hits
 from hashlearn.service.errors import ApiError, bad, collection_errors, to_json
+from hashlearn.service.item_ids import ids_in_body, plain_ids
 from hashlearn.service.request_bodies import decode_codes, float_rows, packed_codes, parse_npy, parse_request
 from hashlearn.service.schemas import SearchRequest
 from hashlearn.service.served_collection import ServedCollection
 from hashlearn.service.settings import Limits
-from hashlearn.typing import Ids, PackedCodes
+from hashlearn.typing import PackedCodes
 
 DEFAULT_K = 10
 _ATTEMPTS = 4
@@ -69,7 +72,7 @@ class Queries:
 class QueryHits:
     """The hits of one query. ``found`` counts all rows within a radius, also those that k cut off."""
 
-    ids: Ids
+    ids: NDArray[Any]
     distances: NDArray[Any]
     found: int | None = None
 
@@ -97,12 +100,13 @@ def queries_from_texts(served: ServedCollection, texts: Sequence[str], limits: L
     return queries_from_vectors(served, served.texts.rows(texts))
 
 
-def queries_from_ids(served: ServedCollection, ids: Sequence[int], needs_vectors: bool) -> Queries:
+def queries_from_ids(served: ServedCollection, ids: Sequence[int | str], needs_vectors: bool) -> Queries:
     """The codes of stored items, with their vectors where the collection keeps such as its hasher takes."""
     with_vectors = needs_vectors and served.collection.vector_size == served.n_features
+    wanted = ids_in_body(served, list(ids))
     with collection_errors():
-        items = served.collection.get(list(ids), vectors=with_vectors)
-    missing = [number for number, item in zip(ids, items, strict=True) if item is None]
+        items = served.collection.get(wanted, vectors=with_vectors)
+    missing = [one for one, item in zip(wanted, items, strict=True) if item is None]
     if missing:
         raise ApiError(404, "no_item", f"There is no item {missing[0]} in {served.name}.")
     vectors = np.stack([item.vector for item in items]) if with_vectors and items[0].vector is not None else None
@@ -140,11 +144,11 @@ def search_npy(
         queries = queries_from_vectors(served, array)
     if options.radius is None:
         hits = _nearest(served, queries, options)
-        return {"ids": hits.ids, "distances": hits.distances}
+        return {"ids": plain_ids(hits.ids), "distances": hits.distances}
     found = _within(served, queries.codes, options, limits.hits_npy, limits)
     lims = np.cumsum([0, *(len(hits.ids) for hits in found)], dtype=np.int64)
     ids, distances = (np.concatenate([getattr(hits, name) for hits in found]) for name in ("ids", "distances"))
-    return {"lims": lims, "ids": ids, "distances": distances}
+    return {"lims": lims, "ids": plain_ids(ids), "distances": distances}
 
 
 def answer(
@@ -184,7 +188,7 @@ def answer(
 
 def item_facts(served: ServedCollection, item: Item, include: set[str]) -> dict[str, Any]:
     """What the API tells about an item: its id, what is included, and where its picture is."""
-    facts: dict[str, Any] = {"id": item.id}
+    facts: dict[str, Any] = {"id": json_id(item.id)}
     if "code" in include:
         facts["code"] = item.code.tobytes().hex()
     if "payload" in include:
@@ -192,7 +196,7 @@ def item_facts(served: ServedCollection, item: Item, include: set[str]) -> dict[
     if "vector" in include and item.vector is not None:
         facts["vector"] = item.vector.tolist()
     if served.pictures is not None and served.pictures.name(item.id, item.payload) is not None:
-        facts["image"] = f"/api/v1/collections/{served.name}/images/{item.id}"
+        facts["image"] = f"/api/v1/collections/{served.name}/images/{quote(str(item.id), safe='')}"
     return facts
 
 
@@ -206,7 +210,7 @@ def _hits_of_all(
         found = _within(served, queries.codes, options, limits.hits_json + len(queries.codes), limits)
     else:
         hits = _nearest(served, queries, options)
-        pairs = zip(hits.ids, hits.distances, hits.ids >= 0, strict=True)
+        pairs = zip(hits.ids, hits.distances, hits.filled, strict=True)
         found = [QueryHits(ids[filled], distances[filled]) for ids, distances, filled in pairs]
     if not exclude_self:
         return found
@@ -215,7 +219,7 @@ def _hits_of_all(
     return [_without(hits, item.id, max_hits) for hits, item in zip(found, items, strict=True)]
 
 
-def _without(hits: QueryHits, id: int, max_hits: int | None) -> QueryHits:
+def _without(hits: QueryHits, id: Any, max_hits: int | None) -> QueryHits:
     keep = hits.ids != id
     found = None if hits.found is None else hits.found - len(keep) + int(keep.sum())
     return QueryHits(hits.ids[keep][:max_hits], hits.distances[keep][:max_hits], found)
@@ -272,7 +276,7 @@ def _too_many_within(max_hits: int) -> ApiError:
     return ApiError(413, "too_many", message)
 
 
-def _items_of_hits(served: ServedCollection, found: list[QueryHits], vectors: bool, limits: Limits) -> dict[int, Item]:
+def _items_of_hits(served: ServedCollection, found: list[QueryHits], vectors: bool, limits: Limits) -> dict[Any, Item]:
     """The stored items of all hits, by id."""
     n_hits = sum(len(hits.ids) for hits in found)
     if n_hits > limits.hits_json:
@@ -285,7 +289,7 @@ def _items_of_hits(served: ServedCollection, found: list[QueryHits], vectors: bo
 
 
 def _still_fit(
-    hits: QueryHits, code: NDArray[np.uint8], items: dict[int, Item], options: SearchOptions
+    hits: QueryHits, code: NDArray[np.uint8], items: dict[Any, Item], options: SearchOptions
 ) -> NDArray[np.bool_]:
     """Which hits still exist and, where bits are counted, are still as far away."""
     fit = np.array([id in items for id in hits.ids.tolist()], dtype=bool)

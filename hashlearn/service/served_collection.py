@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hashlearn.codes import n_bytes
 from hashlearn.collection import Collection, UnsupportedByStoreError
@@ -16,7 +17,6 @@ from hashlearn.service.display_config import DisplayConfig
 from hashlearn.service.image_features import ImageFeatures, has_backbone, image_features
 from hashlearn.service.pictures import DEFAULT_FIELD, Pictures, open_pictures
 from hashlearn.service.text_features import TextFeatures
-from hashlearn.typing import Ids
 
 NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 LABEL_FIELDS = ("labels", "label")
@@ -93,8 +93,10 @@ class ServedCollection:
             known = self._looked_at = version, self.collection.health()
         return known[1]._replace(rows=self.collection.count(), **self.collection.query_figures()._asdict())
 
-    def ids(self) -> Ids:
-        """All ids, sorted."""
+    def ids(self) -> NDArray[Any]:
+        """All ids, sorted. Texts are read with the payloads, which takes longer than numbers take."""
+        if self.collection.id_kind != "int":
+            return np.sort(np.concatenate([np.empty(0, dtype=object), *(rows.ids for rows in self.collection.scan())]))
         zero = np.zeros((1, n_bytes(self.n_bits)), dtype=np.uint8)
         try:
             return np.sort(self.collection.within(codes=zero, radius=self.n_bits).ids)
@@ -125,6 +127,7 @@ class ServedCollection:
                 "drop": may_write and self.droppable,
             },
             "kind": self.collection.info()["kind"],
+            "ids": self.collection.id_kind,
         }
 
     def _hasher_facts(self) -> dict[str, Any] | None:

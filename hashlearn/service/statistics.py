@@ -11,7 +11,6 @@ from hashlearn.codes import n_bytes, unpack
 from hashlearn.collection import Item
 from hashlearn.service.errors import collection_errors
 from hashlearn.service.served_collection import ServedCollection
-from hashlearn.typing import Ids
 
 _SAMPLED_ROWS = 10_000
 
@@ -44,7 +43,7 @@ def bit_statistics(served: ServedCollection) -> dict[str, Any]:
     }
 
 
-def sampled_items(served: ServedCollection, ids: Ids, count: int) -> list[Item]:
+def sampled_items(served: ServedCollection, ids: NDArray[Any], count: int) -> list[Item]:
     """At most so many items, drawn at random from these ids; the same ones each time. They come by id."""
     sample = ids if len(ids) <= count else np.sort(np.random.default_rng(0).choice(ids, count, replace=False))
     return [item for item in served.collection.get(sample, vectors=False) if item is not None]
