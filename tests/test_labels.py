@@ -184,7 +184,8 @@ def test_one_class_is_an_error(name, rows):
 
 def test_clusters_make_up_for_a_single_class(rows):
     X, y, _ = rows
-    assert small("gsdhp", structure=4).fit(X, np.zeros_like(y)).codes_.shape[0] == len(X)
+    with pytest.warns(FutureWarning, match="structure"):
+        assert small("gsdhp", structure=4).fit(X, np.zeros_like(y)).codes_.shape[0] == len(X)
 
 
 def half_unlabeled(y, marks):

@@ -52,6 +52,12 @@ def calibrated_ridge(sums: RidgeSums, held: HeldOutRows, mean: FloatArray, n_job
     held : with features counted from the same center.
     mean : of the features, counted from that center.
     """
+    # Products round differently with other numbers of BLAS threads, so that the answer would depend on the machine.
+    with one_blas_thread():
+        return _calibrated_ridge(sums, held, mean, n_jobs)
+
+
+def _calibrated_ridge(sums: RidgeSums, held: HeldOutRows, mean: FloatArray, n_jobs: int | None) -> LinearFunction:
     scale = float(np.trace(sums.recentered(mean).xx)) / len(mean) or 1.0
     parts = [(rows, (sums - RidgeSums.of(held.x[rows], held.t[rows])).recentered(mean)) for rows in held.folds]
     found: dict[int, FloatArray] = {}
@@ -67,16 +73,15 @@ def calibrated_ridge(sums: RidgeSums, held: HeldOutRows, mean: FloatArray, n_job
         return float(np.mean((found[place] >= 0) != (held.codes > 0)))
 
     found |= dict(zip((0, 1), ordered_map(project, (0, 1), n_jobs), strict=True))
-    with one_blas_thread():
-        best = 0
-        while best + 1 < len(RIDGES) and wrong(best + 1) < wrong(best):
-            best += 1
-            if best + 1 < len(RIDGES):
-                found[best + 1] = project(best + 1)
-        calibration = Calibration.fit(found[best], held.codes)
-        least = LEAST_SLOPE / np.maximum(np.sqrt(np.mean(found[best] ** 2, axis=0)), 1e-300)
-        slopes = np.maximum(calibration.slopes_, least)
-        offsets = np.where(calibration.slopes_ > least, calibration.offsets_, 0.0)
-        ridge, whole = RIDGES[best] * scale, sums.recentered(mean)
-        weights = RidgeFactor(whole.xx, ridge).solve(whole.xt)
+    best = 0
+    while best + 1 < len(RIDGES) and wrong(best + 1) < wrong(best):
+        best += 1
+        if best + 1 < len(RIDGES):
+            found[best + 1] = project(best + 1)
+    calibration = Calibration.fit(found[best], held.codes)
+    least = LEAST_SLOPE / np.maximum(np.sqrt(np.mean(found[best] ** 2, axis=0)), 1e-300)
+    slopes = np.maximum(calibration.slopes_, least)
+    offsets = np.where(calibration.slopes_ > least, calibration.offsets_, 0.0)
+    ridge, whole = RIDGES[best] * scale, sums.recentered(mean)
+    weights = RidgeFactor(whole.xx, ridge).solve(whole.xt)
     return LinearFunction(weights * slopes, ridge, slopes * whole.t / whole.count + offsets)

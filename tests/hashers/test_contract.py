@@ -134,7 +134,7 @@ def test_the_protocol_of_the_database_is_true(name, digits):
 
 def test_help_shows_parameters_and_does_not_warn(recwarn):
     text = pydoc.plain(pydoc.render_doc(hl.GSDHP))
-    assert "n_anchors : int in the range [1, inf), default=1000" in text
+    assert "n_anchors : str among {'auto'} or an int in the range [1, inf), default='auto'" in text
     assert "random_state : " in text
     assert not recwarn
 

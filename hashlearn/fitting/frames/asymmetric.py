@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from hashlearn import codes
 from hashlearn.fitting.base import HashFunction, project_block
+from hashlearn.fitting.calibration_sample import CalibrationSample
 from hashlearn.fitting.frames.in_memory import LinearHasher
 from hashlearn.fitting.frames.kernel_parameters import KernelParameters
 from hashlearn.parameters import fitted
@@ -54,6 +55,6 @@ class AsymmetricHasher(KernelParameters, LinearHasher):
     def _hash(self, features: NDArray[np.float32]) -> PackedCodes:
         return codes.pack(self.database_function_.project(features) >= 0)
 
-    def _calibrate(self, rows: Matrix, learned: PackedCodes | None = None) -> None:
+    def _calibrate(self, sample: CalibrationSample, learned: PackedCodes | None = None) -> None:
         """Learn what a projection of a query says about the database bit of the same row."""
-        super()._calibrate(rows, self._database_rows(rows) if learned is None else learned)
+        super()._calibrate(sample, self._database_rows(sample.rows) if learned is None else learned)
