@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import BaseEstimator
+from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from hashlearn import hashers
@@ -29,6 +30,7 @@ from hashlearn.functions.network import Network, NetworkFunction
 from hashlearn.functions.posterior import PosteriorFunction
 from hashlearn.functions.trees import BoostedTrees, EstimatorFunction
 from hashlearn.hashers.migrated import MigrationReport
+from hashlearn.hashers.pipeline import STEPS, PipelineHasher
 from hashlearn.kernel import AnchorKernel, PlainFeatures
 from hashlearn.messages import one_line
 from hashlearn.model_checks import check_model
@@ -37,7 +39,7 @@ from hashlearn.selection.report import SelectionReport
 from hashlearn.solvers.solver import Greedy, Symmetric
 from hashlearn.typing import Arrays
 
-__all__ = ["ModelFileError", "NotSaved", "dumps", "fingerprint", "load", "loads", "save"]
+__all__ = ["ModelFileError", "NotSaved", "as_hasher", "dumps", "fingerprint", "load", "loads", "save"]
 
 # Parts of hashers. A model file may name only these classes, the hashers, and the components in a method's ``info``.
 COMPONENTS: tuple[type, ...] = (
@@ -54,6 +56,8 @@ COMPONENTS: tuple[type, ...] = (
     SelectionReport,
     MigrationReport,
     KeptSums,
+    PipelineHasher,
+    *STEPS,
 )
 RENAMED_CLASSES = {"Union": "JoinedHasher"}
 SPARSE = {cls.__name__: cls for cls in (sparse.csr_matrix, sparse.csr_array, sparse.csc_matrix, sparse.csc_array)}
@@ -71,8 +75,12 @@ _NOT_COMPUTING = {
 NUMBER_WORDS = {"nan": float("nan"), "inf": float("inf"), "-inf": float("-inf")}
 
 
-def save(hasher: BaseHasher, path: str | os.PathLike[str]) -> None:
+def save(hasher: BaseHasher | Pipeline, path: str | os.PathLike[str]) -> None:
     """Write a fitted hasher to ``path``. A file that exists is replaced only once the whole new file is on disk.
+
+    A fitted ``Pipeline`` of scikit-learn with a hasher at its end is saved too, if its other steps are StandardScaler,
+    MinMaxScaler, MaxAbsScaler, RobustScaler, Normalizer or PCA; ``load`` returns it as one hasher, a
+    ``PipelineHasher``.
 
     Of a parameter that is a function only the name is saved (see ``NotSaved``). A RandomState instance is not saved.
 
@@ -97,7 +105,7 @@ def save(hasher: BaseHasher, path: str | os.PathLike[str]) -> None:
     write(dumps(hasher), path)
 
 
-def dumps(hasher: BaseHasher) -> bytes:
+def dumps(hasher: BaseHasher | Pipeline) -> bytes:
     """Return what ``save`` writes as bytes, for storage that keeps the model with its codes."""
     from hashlearn import __version__
 
@@ -105,7 +113,7 @@ def dumps(hasher: BaseHasher) -> bytes:
     return to_bytes({"hashlearn": __version__, "model": model}, arrays)
 
 
-def fingerprint(hasher: BaseHasher) -> str:
+def fingerprint(hasher: BaseHasher | Pipeline) -> str:
     """Return a SHA-256 of what the hasher computes. It is equal for a loaded copy and for any n_jobs or timings."""
     model, arrays = _walked(hasher)
     used = set()
@@ -127,7 +135,13 @@ def fingerprint(hasher: BaseHasher) -> str:
     return digest.hexdigest()
 
 
-def _walked(hasher: BaseHasher) -> tuple[dict[str, Any], Arrays]:
+def as_hasher(hasher: Any) -> Any:
+    """Return a pipeline as one hasher, and anything else as it is."""
+    return PipelineHasher.of(hasher) if isinstance(hasher, Pipeline) else hasher
+
+
+def _walked(hasher: BaseHasher | Pipeline) -> tuple[dict[str, Any], Arrays]:
+    hasher = as_hasher(hasher)
     if not isinstance(hasher, BaseHasher):
         raise TypeError(f"save takes a hasher of hashlearn. Got {type(hasher).__name__} instead.")
     kind = type(hasher).__name__

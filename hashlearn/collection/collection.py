@@ -118,7 +118,8 @@ class Collection:
     ) -> Collection:
         """Make a new, empty collection.
 
-        hasher : a fitted hasher, kept with the collection. Without one, give ``n_bits`` and add codes made elsewhere.
+        hasher : a fitted hasher, or a pipeline that ``hl.save`` takes, kept with the collection. Without one, give
+            ``n_bits`` and add codes made elsewhere.
         store_vectors : keep the float rows too, for ``search(rescore=...)``. ``vector_size`` is their length; it is
             the hasher's number of features unless vectors of another length are given to ``add``.
         kind, settings : the kind of index, as in ``Index``. "flat" is exact.
@@ -127,7 +128,7 @@ class Collection:
         ids : the kind of ids. "int" takes whole numbers and is the fastest, "text" takes texts, "uuid" takes UUIDs as
             ``uuid.UUID`` or text and returns ``uuid.UUID``.
         """
-        text = as_uri(uri)
+        text, hasher = as_uri(uri), models.as_hasher(hasher)
         if hasher is not None:
             if n_bits not in (None, getattr(hasher, "n_bits_", n_bits)):
                 raise ValueError(f"The hasher makes codes of {hasher.n_bits_} bits. Got n_bits={n_bits} instead.")
@@ -566,6 +567,7 @@ class Collection:
         spec = self._store.spec
         if not spec.model:
             raise CollectionError(f"{self.uri} holds codes made elsewhere and no hasher: open it without one.")
+        hasher = models.as_hasher(hasher)
         found = models.fingerprint(hasher)
         # Another version of hashlearn may have computed the fingerprint in another way.
         if found != spec.fingerprint and found != models.fingerprint(self.hasher):

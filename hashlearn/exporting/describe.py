@@ -35,6 +35,7 @@ from hashlearn.functions.trees import BoostedTrees
 from hashlearn.hashers.class_code import ClassCodeFunction
 from hashlearn.hashers.joined import JoinedHasher
 from hashlearn.hashers.nsh import PivotFunction
+from hashlearn.hashers.pipeline import PipelineHasher
 from hashlearn.hashers.sh import SpectralFunction
 from hashlearn.kernel import AnchorKernel, PlainFeatures
 
@@ -71,6 +72,8 @@ def _projection_steps(hasher: BaseHasher) -> Steps:
     """The steps from rows to projections whose signs are the bits of queries."""
     if isinstance(hasher, JoinedHasher):
         return (Join(tuple(_projection_steps(member) for member in hasher.hashers_)),)
+    if isinstance(hasher, PipelineHasher):
+        raise ExportError("A pipeline cannot be exported: export its hasher alone, and transform the rows before it.")
     if (chosen := getattr(hasher, "hasher_", None)) is not None:  # a hasher that wraps another
         return _projection_steps(chosen)
     features = getattr(hasher, "features_", None)  # a network on features has none
