@@ -16,11 +16,12 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, Normalizer, RobustScaler, StandardScaler
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from hashlearn import codes
 from hashlearn.constraints import Instance
 from hashlearn.fitting.base import BaseHasher, block_precision
 from hashlearn.methodinfo import MethodInfo
 from hashlearn.parameters import check_parameters, fitted, parameter
-from hashlearn.typing import Matrix
+from hashlearn.typing import Matrix, PackedCodes
 
 STEPS: tuple[type, ...] = (StandardScaler, MinMaxScaler, MaxAbsScaler, RobustScaler, Normalizer, PCA)
 """Steps that model files hold: they consist of numbers and arrays, and treat each row by itself."""
@@ -116,8 +117,23 @@ class PipelineHasher(BaseHasher):
             if name in vars(hasher):
                 setattr(self, name, getattr(hasher, name))
 
+    def encode(self, X: Matrix) -> PackedCodes:
+        """Hash rows of a database to packed codes, as the hasher does that after the steps."""
+        check_is_fitted(self)
+        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float32, np.float64], reset=False)
+        return codes.pack(self._project_by(self._database_projection(), X) >= 0)
+
+    def _both_codes(self, X: Matrix) -> tuple[PackedCodes, PackedCodes]:
+        return self.encode(X), self.encode_queries(X)
+
     def _block_projection(self) -> Callable[[Matrix], NDArray[Any]]:
-        return partial(_project_after, self.steps_, self.hasher_.n_features_in_, self.hasher_._block_projection())
+        return self._after_steps(self.hasher_._block_projection())
+
+    def _database_projection(self) -> Callable[[Matrix], NDArray[Any]]:
+        return self._after_steps(self.hasher_._database_projection())
+
+    def _after_steps(self, project: Callable[[Matrix], NDArray[Any]]) -> Callable[[Matrix], NDArray[Any]]:
+        return partial(_project_after, self.steps_, self.hasher_.n_features_in_, project)
 
 
 def _project_after(steps: list[Any], width: int, project: Callable[[Matrix], NDArray[Any]], X: Matrix) -> NDArray[Any]:

@@ -8,7 +8,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, Normalizer, RobustScaler, StandardScaler
 
-from hashlearn import GSDHP, ITQ, Collection, codes, export, models
+from hashlearn import GSDHP, ITQ, Collection, JoinedHasher, LinLin, codes, export, models
 from hashlearn.exporting.describe import ExportError
 
 rng = np.random.default_rng(0)
@@ -46,6 +46,16 @@ def test_a_collection_takes_a_pipeline(tmp_path):
         assert shop.search(X[:3], k=2, asymmetric=True).filled.all()
         packed = np.stack([item.code for item in shop.get(np.arange(150))])
     np.testing.assert_array_equal(packed, codes.pack(pipeline.transform(X)))
+
+
+@pytest.mark.parametrize("hasher", [LinLin(8, random_state=0), JoinedHasher([GSDHP(8, random_state=0)], spread=0.5)])
+def test_database_rows_have_their_own_codes(hasher):
+    pipeline = make_pipeline(StandardScaler(), hasher).fit(X, y)
+    again, inner, rows = models.loads(models.dumps(pipeline), "it"), pipeline[-1], pipeline[:-1].transform(X)
+    assert (inner.encode(rows) != inner.encode_queries(rows)).any()
+    np.testing.assert_array_equal(again.encode(X), inner.encode(rows))
+    np.testing.assert_array_equal(again.encode_queries(X), inner.encode_queries(rows))
+    assert again.score(X, y) == inner.score(rows, y)
 
 
 def test_names_of_columns_are_left_to_the_pipeline(tmp_path, recwarn):
