@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from hashlearn import codes
+from hashlearn import codes, files
 from hashlearn.cli.adding import AddBatches, open_codes, open_features, read_ids
 from hashlearn.cli.journal import Journal
 from hashlearn.cli.migration import migration
@@ -171,6 +171,24 @@ def add(
             "rows": len(collection),
             "seconds": round(time.perf_counter() - started, 3),
         }
+    tell(facts, as_json)
+
+
+@index.command(epilog=epilog("hashlearn index update shop/ --ids ids.txt --payload prices.csv"))
+def update(
+    uri: Uri,
+    ids: Annotated[str, typer.Option(metavar=File, help="Ids: .txt .npy, or a column t.csv:id.")],
+    payload: Annotated[str, typer.Option(metavar=File, help="One object per id: .parquet .jsonl .csv .tsv.")],
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Replace payloads whole, not only the fields that are given.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Give rows new payloads. Their codes and vectors stay; nothing is changed if a row does not exist."""
+    with Collection.open(uri) as collection, progress("updating"):
+        rows = list(files.payload_rows(payload))
+        changed = collection.update_payload(read_ids(collection, ids), rows, merge=not replace)
+        facts = {"collection": collection.uri, "rows_updated": changed}
     tell(facts, as_json)
 
 

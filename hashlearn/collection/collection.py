@@ -424,6 +424,22 @@ class Collection:
         """Return ids as an array of the collection's kind: int64, or objects. ValueError for what is no such id."""
         return self._ids.array(ids)
 
+    def update_payload(self, ids: Any, payload: Any, *, merge: bool = True) -> int:
+        """Give rows new payloads and return how many rows there were; codes and vectors stay.
+
+        If one of the rows does not exist, that is an error and nothing is changed. A row that another process replaces
+        during the call may get its old code and vector back. Kinds of index that cannot replace rows refuse it.
+
+        ids : one id, or a list.
+        payload : for one id a dict, for a list as in ``add``.
+        merge : replace only the fields that the new payloads have; False replaces payloads whole.
+        """
+        from hashlearn.collection.update import update_payload
+
+        if self._ids.is_single(ids):
+            ids, payload = [ids], [payload]
+        return update_payload(self, ids, payload, merge)
+
     def delete(self, ids: ArrayLike | None = None, *, where: Where | None = None) -> int:
         """Remove rows by their ids, or the rows whose payload matches, and return how many were removed."""
         if (ids is None) == (where is None):

@@ -47,3 +47,19 @@ def test_a_line_is_an_id_and_none_is_a_header(tmp_path):
     path.write_text("a\n\nb\n")
     with pytest.raises(files.FileError, match="row 1 holds no id"):
         files.read_text_ids(path)
+
+
+def test_update_of_payloads(call, folder):
+    np.save(folder / "codes.npy", np.arange(2, dtype=np.uint8)[:, None])
+    (folder / "t.csv").write_text("sku,price\n7a,1\n7b,2\n")
+    facts(call("index", "create", "shop", "--bits", 8, "--ids", "text", "--json"))
+    facts(call("index", "add", "shop", "--codes", "codes.npy", "--ids", "t.csv:sku", "--payload", "t.csv", "--json"))
+    (folder / "new.jsonl").write_text('{"price": 5}\n')
+    (folder / "one.txt").write_text("7b\n")
+    told = facts(call("index", "update", "shop", "--ids", "one.txt", "--payload", "new.jsonl", "--json"))
+    assert told["rows_updated"] == 1
+    with Collection.open(folder / "shop") as shop:
+        assert [item.payload for item in shop.get(["7a", "7b"])] == [
+            {"sku": "7a", "price": 1},
+            {"sku": "7b", "price": 5},
+        ]
