@@ -94,6 +94,37 @@ def swap_bit_order(codes: ArrayLike) -> NDArray[np.uint8]:
     return _MIRRORED[codes]
 
 
+def from_int8(codes: ArrayLike) -> NDArray[np.uint8]:
+    """Return packed codes out of bytes that were shifted to int8 by -128, as sentence-transformers does.
+
+    ``SentenceTransformer.encode(..., precision="binary")`` gives such codes; ``precision="ubinary"`` gives plain ones.
+
+    Parameters
+    ----------
+    codes : int8 array (rows, ceil(n_bits / 8))
+
+    Returns
+    -------
+    uint8 array of the same shape
+
+    Raises
+    ------
+    ValueError
+        If the codes are not a 2-D array of int8.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hashlearn import codes
+    >>> codes.from_int8(np.array([[-128, 127]], dtype=np.int8))
+    array([[  0, 255]], dtype=uint8)
+    """
+    array = np.asarray(codes)
+    if array.dtype != np.int8 or array.ndim != 2:
+        raise ValueError(f"Shifted codes must be a 2-D array of int8. Got {array.ndim}-D {array.dtype} instead.")
+    return array.view(np.uint8) ^ np.uint8(128)
+
+
 def check_packed(codes: ArrayLike, n_bits: int | None = None, name: str = "codes") -> NDArray[np.uint8]:
     """Return the codes as a 2-D uint8 array; raise ValueError if they are not packed rows of ``n_bits``."""
     array = np.asarray(codes)

@@ -110,3 +110,13 @@ def test_padding_bits_must_be_zero_in_either_bit_order():
         codes.check_codes(row, 12, "little" if order == "big" else "big")
     with pytest.raises(ValueError, match="bit_order"):
         codes.check_codes(good, 16, "middle")
+
+
+def test_shifted_bytes_become_packed_codes():
+    plain = np.arange(256, dtype=np.uint8).reshape(64, 4)
+    shifted = (plain.astype(np.int16) - 128).astype(np.int8)  # as sentence-transformers does for precision="binary"
+    np.testing.assert_array_equal(codes.from_int8(shifted), plain)
+    np.testing.assert_array_equal(codes.from_int8(shifted[:, ::2]), plain[:, ::2])
+    for wrong in (plain, shifted[0], shifted.astype(np.int16)):
+        with pytest.raises(ValueError, match="2-D array of int8"):
+            codes.from_int8(wrong)
