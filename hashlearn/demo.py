@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from hashlearn import codes, data, metrics
 from hashlearn.data import Dataset
+from hashlearn.fitting.advice import muted
 from hashlearn.hashers import AutoHasher, BaseHasher, find_method
 from hashlearn.progress import report
 
@@ -69,7 +70,8 @@ def run_demo(n_bits: int = 32, seed: int = 0, dataset: Dataset | None = None) ->
     for done, name in enumerate(COMPARED):
         report(_PHASE, done, steps)
         hasher = find_method(name)(n_bits=n_bits, random_state=seed)
-        rows.append(_hashed_row(hasher, dataset))
+        with muted():  # advice about codes of the other methods would hide the comparison
+            rows.append(_hashed_row(hasher, dataset))
         if isinstance(hasher, AutoHasher):
             chosen = f"AutoHasher chose {hasher.report_.chosen}. {hasher.report_.reason}"
     report(_PHASE, len(COMPARED), steps)

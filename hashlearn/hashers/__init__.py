@@ -42,6 +42,7 @@ from hashlearn.hashers.mlh import MLH as MLH
 from hashlearn.hashers.nsh import NSH as NSH
 from hashlearn.hashers.oph import OPH as OPH
 from hashlearn.hashers.pcarr import PCARR as PCARR
+from hashlearn.hashers.pipeline import PipelineHasher as PipelineHasher
 from hashlearn.hashers.rph import RPH as RPH
 from hashlearn.hashers.rsh import RSH as RSH
 from hashlearn.hashers.scdh import SCDH as SCDH

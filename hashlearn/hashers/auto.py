@@ -10,6 +10,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import validate_data
 
 from hashlearn.constraints import NON_NEGATIVE, POSITIVE, Anything
@@ -46,6 +47,16 @@ TRIAL_LANDMARKS = 1000
 """Trials compare candidates with at most this many landmarks; the chosen one is fitted with as many as it takes."""
 LEAST_UNLABELED = 20
 """With fewer rows and no labels there is nothing to compare."""
+
+
+def _updated_parts(hasher: AutoHasher) -> list[RowUpdates]:
+    """Return the parts of a fitted hasher that ``partial_fit`` updates."""
+    return [part for part in hasher.hasher_.hashers_ if isinstance(part, RowUpdates)]
+
+
+def _keeps_sums(hasher: AutoHasher) -> bool:
+    """Whether ``partial_fit`` can go on: after ``fit``, which keeps no sums over its rows, the method is missing."""
+    return not hasattr(hasher, "hasher_") or all(hasattr(part, "sums_") for part in _updated_parts(hasher))
 
 
 class AutoHasher(BaseHasher):
@@ -133,6 +144,7 @@ class AutoHasher(BaseHasher):
             self._finish(source, job, timer)
         return self
 
+    @available_if(_keeps_sums)
     def partial_fit(self, X: Matrix, y: Any = None) -> Self:
         """Learn from more rows, of known and of new classes, without the rows of earlier calls.
 
@@ -155,7 +167,7 @@ class AutoHasher(BaseHasher):
             raise ValueError("AutoHasher.partial_fit learns from one class per row, not from label sets.")
         if first:
             self.fit(X, y)
-        parts = [part for part in self.hasher_.hashers_ if isinstance(part, RowUpdates)]
+        parts = _updated_parts(self)
         if not parts:
             raise ValueError(
                 "No bits of this AutoHasher were learned by GSDH_P, so more rows change nothing: fit anew."

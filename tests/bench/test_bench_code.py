@@ -48,7 +48,7 @@ def changed(before):
 @pytest.mark.parametrize(
     ("file", "methods"),
     [
-        ("hashers/itq.py", {"itq"}),
+        ("hashers/itq.py", {"itq", "auto"}),
         ("primitives/cuts.py", {"fasth"}),
         ("codes.py", {"itq", "lsh", "gsdhp", "dch"}),
         ("fitting/base.py", {"itq", "lsh", "gsdhp", "dch"}),

@@ -123,4 +123,4 @@ def test_tables_that_need_no_network_can_be_made(tmp_path):
     code = BLOCK + "from hashlearn.reproduction.tables import items; print(len(items()['table 3'].parts[0].variants))"
     done = run(code, tmp_path)
     assert done.stderr == ""
-    assert done.stdout == "10\n"
+    assert done.stdout == "14\n"

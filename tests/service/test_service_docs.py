@@ -45,7 +45,7 @@ def test_the_limits_on_the_page_are_those_of_the_code():
     for text in (
         f"{limits.json_bytes // MIB} MiB JSON, {limits.body_bytes // MIB} MiB `.npy`",
         f"{limits.image_bytes // MIB} MiB and",
-        f"{limits.image_pixels // 10**6} megapixels an image",
+        f"{limits.image_pixels // 10**6} megapixels per image",
         f"{limits.held_bytes // MIB} MiB of bodies",
         f"{limits.queries:,} queries or items; k {limits.k:,} ({limits.k_npy:,} for `.npy`); {limits.hits_json:,} hits",
         f"({limits.floats_json // 10**6} million numbers of vectors), {limits.hits_npy // 10**6} million as `.npy`",

@@ -98,6 +98,8 @@ def _restored_into(copy: sqlite3.Connection, path: Path) -> bool:
             copy.backup(live)
             state = read_state(live, path)
             commits.write_commits(path.parent, state.identity, state.commits)
+            # Readers of the former state keep the log in use, perhaps for long. The next checkpoint empties it then.
+            live.execute("PRAGMA busy_timeout = 0")
             live.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     except UnicodeDecodeError:  # SQLite's message quotes damaged text of the schema
         return False
