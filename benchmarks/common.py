@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -11,6 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
+
+from hashlearn import FitAdvice
+
+# Data of benchmarks are made for speed: advice about their codes would hide the figures.
+warnings.simplefilter("ignore", FitAdvice)
 
 
 def best_of(repeats: int, work: Callable[[], Any]) -> tuple[float, Any]:
