@@ -118,15 +118,32 @@ class Collection:
     ) -> Collection:
         """Make a new, empty collection.
 
-        hasher : a fitted hasher, or a pipeline that ``hl.save`` takes, kept with the collection. Without one, give
-            ``n_bits`` and add codes made elsewhere.
-        store_vectors : keep the float rows too, for ``search(rescore=...)``. ``vector_size`` is their length; it is
-            the hasher's number of features unless vectors of another length are given to ``add``.
-        kind, settings : the kind of index, as in ``Index``. "flat" is exact.
-        indexed : fields of the payload that filters ask for, such as ``["digit", "size.width"]``: comparisons with
-            them are quick also the first time. They cannot be changed later.
-        ids : the kind of ids. "int" takes whole numbers and is the fastest, "text" takes texts, "uuid" takes UUIDs as
-            ``uuid.UUID`` or text and returns ``uuid.UUID``.
+        Parameters
+        ----------
+        uri : str or path-like
+            A folder, ``milvus://host:port/name`` or ``postgresql://user:password@host/database?collection=name``.
+        hasher : fitted hasher, or a pipeline that ``hl.save`` takes, default=None
+            It is kept with the collection. Without one, give ``n_bits`` and add codes made elsewhere.
+        n_bits : int, default=None
+            Length of the codes if there is no hasher.
+        store_vectors : bool, default=False
+            Whether to keep the float rows too, for ``search(rescore=...)``.
+        vector_size : int, default=None
+            Length of the kept vectors. It is the hasher's number of features unless vectors of another length are
+            given to ``add``.
+        kind : str, default="flat"
+            The kind of index, as in ``Index``; "flat" is exact. ``settings`` are those of the kind.
+        indexed : list of str, default=()
+            Fields of the payload that filters ask for, such as ``["digit", "size.width"]``: comparisons with them are
+            quick also the first time. They cannot be changed later.
+        ids : {"int", "text", "uuid"}, default="int"
+            The kind of ids. Whole numbers are the fastest. UUIDs are given as ``uuid.UUID`` or text and returned as
+            ``uuid.UUID``.
+
+        Raises
+        ------
+        CollectionError
+            If there is already a collection, or the place cannot be used.
         """
         text, hasher = as_uri(uri), models.as_hasher(hasher)
         if hasher is not None:
@@ -151,7 +168,20 @@ class Collection:
 
     @classmethod
     def open(cls, uri: str | os.PathLike[str], hasher: Any = None, read_only: bool = False) -> Collection:
-        """Open what ``create`` made. A hasher is checked against the stored one, which is used without it."""
+        """Open what ``create`` made.
+
+        Parameters
+        ----------
+        uri : str or path-like
+        hasher : fitted hasher, default=None
+            Used in place of the stored one, after checking that both compute the same.
+        read_only : bool, default=False
+
+        Raises
+        ------
+        CollectionError
+            If there is no collection, it is damaged, or its hasher is another one.
+        """
         text = as_uri(uri)
         store = store_class(text).open(text, read_only)
         try:
@@ -258,17 +288,32 @@ class Collection:
         bit_order: BitOrder = "big",
         progress: Callable[[int, int], None] | None = None,
     ) -> NDArray[Any]:
-        """Add rows, or replace rows whose id exists (code, payload and vector together), and return their ids.
-
-        X : rows that the hasher encodes; or codes= with packed codes made elsewhere, in ``bit_order``.
-        ids : of the collection's kind, each once: whole numbers from 0 (without them, rows get the numbers after the
-            largest id so far), UUIDs (without them, rows get random ones), or texts, which must be given.
-        payload : one JSON object per row: a list of dicts (None for nothing), a dict of columns, a pyarrow Table, or a
-            DataFrame of pandas or polars.
-        vectors : floats to keep in place of X, in a collection that keeps vectors.
-        progress : called with (rows done, all rows).
+        """Add rows, or replace rows whose id exists (code, payload and vector together).
 
         Large batches are added in several transactions; an error says how many rows were added.
+
+        Parameters
+        ----------
+        X : array (rows, n_features), default=None
+            Rows that the hasher encodes; or give ``codes``.
+        ids : array-like, default=None
+            Of the collection's kind, each once: whole numbers from 0 (without them, rows get the numbers after the
+            largest id so far), UUIDs (without them, rows get random ones), or texts, which must be given.
+        payload : default=None
+            One JSON object per row: a list of dicts (None for nothing), a dict of columns, a pyarrow Table, or a
+            DataFrame of pandas or polars.
+        codes : uint8 array (rows, bytes), default=None
+            Packed codes made elsewhere, in ``bit_order``.
+        vectors : array (rows, vector_size), default=None
+            Floats to keep in place of X, in a collection that keeps vectors.
+        bit_order : {"big", "little"}, default="big"
+        progress : callable, default=None
+            Called with (rows done, all rows).
+
+        Returns
+        -------
+        array (rows,)
+            The ids.
         """
         rows = validation.one_of_rows_and_codes(X, codes)
         n_rows = validation.row_count(rows)
@@ -326,22 +371,39 @@ class Collection:
         vectors: bool = False,
         n_jobs: int | None = None,
     ) -> Any:
-        """Return the k nearest rows of every query, ordered by (distance, id), as ``Hits``.
+        """Find the k nearest rows of every query, ordered by (distance, id).
 
         Where ids are texts or UUIDs, rows at the same distance have a fixed order, which is not that of their ids.
 
-        ``hits.to_list()`` has ids, distances and payloads; ``hits[0]`` are the rows of the first query.
+        Parameters
+        ----------
+        X : array (queries, n_features), default=None
+            Queries that the hasher encodes; or give ``codes``. A 1-D array is a single query.
+        k : int, default=10
+        codes : uint8 array (queries, bytes), default=None
+            Packed codes of queries, in ``bit_order``.
+        where : dict, default=None
+            Only rows whose payload matches, such as ``{"color": "red", "year": {">=": 2020}}``.
+        asymmetric : bool, default=False
+            Rank by -q.h with the expected bits q of X, which are real-valued, and the signs h of the codes; distances
+            are float32. PostgreSQL and Milvus rank so only the 10 k rows that are nearest by Hamming distance.
+        rescore : bool or float, default=None
+            Look at this many times k rows (True: 10) by Hamming distance, or asymmetric, and rank those by the kept
+            float vectors. All rows that are as near as the last of them are looked at too, so equal codes hide no row.
+        metric : {"cosine", "euclidean", "dot"}, default="cosine"
+            Distance of rescoring: 1 - cosine, Euclidean, or minus the product.
+        max_candidates : int
+            The most rows that rescoring looks at per query. A warning says where it cut such a tie.
+        bit_order : {"big", "little"}, default="big"
+        vectors : bool, default=False
+            Whether the hits have the kept float vectors too.
+        n_jobs : int, default=None
+            Threads; None for all cores.
 
-        X : query rows that the hasher encodes; or codes= with packed codes. For a single query, a 1-D array, the result
-            is a ``HitList``.
-        where : only rows whose payload matches, such as ``{"color": "red", "year": {">=": 2020}}``.
-        asymmetric : rank by -q.h with the expected bits q of X, which are real-valued, and the signs h of the codes;
-            distances are float32. PostgreSQL and Milvus rank the 10 k rows nearest by Hamming distance so.
-        rescore : look at this many times k rows (True: 10) by Hamming distance, or asymmetric, and rank those by the
-            kept float vectors: ``metric`` "cosine" (1 - cosine), "euclidean" or "dot" (minus the product). All rows
-            that are as near as the last of them are looked at too, so equal codes hide no row.
-        max_candidates : the most rows that rescoring looks at per query. A warning says where it cut such a tie.
-        vectors : whether the hits have the kept float vectors too.
+        Returns
+        -------
+        Hits, or for a single query HitList
+            ``hits.to_list()`` has ids, distances and payloads; ``hits[0]`` are the rows of the first query.
         """
         rows = validation.one_of_rows_and_codes(X, codes)
         if single := len(rows.shape) == 1:
@@ -402,7 +464,18 @@ class Collection:
         bit_order: BitOrder = "big",
         n_jobs: int | None = None,
     ) -> Ball:
-        """Return all rows at most ``radius`` bits away from each query, ordered by (distance, id)."""
+        """Find all rows at most ``radius`` bits away from each query, ordered by (distance, id).
+
+        Parameters
+        ----------
+        X, codes, where, bit_order, n_jobs : as in ``search``
+        radius : int, default=2
+
+        Returns
+        -------
+        Ball
+            The rows of query i are at ``lims[i]:lims[i + 1]``.
+        """
         radius = min(checked_count(radius, "radius", 0), self.n_bits)
         condition = _condition(where)
         found = self._store.within(
@@ -411,7 +484,19 @@ class Collection:
         return self._ids.ball(found, partial(self._details, False))
 
     def get(self, ids: Any, vectors: bool = True) -> Any:
-        """Return the row with this id, or None. For a list of ids, return a list with one row or None per id."""
+        """Read rows by their ids.
+
+        Parameters
+        ----------
+        ids : one id, or a list
+        vectors : bool, default=True
+            Whether to read kept vectors too.
+
+        Returns
+        -------
+        Item or None
+            The row, or None if there is none. For a list of ids, a list of them.
+        """
         single = self._ids.is_single(ids)
         wanted = self._ids.array([ids] if single else ids)
         numbers = np.unique(self._ids.numbers(wanted))
@@ -425,14 +510,22 @@ class Collection:
         return self._ids.array(ids)
 
     def update_payload(self, ids: Any, payload: Any, *, merge: bool = True) -> int:
-        """Give rows new payloads and return how many rows there were; codes and vectors stay.
+        """Give rows new payloads; codes and vectors stay.
 
         If one of the rows does not exist, that is an error and nothing is changed. A row that another process replaces
         during the call may get its old code and vector back. Kinds of index that cannot replace rows refuse it.
 
-        ids : one id, or a list.
-        payload : for one id a dict, for a list as in ``add``.
-        merge : replace only the fields that the new payloads have; False replaces payloads whole.
+        Parameters
+        ----------
+        ids : one id, or a list
+        payload : dict for one id; for a list as in ``add``
+        merge : bool, default=True
+            Replace only the fields that the new payloads have; False replaces payloads whole.
+
+        Returns
+        -------
+        int
+            How many rows there were.
         """
         from hashlearn.collection.update import update_payload
 
@@ -441,7 +534,19 @@ class Collection:
         return update_payload(self, ids, payload, merge)
 
     def delete(self, ids: ArrayLike | None = None, *, where: Where | None = None) -> int:
-        """Remove rows by their ids, or the rows whose payload matches, and return how many were removed."""
+        """Remove rows by their ids, or the rows whose payload matches.
+
+        Parameters
+        ----------
+        ids : one id, or a list, default=None
+        where : dict, default=None
+            A filter, as in ``search``. An empty one is refused.
+
+        Returns
+        -------
+        int
+            How many rows were removed.
+        """
         if (ids is None) == (where is None):
             raise ValueError("Give ids or where= to delete, not both and not neither.")
         if where is not None:
@@ -464,23 +569,45 @@ class Collection:
         return found
 
     def scan(self, batch_rows: int = 10_000, where: Where | None = None, vectors: bool = False) -> Iterator[StoredRows]:
-        """Iterate over all rows in batches (ids, codes, payloads, vectors), in the order of ids that are numbers."""
+        """Iterate over all rows in batches, in the order of ids that are numbers.
+
+        Parameters
+        ----------
+        batch_rows : int, default=10000
+            The most rows of a batch.
+        where : dict, default=None
+            A filter, as in ``search``.
+        vectors : bool, default=False
+
+        Yields
+        ------
+        StoredRows
+            ids, codes, payloads, and vectors or None.
+        """
         wanted = vectors and self.vector_size is not None
         batches = self._store.scan(checked_count(batch_rows, "batch_rows", 1), _condition(where), wanted)
         return (self._ids.shown(rows) for rows in batches)
 
     @renamed_bit_order
     def export(self, path: str | os.PathLike[str], *, bit_order: BitOrder | None = None) -> int:
-        """Write all rows to a file, whole or not at all, and return how many there were.
+        """Write all rows to a file, whole or not at all.
 
-        .npy : codes, with their facts in .npy.json and the ids in .ids.npy. .parquet : id, code, payload (JSON text)
-        and vector. .faiss : a flat binary index of faiss with the ids, with its facts in .faiss.json.
+        A .npy file holds codes, with their facts in .npy.json and the ids in .ids.npy. A .parquet file holds id, code,
+        payload (JSON text) and vector. A .faiss file is a flat binary index of faiss with the ids, and its facts are in
+        .faiss.json. Ids that are texts or UUIDs are text in .ids.npy and .parquet. In .faiss they are numbers, and
+        .ids.json has the text of each number.
 
-        Ids that are texts or UUIDs are text in .ids.npy and .parquet. In .faiss they are numbers, and .ids.json has the
-        text of each number.
+        Parameters
+        ----------
+        path : str or path-like
+        bit_order : {"big", "little"}, default=None
+            Of the codes in .npy (None: "big") and in .faiss (None: "little", as faiss packs bits, so queries to it must
+            be packed in this order too). The facts beside the file name it. In .parquet it is always "big".
 
-        bit_order : of the codes in .npy (None: "big") and in .faiss (None: "little", as faiss packs bits, so as queries
-            to it must be packed). The facts beside the file name it. In .parquet it is always "big".
+        Returns
+        -------
+        int
+            How many rows there were.
         """
         from hashlearn.collection.export import export
 
@@ -531,10 +658,22 @@ class Collection:
         model is replaced in one transaction. Other processes go on with the model that they opened, whose queries are
         as good as before, until they open the collection again. ``undo_migration`` goes back.
 
-        X : embeddings of the sample by the new model; ids : the ids of these rows.
-        y : labels of the rows, by which the expected loss is counted; without them by the neighbors that rows had.
-        max_loss : the precision that may be lost (``report.loss``); if more is expected, nothing is changed.
-        commit : False only estimates the loss.
+        Parameters
+        ----------
+        X : array (rows, n_new_features)
+            Embeddings of the sample by the new model.
+        ids : array-like
+            The ids of these rows.
+        y : labels, default=None
+            By which the expected loss is counted; without them it is counted by the neighbors that rows had.
+        max_loss : float, default=None
+            The precision that may be lost (``report.loss``); if more is expected, nothing is changed.
+        commit : bool, default=True
+            False only estimates the loss.
+
+        Returns
+        -------
+        MigrationReport
         """
         from hashlearn.collection.migration import commit_migration, plan_migration
 
@@ -571,8 +710,14 @@ class Collection:
     def restore(cls, path: str | os.PathLike[str], uri: str | os.PathLike[str], *, replace: bool = False) -> Collection:
         """Make a collection out of a backup, after checking all of it, and open it.
 
-        replace : restore over a collection that is there, in one transaction. Processes that have it open go on with
-            the restored one.
+        Parameters
+        ----------
+        path : str or path-like
+            What ``backup`` wrote.
+        uri : str or path-like
+        replace : bool, default=False
+            Restore over a collection that is there, in one transaction. Processes that have it open go on with the
+            restored one.
         """
         text = as_uri(uri)
         store_class(text).restore(os.fspath(path), text, replace)
