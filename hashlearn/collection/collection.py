@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hashlearn import models
-from hashlearn.codes import MAX_BITS, BitOrder, n_bytes, renamed_bit_order
+from hashlearn.codes import BitOrder, renamed_bit_order
 from hashlearn.collection import validation
 from hashlearn.collection.collapse import warn_of_collapse
-from hashlearn.collection.health import Health, QueryFigures, QueryLog, health_of
-from hashlearn.collection.id_kinds import IdKind, ids_of_kind
+from hashlearn.collection.hashed_store import HashedStore
+from hashlearn.collection.health import Health, health_of
+from hashlearn.collection.id_kinds import IdKind
+from hashlearn.collection.new_spec import make_spec
 from hashlearn.collection.payloads import checked_payloads
 from hashlearn.collection.rescore import MAX_CANDIDATES, Metric, make_rescore_plan, rescored
 from hashlearn.collection.store import (
     CollectionError,
-    CollectionSpec,
     Payload,
     Store,
     StoredRows,
@@ -30,14 +29,14 @@ from hashlearn.collection.store import (
     VerifyReport,
 )
 from hashlearn.collection.unknown_fields import warn_of_unknown_fields
-from hashlearn.collection.uri import as_uri, shown, store_class
+from hashlearn.collection.uri import as_uri, store_class
 from hashlearn.collection.where import Condition, Path, parse
+from hashlearn.deprecation import warn_deprecated
 from hashlearn.index import Ball, Hits
 from hashlearn.index.hits import RowDetails
 from hashlearn.index.inputs import checked_count, new_ids
 from hashlearn.modelfile import ModelFileError
-from hashlearn.parallel import BLOCK_ROWS, row_blocks
-from hashlearn.progress import report
+from hashlearn.progress import listening, report
 from hashlearn.typing import Ids, PackedCodes
 
 if TYPE_CHECKING:
@@ -45,7 +44,6 @@ if TYPE_CHECKING:
 
 Where = Mapping[str, Any]
 
-_ENCODED_ROWS = 32 * BLOCK_ROWS
 _KEEP_VECTORS = "create it with store_vectors=True (on the command line: index create --vectors)"
 
 
@@ -61,7 +59,7 @@ class Item(NamedTuple):
     vector: Vectors | None
 
 
-class Collection:
+class Collection(HashedStore):
     """A hasher with the codes, ids and payloads of rows, kept on disk or on a server.
 
     ``Collection.create`` makes a new collection, ``Collection.open`` opens one.
@@ -92,14 +90,8 @@ class Collection:
     """
 
     def __init__(self, uri: str, store: Store, hasher: Any = None) -> None:
-        self.uri = shown(uri)
-        self._opened = store
-        self._process = os.getpid()
-        self._hasher = hasher
-        self._ids = ids_of_kind(store.spec.ids)
-        self._lock = threading.Lock()
+        super().__init__(uri, store, hasher)
         self._warned_of_collapse = False
-        self._query_log = QueryLog()
         self._looked_for: set[Path] = set()
 
     @classmethod
@@ -146,24 +138,7 @@ class Collection:
             If there is already a collection, or the place cannot be used.
         """
         text, hasher = as_uri(uri), models.as_hasher(hasher)
-        if hasher is not None:
-            if n_bits not in (None, getattr(hasher, "n_bits_", n_bits)):
-                raise ValueError(f"The hasher makes codes of {hasher.n_bits_} bits. Got n_bits={n_bits} instead.")
-            model, fingerprint = models.dumps(hasher), models.fingerprint(hasher)
-            n_bits = hasher.n_bits_
-        else:
-            model, fingerprint = b"", ""
-            whole = isinstance(n_bits, (int, np.integer)) and not isinstance(n_bits, bool)
-            if not whole or not 1 <= n_bits <= MAX_BITS:  # type: ignore[operator]
-                raise ValueError(f"A collection needs a hasher, or n_bits between 1 and {MAX_BITS}. Got {n_bits!r}.")
-        if vector_size is not None:
-            vector_size = checked_count(vector_size, "vector_size", 1)
-        elif store_vectors:
-            if hasher is None:
-                raise ValueError("Without a hasher, give vector_size= to keep vectors.")
-            vector_size = int(hasher.n_features_in_)
-        fields, id_kind = validation.checked_indexed(indexed), ids_of_kind(ids).kind
-        spec = CollectionSpec(int(n_bits), model, fingerprint, vector_size, kind, dict(settings), fields, id_kind)  # type: ignore[arg-type]
+        spec = make_spec(hasher, n_bits, store_vectors, vector_size, kind, dict(settings), indexed, ids)
         return cls(text, store_class(text).create(text, spec), hasher)
 
     @classmethod
@@ -207,59 +182,6 @@ class Collection:
 
     def __bool__(self) -> bool:
         return True  # otherwise an empty collection would count as false, because its length is 0
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close files and connections. Closing twice does no harm."""
-        if os.getpid() == self._process:
-            self._opened.close()
-
-    @property
-    def _store(self) -> Store:
-        """The storage, if this is the process that opened it.
-
-        A forked child shares files and connections with its parent, and locks that other threads of the parent held at
-        the fork are never released in the child. Using the storage there could hang, or damage what the parent writes.
-        """
-        if os.getpid() != self._process:
-            raise CollectionError(
-                f"{self.uri} was opened in process {self._process}, and this is its fork {os.getpid()}: open the "
-                "collection in each process."
-            )
-        return self._opened
-
-    @property
-    def n_bits(self) -> int:
-        return self._store.spec.n_bits
-
-    @property
-    def id_kind(self) -> IdKind:
-        """The kind of ids that the collection was made with: "int", "text" or "uuid"."""
-        return self._ids.kind
-
-    @property
-    def vector_size(self) -> int | None:
-        """How many floats per row are kept for rescoring; None if no vectors are kept."""
-        return self._store.spec.vector_size
-
-    @property
-    def hasher(self) -> Any:
-        """The hasher that encodes rows and queries; None in a collection of codes made elsewhere."""
-        model = self._store.spec.model
-        with self._lock:
-            if self._hasher is None and model:
-                try:
-                    self._hasher = models.loads(model, f"The model in {self.uri}")
-                except ModelFileError as error:
-                    raise CollectionError(str(error)) from error
-            return self._hasher
 
     def info(self) -> dict[str, Any]:
         """Return facts as a dict: uri, rows, n_bits, hasher, vector size, kind of index, and facts of the storage."""
@@ -308,13 +230,19 @@ class Collection:
             Floats to keep in place of X, in a collection that keeps vectors.
         bit_order : {"big", "little"}, default="big"
         progress : callable, default=None
-            Called with (rows done, all rows).
+            Deprecated: ``with hashlearn.progress.listening(listener)`` tells the progress of all long work.
 
         Returns
         -------
         array (rows,)
             The ids.
         """
+        if progress is not None:
+            # The decorator ``renamed_bit_order`` adds one frame to the stack.
+            old, new = "the argument 'progress' of Collection.add", "hashlearn.progress.listening"
+            warn_deprecated(old, new, since="0.3", stacklevel=3)
+            with listening(lambda phase, done, total: progress(done, total)):
+                return self.add(X, ids, payload, codes=codes, vectors=vectors, bit_order=bit_order)
         rows = validation.one_of_rows_and_codes(X, codes)
         n_rows = validation.row_count(rows)
         row_ids = self._ids.of_new_rows(ids, n_rows)
@@ -341,8 +269,6 @@ class Collection:
                     None if kept is None else kept[block],
                 )
                 report("adding", block.stop, n_rows)
-                if progress is not None:
-                    progress(block.stop, n_rows)
         except CollectionError as error:
             if not done:
                 raise
@@ -613,16 +539,6 @@ class Collection:
 
         return export(self, path, bit_order)
 
-    def encode_queries(self, X: Any) -> PackedCodes:
-        """Packed codes of queries by the collection's hasher; ``health`` counts them."""
-        packed = self._encoded(X, "encode_queries", np.uint8, n_bytes(self.n_bits))
-        self._log_queries(X)
-        return packed
-
-    def query_figures(self) -> QueryFigures:
-        """How certain the bits of the queries were that came as X since the collection was opened."""
-        return self._query_log.figures()
-
     def health(self) -> Health:
         """Tell whether the collection still fits its queries.
 
@@ -688,13 +604,6 @@ class Collection:
 
         undo_migration(self)
 
-    def _replace_hasher(self, hasher: Any) -> None:
-        from hashlearn.collection.migration import model_of
-
-        with self._lock:
-            self._store.replace_model(*model_of(hasher))
-            self._hasher = hasher
-
     def compact(self) -> None:
         """Free the space of replaced and removed rows. Other processes may read meanwhile, and write in turn."""
         self._store.compact()
@@ -722,51 +631,6 @@ class Collection:
         text = as_uri(uri)
         store_class(text).restore(os.fspath(path), text, replace)
         return cls.open(text)
-
-    def _accept(self, hasher: Any) -> None:
-        """Use a hasher that computes the same as the stored one; CollectionError for another."""
-        spec = self._store.spec
-        if not spec.model:
-            raise CollectionError(f"{self.uri} holds codes made elsewhere and no hasher: open it without one.")
-        hasher = models.as_hasher(hasher)
-        found = models.fingerprint(hasher)
-        # Another version of hashlearn may have computed the fingerprint in another way.
-        if found != spec.fingerprint and found != models.fingerprint(self.hasher):
-            own = self.hasher
-            raise CollectionError(
-                f"{self.uri} was made with another hasher ({type(own).__name__}, {own.n_bits_} bits, "
-                f"{own.n_features_in_} features) than this {type(hasher).__name__}: open it without a hasher to use "
-                "its own, or create a new collection."
-            )
-        with self._lock:
-            self._hasher = hasher
-
-    def _encoded(self, rows: Any, method: str, dtype: Any, width: int) -> Any:
-        if (hasher := self.hasher) is None:
-            raise CollectionError(f"{self.uri} has no hasher to encode X: give codes= instead.")
-        # The size of the blocks is fixed, so that codes do not depend on the number of rows. Blocks also bound the
-        # memory for projections.
-        parts = [
-            getattr(hasher, method)(rows[block]) for block in row_blocks(validation.row_count(rows), _ENCODED_ROWS)
-        ]
-        return np.concatenate(parts) if parts else np.empty((0, width), dtype=dtype)
-
-    def _log_queries(self, rows: Any) -> None:
-        """Count queries for ``health``, and look at some of them."""
-        chosen = self._query_log.count(validation.row_count(rows))
-        # Without calibration expected bits are projections, whose size means nothing.
-        if chosen.start < chosen.stop and hasattr(self.hasher, "calibration_"):
-            self._query_log.add(self.hasher.expected_bits(rows[chosen]))
-
-    def _packed_codes(self, rows: Any, codes: ArrayLike | None, bit_order: BitOrder) -> PackedCodes:
-        if codes is not None:
-            return validation.checked_codes(codes, self.n_bits, bit_order)
-        return self._encoded(rows, "encode", np.uint8, n_bytes(self.n_bits))
-
-    def _query_codes(self, rows: Any, codes: ArrayLike | None, bit_order: BitOrder) -> PackedCodes:
-        if codes is not None:
-            return validation.checked_codes(codes, self.n_bits, bit_order)
-        return self.encode_queries(rows)
 
     def _vectors_to_keep(self, X: Any, vectors: ArrayLike | None, n_rows: int) -> Vectors | None:
         """The vectors to keep beside the codes; None in a collection that keeps none."""

@@ -16,6 +16,7 @@ from hashlearn.collection.embedded import connection, kept_filters
 from hashlearn.collection.embedded import store as embedded
 from hashlearn.collection.embedded.store import EmbeddedStore
 from hashlearn.collection.where import matches, parse
+from hashlearn.progress import listening
 
 BITS = 16
 
@@ -209,10 +210,19 @@ def test_an_error_in_a_later_transaction_says_what_is_in(shop, monkeypatch):
 
     monkeypatch.setattr(EmbeddedStore, "add", fail_third)
     seen = []
-    with pytest.raises(CollectionError, match="first 20 of these 35 rows were added"):
-        shop.add(codes=random_codes(35), progress=lambda done, total: seen.append((done, total)))
+    full = pytest.raises(CollectionError, match="first 20 of these 35 rows were added")
+    with full, listening(lambda *told: seen.append(told)):
+        shop.add(codes=random_codes(35))
     assert len(shop) == 20
-    assert seen == [(10, 35), (20, 35)]
+    assert seen == [("adding", 10, 35), ("adding", 20, 35)]
+
+
+def test_progress_as_an_argument_is_deprecated(shop):
+    seen = []
+    with pytest.warns(FutureWarning, match="hashlearn.progress.listening") as told:
+        shop.add(codes=random_codes(5), progress=lambda done, total: seen.append((done, total)))
+    assert told[0].filename == __file__
+    assert seen == [(5, 5)]
 
 
 def test_damage_is_one_sentence_that_names_the_file(tmp_path):

@@ -1,0 +1,152 @@
+"""A store with the hasher of its rows: who may use it, how rows and queries are encoded, how certain queries were."""
+
+from __future__ import annotations
+
+import os
+import threading
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from hashlearn import models
+from hashlearn.codes import BitOrder, n_bytes
+from hashlearn.collection import validation
+from hashlearn.collection.health import QueryFigures, QueryLog
+from hashlearn.collection.id_kinds import IdKind, ids_of_kind
+from hashlearn.collection.store import CollectionError, Store
+from hashlearn.collection.uri import shown
+from hashlearn.modelfile import ModelFileError
+from hashlearn.parallel import BLOCK_ROWS, row_blocks
+from hashlearn.typing import PackedCodes
+
+_ENCODED_ROWS = 32 * BLOCK_ROWS
+
+
+class HashedStore:
+    """Base of ``Collection``: the storage, for the process that opened it, and the hasher of its rows."""
+
+    def __init__(self, uri: str, store: Store, hasher: Any = None) -> None:
+        self.uri = shown(uri)
+        self._opened = store
+        self._process = os.getpid()
+        self._hasher = hasher
+        self._ids = ids_of_kind(store.spec.ids)
+        self._lock = threading.Lock()
+        self._query_log = QueryLog()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close files and connections. Closing twice does no harm."""
+        if os.getpid() == self._process:
+            self._opened.close()
+
+    @property
+    def _store(self) -> Store:
+        """The storage, if this is the process that opened it.
+
+        A forked child shares files and connections with its parent, and locks that other threads of the parent held at
+        the fork are never released in the child. Using the storage there could hang, or damage what the parent writes.
+        """
+        if os.getpid() != self._process:
+            raise CollectionError(
+                f"{self.uri} was opened in process {self._process}, and this is its fork {os.getpid()}: open the "
+                "collection in each process."
+            )
+        return self._opened
+
+    @property
+    def n_bits(self) -> int:
+        return self._store.spec.n_bits
+
+    @property
+    def id_kind(self) -> IdKind:
+        """The kind of ids that the collection was made with: "int", "text" or "uuid"."""
+        return self._ids.kind
+
+    @property
+    def vector_size(self) -> int | None:
+        """How many floats per row are kept for rescoring; None if no vectors are kept."""
+        return self._store.spec.vector_size
+
+    @property
+    def hasher(self) -> Any:
+        """The hasher that encodes rows and queries; None in a collection of codes made elsewhere."""
+        model = self._store.spec.model
+        with self._lock:
+            if self._hasher is None and model:
+                try:
+                    self._hasher = models.loads(model, f"The model in {self.uri}")
+                except ModelFileError as error:
+                    raise CollectionError(str(error)) from error
+            return self._hasher
+
+    def encode_queries(self, X: Any) -> PackedCodes:
+        """Packed codes of queries by the collection's hasher; ``health`` counts them."""
+        packed = self._encoded(X, "encode_queries", np.uint8, n_bytes(self.n_bits))
+        self._log_queries(X)
+        return packed
+
+    def query_figures(self) -> QueryFigures:
+        """How certain the bits of the queries were that came as X since the collection was opened."""
+        return self._query_log.figures()
+
+    def _accept(self, hasher: Any) -> None:
+        """Use a hasher that computes the same as the stored one; CollectionError for another."""
+        spec = self._store.spec
+        if not spec.model:
+            raise CollectionError(f"{self.uri} holds codes made elsewhere and no hasher: open it without one.")
+        hasher = models.as_hasher(hasher)
+        found = models.fingerprint(hasher)
+        # Another version of hashlearn may have computed the fingerprint in another way.
+        if found != spec.fingerprint and found != models.fingerprint(self.hasher):
+            own = self.hasher
+            raise CollectionError(
+                f"{self.uri} was made with another hasher ({type(own).__name__}, {own.n_bits_} bits, "
+                f"{own.n_features_in_} features) than this {type(hasher).__name__}: open it without a hasher to use "
+                "its own, or create a new collection."
+            )
+        with self._lock:
+            self._hasher = hasher
+
+    def _encoded(self, rows: Any, method: str, dtype: Any, width: int) -> Any:
+        if (hasher := self.hasher) is None:
+            raise CollectionError(f"{self.uri} has no hasher to encode X: give codes= instead.")
+        # The size of the blocks is fixed, so that codes do not depend on the number of rows. Blocks also bound the
+        # memory for projections.
+        parts = [
+            getattr(hasher, method)(rows[block]) for block in row_blocks(validation.row_count(rows), _ENCODED_ROWS)
+        ]
+        return np.concatenate(parts) if parts else np.empty((0, width), dtype=dtype)
+
+    def _log_queries(self, rows: Any) -> None:
+        """Count queries for ``health``, and look at some of them."""
+        chosen = self._query_log.count(validation.row_count(rows))
+        # Without calibration expected bits are projections, whose size means nothing.
+        if chosen.start < chosen.stop and hasattr(self.hasher, "calibration_"):
+            self._query_log.add(self.hasher.expected_bits(rows[chosen]))
+
+    def _packed_codes(self, rows: Any, codes: ArrayLike | None, bit_order: BitOrder) -> PackedCodes:
+        if codes is not None:
+            return validation.checked_codes(codes, self.n_bits, bit_order)
+        return self._encoded(rows, "encode", np.uint8, n_bytes(self.n_bits))
+
+    def _query_codes(self, rows: Any, codes: ArrayLike | None, bit_order: BitOrder) -> PackedCodes:
+        if codes is not None:
+            return validation.checked_codes(codes, self.n_bits, bit_order)
+        return self.encode_queries(rows)
+
+    def _replace_hasher(self, hasher: Any) -> None:
+        from hashlearn.collection.migration import model_of
+
+        with self._lock:
+            self._store.replace_model(*model_of(hasher))
+            self._hasher = hasher

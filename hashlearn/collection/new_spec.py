@@ -1,0 +1,53 @@
+"""What a new collection is made for, from what users give to ``Collection.create``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from hashlearn import models
+from hashlearn.codes import MAX_BITS
+from hashlearn.collection import validation
+from hashlearn.collection.id_kinds import IdKind, ids_of_kind
+from hashlearn.collection.store import CollectionSpec
+from hashlearn.index.inputs import checked_count
+
+
+def make_spec(
+    hasher: Any,
+    n_bits: int | None,
+    store_vectors: bool,
+    vector_size: int | None,
+    kind: str,
+    settings: dict[str, int | None],
+    indexed: Sequence[str],
+    ids: IdKind,
+) -> CollectionSpec:
+    """Check the arguments of ``Collection.create``, which describes them."""
+    if hasher is not None and n_bits not in (None, getattr(hasher, "n_bits_", n_bits)):
+        raise ValueError(f"The hasher makes codes of {hasher.n_bits_} bits. Got n_bits={n_bits} instead.")
+    if vector_size is not None:
+        vector_size = checked_count(vector_size, "vector_size", 1)
+    elif store_vectors:
+        if hasher is None:
+            raise ValueError("Without a hasher, give vector_size= to keep vectors.")
+        vector_size = int(hasher.n_features_in_)
+    return CollectionSpec(
+        _code_length(n_bits) if hasher is None else int(hasher.n_bits_),
+        b"" if hasher is None else models.dumps(hasher),
+        "" if hasher is None else models.fingerprint(hasher),
+        vector_size,
+        kind,
+        settings,
+        validation.checked_indexed(indexed),
+        ids_of_kind(ids).kind,
+    )
+
+
+def _code_length(n_bits: Any) -> int:
+    whole = isinstance(n_bits, (int, np.integer)) and not isinstance(n_bits, bool)
+    if not whole or not 1 <= n_bits <= MAX_BITS:
+        raise ValueError(f"A collection needs a hasher, or n_bits between 1 and {MAX_BITS}. Got {n_bits!r}.")
+    return int(n_bits)
