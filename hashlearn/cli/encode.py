@@ -86,40 +86,44 @@ def encode(
     hasher = load(model)
     if jobs is not None:
         hasher.n_jobs = jobs
-    rows: Any
-    images = takes_images(hasher, features)
-    if images:
+    n_rows, blocks = _encoded_blocks(hasher, model, features, text, format, queries)
+    facts = {"source": "hashed", "model": Path(model).name, "hashlearn": hashlearn.__version__}
+    info = files.CodeInfo.of(hasher.n_bits_, format, bit_order, n_rows, **facts)
+    started = time.perf_counter()
+    with progress(f"encoding {features}") as listener, files.CodeWriter.to(path, info) as writer:
+        for stop, block in blocks:
+            writer.append(block)
+            listener(f"encoding {features}", stop, info.rows)
+    _tell(info, path, time.perf_counter() - started, as_json)
+
+
+def _encoded_blocks(
+    hasher: Any, model: str, features: str, text: str | None, format: Format, queries: bool
+) -> tuple[int, Iterator[tuple[int, NDArray[Any]]]]:
+    """Return the number of rows, and an iterator over what is written of them, with the number of rows so far."""
+    if takes_images(hasher, features):
         with progress(f"encoding {features}"):
-            rows = _encoded(hasher, features, format, queries)
-    elif text is not None:
+            encoded = _encoded(hasher, features, format, queries)
+        return len(encoded), iter([(len(encoded), encoded)])
+    rows: Any
+    if text is not None:
         with progress(f"embedding {features}"):
             rows = text_rows(hasher, model, features, text)
     else:
         rows = _many_for(hasher, model, features) if is_many(features) else open_for(hasher, model, features)
-    info = files.CodeInfo.of(
-        hasher.n_bits_,
-        format,
-        bit_order,
-        rows.n_rows if isinstance(rows, Source) else rows.shape[0],
-        source="hashed",
-        model=Path(model).name,
-        hashlearn=hashlearn.__version__,
-    )
-    started = time.perf_counter()
-    with progress(f"encoding {features}") as listener, files.CodeWriter.to(path, info) as writer:
-        if images:
-            writer.append(rows)
-        for stop, block in () if images else _checked_blocks(rows, features):
-            writer.append(_encoded(hasher, block, format, queries))
-            listener(f"encoding {features}", stop, info.rows)
-    seconds = time.perf_counter() - started
+    n_rows = rows.n_rows if isinstance(rows, Source) else rows.shape[0]
+    blocks = _checked_blocks(rows, features)
+    return n_rows, ((stop, _encoded(hasher, block, format, queries)) for stop, block in blocks)
+
+
+def _tell(info: files.CodeInfo, path: Path, seconds: float, as_json: bool) -> None:
     facts = {
         "rows": info.rows,
         "bits": info.bits,
         "format": info.format,
         "bit_order": info.bit_order,
         "padding": info.padding,
-        "bytes_per_row": info.width * (4 if format in FLOAT_FORMATS else 1),
+        "bytes_per_row": info.width * (4 if info.format in FLOAT_FORMATS else 1),
         "seconds": round(seconds, 3),
         "codes": str(path),
     }
