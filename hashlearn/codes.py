@@ -129,7 +129,9 @@ def check_packed(codes: ArrayLike, n_bits: int | None = None, name: str = "codes
     """Return the codes as a 2-D uint8 array; raise ValueError if they are not packed rows of ``n_bits``."""
     array = np.asarray(codes)
     if array.dtype != np.uint8 or array.ndim != 2:
-        raise ValueError(f"{name} must be packed codes: a 2-D uint8 array. Got {array.ndim}-D {array.dtype} instead.")
+        advice = ": hl.codes.from_int8 turns int8 codes into uint8 ones" if array.dtype == np.int8 else ""
+        found = f"{array.ndim}-D {array.dtype} instead{advice}"
+        raise ValueError(f"{name} must be packed codes: a 2-D uint8 array. Got {found}.")
     if n_bits is not None:
         if not 1 <= n_bits <= MAX_BITS:
             raise ValueError(f"n_bits must be between 1 and {MAX_BITS}. Got {n_bits} instead.")

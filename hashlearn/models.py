@@ -70,7 +70,9 @@ TEXT_RATIO = 64
 # Attributes that may differ between hashers that compute the same.
 _NOT_COMPUTING = {
     *("n_jobs", "verbose", "random_state"),
-    *("seconds_", "codes_", "report_", "previous_", "advice_", "sums_", "confidence_"),
+    *("seconds_", "codes_", "report_", "previous_", "previous_vector_size_", "advice_", "sums_", "confidence_"),
+    "text_model_",
+    "table_columns_",
 }
 NUMBER_WORDS = {"nan": float("nan"), "inf": float("inf"), "-inf": float("-inf")}
 
@@ -143,7 +145,8 @@ def as_hasher(hasher: Any) -> Any:
 def _walked(hasher: BaseHasher | Pipeline) -> tuple[dict[str, Any], Arrays]:
     hasher = as_hasher(hasher)
     if not isinstance(hasher, BaseHasher):
-        raise TypeError(f"save takes a hasher of hashlearn. Got {type(hasher).__name__} instead.")
+        given = f"the class {hasher.__name__}" if isinstance(hasher, type) else type(hasher).__name__
+        raise TypeError(f"A model file takes a hasher of hashlearn. Got {given} instead.")
     kind = type(hasher).__name__
     check_is_fitted(hasher, msg="This %(name)s has nothing to save yet: call 'fit' first.")
     walk = _Writer(kind)
@@ -153,7 +156,7 @@ def _walked(hasher: BaseHasher | Pipeline) -> tuple[dict[str, Any], Arrays]:
         raise ModelFileError(f"Cannot save this {kind}: it holds itself, or is nested too deeply.") from error
 
 
-def load(path: str | os.PathLike[str]) -> Any:
+def load(path: str | os.PathLike[str]) -> BaseHasher:
     """Return the hasher that ``save`` wrote to ``path``.
 
     Raises
@@ -164,7 +167,7 @@ def load(path: str | os.PathLike[str]) -> Any:
     return loads(read(path), os.fspath(path))
 
 
-def loads(data: bytes, name: str) -> Any:
+def loads(data: bytes, name: str) -> BaseHasher:
     """Return the hasher in the bytes of a model file; error messages call the file ``name``."""
     document, arrays = from_bytes(data, name)
     if "training" in document:

@@ -120,3 +120,5 @@ def test_shifted_bytes_become_packed_codes():
     for wrong in (plain, shifted[0], shifted.astype(np.int16)):
         with pytest.raises(ValueError, match="2-D array of int8"):
             codes.from_int8(wrong)
+    with pytest.raises(ValueError, match=r"Got 2-D int8 instead: hl\.codes\.from_int8"):
+        codes.check_packed(shifted)

@@ -3,9 +3,9 @@
 from typing import Any
 
 from hashlearn.deprecation import renamed_attribute
-from hashlearn.index.hits import Hit, HitList, Hits
+from hashlearn.index.hits import Ball, Hit, HitList, Hits
 from hashlearn.index.index import Index
-from hashlearn.index.results import Ball, IndexFileError, IndexInfo, UnsupportedByKindError
+from hashlearn.index.results import IndexFileError, IndexInfo, UnsupportedByKindError
 
 __all__ = ["Ball", "Hit", "HitList", "Hits", "Index", "IndexFileError", "IndexInfo", "UnsupportedByKindError"]
 

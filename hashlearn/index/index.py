@@ -13,9 +13,9 @@ from hashlearn.codes import MAX_BITS, BitOrder, check_codes, n_bytes, renamed_bi
 from hashlearn.deprecation import warn_deprecated
 from hashlearn.index import file, inputs, scan
 from hashlearn.index.asymmetric import AsymmetricSearcher
-from hashlearn.index.hits import Hits
+from hashlearn.index.hits import Ball, Hits
 from hashlearn.index.kinds import KINDS, Structure, checked_settings
-from hashlearn.index.results import Ball, IndexFileError, IndexInfo, UnsupportedByKindError
+from hashlearn.index.results import IndexFileError, IndexInfo, UnsupportedByKindError
 from hashlearn.index.sorted_rows import SortedRows
 from hashlearn.typing import Ids, PackedCodes
 
@@ -88,6 +88,25 @@ class Index:
 
     def __len__(self) -> int:
         return len(self._rows)
+
+    def __contains__(self, one: Any) -> bool:
+        return bool(self.known([one])[0])
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a copy needs, in this process or another: rows, settings, and a structure that files hold too."""
+        with self._lock:
+            structure = b"" if self._structure is None or not self._structure.stored else self._structure.to_bytes()
+            # Rows of a mapped file are copied, because the copy may live where the file is not.
+            row_ids, row_codes = self._rows.all_rows()
+            rows = SortedRows.of(np.array(row_ids), np.array(row_codes))
+            state = {**self.__dict__, "_rows": rows, "_structure": structure, "_asymmetric": None}
+        del state["_lock"]
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        structure = state.pop("_structure")
+        self.__dict__.update(state, _structure=None, _lock=threading.RLock())
+        self._read_structure(np.frombuffer(structure, dtype=np.uint8))
 
     def __repr__(self) -> str:
         return f"Index({self.n_bits}, kind={self.kind!r}, rows={len(self)})"
@@ -180,7 +199,7 @@ class Index:
         codes = [packed[places[number]].copy() if number in places else None for number in numbers.tolist()]
         return codes[0] if single else codes
 
-    def search(self, codes: ArrayLike, k: int, ids: ArrayLike | None = None, n_jobs: int | None = None) -> Any:
+    def search(self, codes: ArrayLike, k: int = 10, ids: ArrayLike | None = None, n_jobs: int | None = None) -> Any:
         """Find the k nearest rows of every query, ordered by (distance, id).
 
         Parameters
@@ -189,7 +208,7 @@ class Index:
             Packed codes, or real-valued queries q: the ``expected_bits`` of a hasher. These are compared with the signs
             h of the codes and ranked by -q.h; that search is exact for every kind. A 1-D array is a single
             query.
-        k : int
+        k : int, default=10
             Number of rows per query.
         ids : array-like of int, default=None
             Search only the rows with these ids. Such a search is exact for every kind.
@@ -230,15 +249,21 @@ class Index:
             found.distances[:, :count] = np.concatenate([part[0] for part in near])
         return found
 
-    def within(self, codes: ArrayLike, radius: int, n_jobs: int | None = None) -> Ball:
+    def within(self, codes: ArrayLike, radius: int, n_jobs: int | None = None) -> Any:
         """Find all rows at most ``radius`` bits away from each query, ordered by (distance, id).
 
-        The result is exact for every kind.
+        The result is exact for every kind. A 1-D array is a single query.
 
         Returns
         -------
-        Ball
+        Ball, or for a single query HitList
         """
+        queries = np.asarray(codes)
+        if queries.ndim == 1:
+            return self._within(queries[None], radius, n_jobs)[0]
+        return self._within(queries, radius, n_jobs)
+
+    def _within(self, codes: Any, radius: int, n_jobs: int | None) -> Ball:
         radius = min(inputs.checked_count(radius, "radius", 0), self.n_bits)
         queries = self._codes(codes, "queries")
         if not len(queries) or not len(self):
@@ -293,14 +318,18 @@ class Index:
             raise IndexFileError(f"{name} is damaged: its header does not describe an index ({error})") from error
         index._rows = SortedRows.of(stored.ids, stored.codes)
         index._next_id = header["next_id"]
-        if len(stored.structure) and index.kind in KINDS and KINDS[index.kind].stored:
-            structure = KINDS[index.kind](index.n_bits, index.settings)
-            try:
-                structure.from_bytes(stored.structure, len(stored.ids))
-            except RuntimeError as error:
-                raise IndexFileError(f"{name} is damaged: faiss cannot read its structure.") from error
-            index._structure = structure
+        try:
+            index._read_structure(stored.structure)
+        except RuntimeError as error:
+            raise IndexFileError(f"{name} is damaged: faiss cannot read its structure.") from error
         return index
+
+    def _read_structure(self, data: NDArray[np.uint8]) -> None:
+        """Take the structure of the rows from its bytes; without bytes the first search builds it."""
+        if len(data) and self.kind in KINDS and KINDS[self.kind].stored:
+            structure = KINDS[self.kind](self.n_bits, self.settings)
+            structure.from_bytes(data, len(self))
+            self._structure = structure
 
     def _codes(self, codes: ArrayLike, name: str = "codes") -> PackedCodes:
         return np.ascontiguousarray(check_codes(codes, self.n_bits, self.bit_order, name))

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hashlearn.index.hits import Hits
-from hashlearn.index.results import Ball
+from hashlearn.index.hits import Ball, Hits
 from hashlearn.typing import Ids
 
 _LARGEST_ID = np.iinfo(np.int64).max

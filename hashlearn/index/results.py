@@ -4,19 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
 from hashlearn.deprecation import warn_deprecated
-from hashlearn.typing import Ids
-
-
-class Ball(NamedTuple):
-    """All rows within a radius, sorted by (distance, id). The rows of query i are at ``lims[i]:lims[i + 1]``."""
-
-    lims: Ids
-    ids: Ids
-    distances: NDArray[np.int32]
 
 
 class IndexInfo(NamedTuple):

@@ -59,7 +59,7 @@ def ball(queries: PackedCodes, codes: PackedCodes, radius: int) -> tuple[Ids, np
 
     found = faiss.RangeSearchResult(len(queries))
     # faiss finds distances strictly below its radius.
-    faiss.hamming_range_search(  # type: ignore[attr-defined]
+    faiss.hamming_range_search(
         faiss.swig_ptr(queries), faiss.swig_ptr(codes), len(queries), len(codes), radius + 1, codes.shape[1], found
     )
     lims = faiss.rev_swig_ptr(found.lims, len(queries) + 1).astype(np.int64)

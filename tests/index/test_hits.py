@@ -81,3 +81,51 @@ def test_a_row_that_was_removed_since_has_no_payload(shop):
 def test_vectors_that_are_not_kept_are_refused(tmp_path):
     with Collection.create(tmp_path / "bare", n_bits=8) as bare, pytest.raises(RuntimeError, match="keeps no vectors"):
         bare.search(codes=ZERO, vectors=True)
+
+
+def test_tables_have_their_columns_even_without_rows(shop):
+    nothing = shop.search(codes=ZERO, k=2, where={"color": "green"})
+    assert nothing.to_pandas().columns.tolist() == ["query", "id", "distance"]
+    assert nothing[0].to_pandas().columns.tolist() == ["id", "distance"]
+    assert nothing.to_arrow().column_names == ["query", "id", "distance"]
+
+
+def test_hits_for_arrow(shop):
+    table = shop.search(codes=ZERO, k=3).to_arrow()
+    assert table.column_names == ["query", "id", "distance", "color", "payload.id"]
+    assert table.column("color").to_pylist() == ["red", "blue", None]
+    shop.add(codes=ZERO, ids=[4], payload=[{"color": 7}], vectors=[[0, 0]])
+    with pytest.raises(ValueError, match="'color' holds values of different kinds"):
+        shop.search(codes=ZERO, k=3).to_arrow()
+
+
+def test_uuids_are_text_for_arrow(tmp_path):
+    with Collection.create(tmp_path / "named", n_bits=8, ids="uuid") as named:
+        (drawn,) = named.add(codes=ZERO)
+        assert named.search(codes=ZERO[0], k=1).to_arrow().to_pylist() == [{"id": str(drawn), "distance": 0}]
+
+
+def test_hits_in_a_notebook(shop):
+    shop.add(codes=ZERO, ids=[4], payload=[{"text": "<script>" + "x" * 5000}], vectors=[[0, 0]])
+    shown = shop.search(codes=ZERO, k=5)._repr_html_()
+    assert shown.startswith("<table><tr><th>query</th><th>id</th><th>distance</th><th>color</th>")
+    assert "&lt;script&gt;" in shown
+    assert len(shown) < 2000
+    many = shop.search(codes=np.repeat(ZERO, 30, axis=0), k=4)._repr_html_()
+    assert many.count("<tr>") == 51
+    assert "and 70 more" in many
+
+
+def test_a_ball_of_an_index_is_used_like_hits(index):
+    ball = index.within(np.array([[0], [7]], dtype=np.uint8), 1)
+    assert [one.ids.tolist() for one in ball.per_query()] == [[10, 11], [12]]
+    assert ball[-1].to_list() == [{"id": 12, "distance": 0}]
+    assert index.within(ZERO[0], 1).ids.tolist() == [10, 11]
+    with pytest.raises(IndexError, match="There are 2 queries"):
+        ball[2]
+
+
+def test_an_index_knows_its_ids_and_finds_ten_rows_unless_told(index):
+    assert [11 in index, 99 in index] == [True, False]
+    index.add(np.zeros((20, 1), dtype=np.uint8))
+    assert index.search(ZERO).ids.shape == (1, 10)

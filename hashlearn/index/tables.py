@@ -1,0 +1,92 @@
+"""Rows with fields as a table: for pandas, for Arrow, and for a notebook."""
+
+from __future__ import annotations
+
+import html
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+SHOWN_LINES = 50
+SHOWN_CHARACTERS = 200
+
+
+class Table(ABC):
+    """Base of what can be shown as a table: one line per row found, with the fields of its payload as columns."""
+
+    columns: ClassVar[tuple[str, ...]]
+    """The columns that are there even if no row was found."""
+
+    @abstractmethod
+    def lines(self) -> list[dict[str, Any]]:
+        """Return the lines. A field of a payload with the name of another column becomes ``payload.NAME``."""
+
+    def to_pandas(self) -> Any:
+        """Return a data frame of pandas with one line per row: id, distance and the fields of payloads."""
+        return to_pandas(self.lines(), self.columns)
+
+    def to_arrow(self) -> Any:
+        """Return a table of PyArrow with the columns of ``to_pandas``. UUIDs are text in it.
+
+        Polars, DuckDB and others take it as it is.
+        """
+        return to_arrow(self.lines(), self.columns)
+
+    def _repr_html_(self) -> str:
+        return to_html(self.lines(), self.columns)
+
+
+def fields_as_columns(payload: Mapping[str, Any] | None, taken: Sequence[str]) -> dict[str, Any]:
+    """Return the fields of a payload under names that are not among the ``taken`` ones."""
+    return {f"payload.{name}" if name in taken else name: value for name, value in (payload or {}).items()}
+
+
+def to_pandas(lines: list[dict[str, Any]], columns: Sequence[str]) -> Any:
+    """Return a data frame of pandas."""
+    try:
+        import pandas as pd
+    except ImportError as error:
+        raise ImportError("to_pandas needs pandas: pip install pandas.") from error
+    return pd.DataFrame(lines, columns=_all_columns(lines, columns))
+
+
+def to_arrow(lines: list[dict[str, Any]], columns: Sequence[str]) -> Any:
+    """Return a table of PyArrow; ValueError for a field that holds values of different kinds."""
+    try:
+        import pyarrow as pa
+    except ImportError as error:
+        raise ImportError("to_arrow needs pyarrow: pip install 'hashlearn[files]'.") from error
+    arrays = {}
+    for name in _all_columns(lines, columns):
+        values = [line.get(name) for line in lines]
+        try:
+            arrays[name] = pa.array([str(value) if isinstance(value, uuid.UUID) else value for value in values])
+        except pa.ArrowException as error:
+            raise ValueError(
+                f"The field {name!r} holds values of different kinds, which a column of Arrow cannot hold: use "
+                "to_pandas or to_list."
+            ) from error
+    return pa.table(arrays)
+
+
+def to_html(lines: list[dict[str, Any]], columns: Sequence[str]) -> str:
+    """Return the first lines as an HTML table; long values are cut."""
+    names = _all_columns(lines, columns)
+    head = "".join(f"<th>{html.escape(name)}</th>" for name in names)
+    body = "".join(
+        "<tr>" + "".join(f"<td>{_cell(line[name]) if name in line else ''}</td>" for name in names) + "</tr>"
+        for line in lines[:SHOWN_LINES]
+    )
+    rest = f"<p>and {len(lines) - SHOWN_LINES:,} more</p>" if len(lines) > SHOWN_LINES else ""
+    return f"<table><tr>{head}</tr>{body}</table>{rest}"
+
+
+def _cell(value: Any) -> str:
+    text = str(value)
+    return html.escape(text if len(text) <= SHOWN_CHARACTERS else text[: SHOWN_CHARACTERS - 1] + "…")
+
+
+def _all_columns(lines: list[dict[str, Any]], columns: Sequence[str]) -> list[str]:
+    """Return the given columns, then the other fields in the order in which they first occur."""
+    return list(dict.fromkeys([*columns, *(name for line in lines for name in line)]))
