@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,52 +14,37 @@ from hashlearn import models
 from hashlearn.codes import BitOrder, renamed_bit_order
 from hashlearn.collection import validation
 from hashlearn.collection.collapse import warn_of_collapse
-from hashlearn.collection.hashed_store import HashedStore
-from hashlearn.collection.health import Health, health_of
+from hashlearn.collection.health import Health, QueryLog, health_of
 from hashlearn.collection.id_kinds import IdKind
-from hashlearn.collection.new_spec import make_spec
+from hashlearn.collection.new_spec import check_same, make_spec
 from hashlearn.collection.payloads import checked_payloads
+from hashlearn.collection.reading import ReadableRows, Where, condition_of
 from hashlearn.collection.rescore import MAX_CANDIDATES, Metric, make_rescore_plan, rescored
 from hashlearn.collection.store import (
     CollectionError,
-    Payload,
+    CollectionExistsError,
     Store,
-    StoredRows,
     Vectors,
     VerifyReport,
 )
-from hashlearn.collection.unknown_fields import warn_of_unknown_fields
 from hashlearn.collection.uri import as_uri, store_class
-from hashlearn.collection.where import Condition, Path, parse
+from hashlearn.collection.where import Condition
 from hashlearn.deprecation import warn_deprecated
-from hashlearn.index import Ball, Hits
+from hashlearn.index import Hits
 from hashlearn.index.hits import RowDetails
 from hashlearn.index.inputs import checked_count, new_ids
 from hashlearn.modelfile import ModelFileError
 from hashlearn.progress import listening, report
-from hashlearn.typing import Ids, PackedCodes
+from hashlearn.typing import Ids
 
 if TYPE_CHECKING:
+    from hashlearn.collection.migration import OldVectors
     from hashlearn.hashers.migrated import MigrationReport
-
-Where = Mapping[str, Any]
 
 _KEEP_VECTORS = "create it with store_vectors=True (on the command line: index create --vectors)"
 
 
-class Item(NamedTuple):
-    """One row of a collection. ``id`` is an int, a str or a uuid.UUID, by the kind of ids of the collection.
-
-    ``vector`` is None when the collection keeps none or none was asked for.
-    """
-
-    id: Any
-    code: PackedCodes
-    payload: Payload
-    vector: Vectors | None
-
-
-class Collection(HashedStore):
+class Collection(ReadableRows):
     """A hasher with the codes, ids and payloads of rows, kept on disk or on a server.
 
     ``Collection.create`` makes a new collection, ``Collection.open`` opens one.
@@ -92,7 +77,6 @@ class Collection(HashedStore):
     def __init__(self, uri: str, store: Store, hasher: Any = None) -> None:
         super().__init__(uri, store, hasher)
         self._warned_of_collapse = False
-        self._looked_for: set[Path] = set()
 
     @classmethod
     def create(
@@ -106,6 +90,7 @@ class Collection(HashedStore):
         kind: str = "flat",
         indexed: Sequence[str] = (),
         ids: IdKind = "int",
+        exist_ok: bool = False,
         **settings: int | None,
     ) -> Collection:
         """Make a new, empty collection.
@@ -131,15 +116,35 @@ class Collection(HashedStore):
         ids : {"int", "text", "uuid"}, default="int"
             The kind of ids. Whole numbers are the fastest. UUIDs are given as ``uuid.UUID`` or text and returned as
             ``uuid.UUID``.
+        exist_ok : bool, default=False
+            Open a collection that is there already, with its rows, if it was made with a hasher that computes the same
+            and with the same settings.
 
         Raises
         ------
+        CollectionExistsError
+            If there is already a collection.
         CollectionError
-            If there is already a collection, or the place cannot be used.
+            If the place cannot be used, or the collection there was made in another way.
         """
         text, hasher = as_uri(uri), models.as_hasher(hasher)
         spec = make_spec(hasher, n_bits, store_vectors, vector_size, kind, dict(settings), indexed, ids)
-        return cls(text, store_class(text).create(text, spec), hasher)
+        try:
+            store = store_class(text).create(text, spec)
+        except CollectionExistsError:
+            if not exist_ok:
+                raise
+        else:
+            return cls(text, store, hasher)
+        found = cls.open(text)
+        try:
+            check_same(found._store.spec, spec, found.uri)
+            if hasher is not None:
+                found._accept(hasher)
+        except BaseException:
+            found.close()
+            raise
+        return found
 
     @classmethod
     def open(cls, uri: str | os.PathLike[str], hasher: Any = None, read_only: bool = False) -> Collection:
@@ -177,19 +182,18 @@ class Collection(HashedStore):
     def __repr__(self) -> str:
         return f"Collection({self.uri!r}, n_bits={self.n_bits})"
 
-    def __len__(self) -> int:
-        return self.count()
-
-    def __bool__(self) -> bool:
-        return True  # otherwise an empty collection would count as false, because its length is 0
-
     def info(self) -> dict[str, Any]:
-        """Return facts as a dict: uri, rows, n_bits, hasher, vector size, kind of index, and facts of the storage."""
+        """Return facts as a dict: uri, rows, n_bits, hasher, vector size, kind of index, and facts of the storage.
+
+        ``text_model`` is the name of the sentence-transformers model whose embeddings the hasher was fitted to, if that
+        is known.
+        """
         spec = self._store.spec
         return {
             "uri": self.uri,
             "n_bits": spec.n_bits,
             "hasher": type(self.hasher).__name__ if spec.model else None,
+            "text_model": getattr(self.hasher, "text_model_", None) if spec.model else None,
             "vector_size": spec.vector_size,
             "kind": spec.kind,
             "settings": dict(spec.settings),
@@ -217,7 +221,8 @@ class Collection(HashedStore):
         Parameters
         ----------
         X : array (rows, n_features), default=None
-            Rows that the hasher encodes; or give ``codes``.
+            Rows that the hasher encodes; or give ``codes``. A 1-D array is a single row; then ``ids`` may be one id
+            and ``payload`` one dict.
         ids : array-like, default=None
             Of the collection's kind, each once: whole numbers from 0 (without them, rows get the numbers after the
             largest id so far), UUIDs (without them, rows get random ones), or texts, which must be given.
@@ -244,11 +249,13 @@ class Collection(HashedStore):
             with listening(lambda phase, done, total: progress(done, total)):
                 return self.add(X, ids, payload, codes=codes, vectors=vectors, bit_order=bit_order)
         rows = validation.one_of_rows_and_codes(X, codes)
+        if len(rows.shape) == 1:
+            rows, ids, payload, vectors = self._one_row(rows, ids, payload, vectors)
         n_rows = validation.row_count(rows)
         row_ids = self._ids.of_new_rows(ids, n_rows)
         payloads = checked_payloads(payload, n_rows)
-        kept = self._vectors_to_keep(X, vectors, n_rows)
-        packed = self._packed_codes(rows, codes, bit_order)
+        kept = self._vectors_to_keep(rows if codes is None else None, vectors, n_rows)
+        packed = self._packed_codes(rows, None if codes is None else rows, bit_order)
         if not n_rows:
             return self._ids.array([])
         if not self._warned_of_collapse:
@@ -338,7 +345,7 @@ class Collection(HashedStore):
             raise CollectionError(f"{self.uri} keeps no vectors: {_KEEP_VECTORS}.")
         k = checked_count(k, "k", 1)
         rescoring = rescore is not None and rescore is not False
-        condition = _condition(where)
+        condition = condition_of(where)
         if codes is not None and (asymmetric or rescoring):
             raise ValueError(f"{'asymmetric' if asymmetric else 'rescore'} needs X: codes alone are not enough.")
         plan = make_rescore_plan(k, rescore, metric, max_candidates) if rescoring else None
@@ -346,7 +353,7 @@ class Collection(HashedStore):
             raise CollectionError(f"{self.uri} keeps no vectors to rescore by: {_KEEP_VECTORS}.")
         if asymmetric:
             queries = self._encoded(rows, "expected_bits", np.float32, self.n_bits)
-            self._log_queries(rows)
+            self._log_queries(rows, self._query_log)
             search: Callable[[Any, int, Condition | None, int | None], Hits] = self._store.search_projections
         else:
             packed = None if codes is None else rows
@@ -366,13 +373,13 @@ class Collection(HashedStore):
         hits = self._ids.hits(found, partial(self._details, vectors))
         return hits[0] if single else hits
 
-    def _check_fields(self, condition: Condition | None, found: bool, stacklevel: int) -> None:
-        """Warn of fields that no payload has if a filter found nothing, once per field."""
-        if condition is not None and not found:
-            warn_of_unknown_fields(self._store, condition, self._looked_for, stacklevel + 1)
-
     def _details(self, vectors: bool, numbers: Ids) -> RowDetails:
         """Return payloads, ids and, if wanted, vectors of the rows with these numbers."""
+        if self._closed:
+            raise CollectionError(
+                f"The payloads of hits are read when they are first asked for, and {self.uri} is closed by now: call "
+                "to_list() or to_pandas() before closing it."
+            )
         rows = self._store.get(numbers, vectors)
         found, shown = rows.ids.tolist(), self._ids.shown(rows)
         kept = {} if rows.vectors is None else dict(zip(found, rows.vectors, strict=True))
@@ -389,7 +396,7 @@ class Collection(HashedStore):
         where: Where | None = None,
         bit_order: BitOrder = "big",
         n_jobs: int | None = None,
-    ) -> Ball:
+    ) -> Any:
         """Find all rows at most ``radius`` bits away from each query, ordered by (distance, id).
 
         Parameters
@@ -399,52 +406,36 @@ class Collection(HashedStore):
 
         Returns
         -------
-        Ball
-            The rows of query i are at ``lims[i]:lims[i + 1]``.
+        Ball, or for a single query HitList
+            ``ball.to_list()`` has ids, distances and payloads; ``ball[0]`` are the rows of the first query.
         """
         radius = min(checked_count(radius, "radius", 0), self.n_bits)
-        condition = _condition(where)
-        found = self._store.within(
-            self._query_codes(validation.one_of_rows_and_codes(X, codes), codes, bit_order), radius, condition, n_jobs
-        )
-        return self._ids.ball(found, partial(self._details, False))
+        condition = condition_of(where)
+        rows = validation.one_of_rows_and_codes(X, codes)
+        if single := len(rows.shape) == 1:
+            rows = rows[None]
+        queries = self._query_codes(rows, None if codes is None else rows, bit_order)
+        found = self._store.within(queries, radius, condition, n_jobs)
+        self._check_fields(condition, len(found.ids) > 0, 3)
+        ball = self._ids.ball(found, partial(self._details, False))
+        return ball[0] if single else ball
 
-    def get(self, ids: Any, vectors: bool = True) -> Any:
-        """Read rows by their ids.
-
-        Parameters
-        ----------
-        ids : one id, or a list
-        vectors : bool, default=True
-            Whether to read kept vectors too.
-
-        Returns
-        -------
-        Item or None
-            The row, or None if there is none. For a list of ids, a list of them.
-        """
-        single = self._ids.is_single(ids)
-        wanted = self._ids.array([ids] if single else ids)
-        numbers = np.unique(self._ids.numbers(wanted))
-        rows = self._ids.shown(self._store.get(numbers, vectors and self.vector_size is not None))
-        places = {one: place for place, one in enumerate(rows.ids.tolist())}
-        items = [_item(rows, places[one]) if one in places else None for one in wanted.tolist()]
-        return items[0] if single else items
-
-    def ids_array(self, ids: ArrayLike) -> NDArray[Any]:
-        """Return ids as an array of the collection's kind: int64, or objects. ValueError for what is no such id."""
-        return self._ids.array(ids)
-
-    def update_payload(self, ids: Any, payload: Any, *, merge: bool = True) -> int:
+    def update_payload(
+        self, ids: Any = None, payload: Any = None, *, where: Where | None = None, merge: bool = True
+    ) -> int:
         """Give rows new payloads; codes and vectors stay.
 
-        If one of the rows does not exist, that is an error and nothing is changed. A row that another process replaces
-        during the call may get its old code and vector back. Kinds of index that cannot replace rows refuse it.
+        If one of the rows does not exist, that is a NoSuchRowsError and nothing is changed. Rows are written 10,000 at
+        a time, so a call that is interrupted may have changed the first of them; to repeat it does no harm. A row that
+        another process replaces during the call may get its old code and vector back. Kinds of index that cannot
+        replace rows refuse it.
 
         Parameters
         ----------
-        ids : one id, or a list
-        payload : dict for one id; for a list as in ``add``
+        ids : one id, or a list, default=None
+        payload : dict for one id or a filter; for a list as in ``add``
+        where : dict, default=None
+            In place of ids: all rows whose payload matches get the same fields. A filter, as in ``search``.
         merge : bool, default=True
             Replace only the fields that the new payloads have; False replaces payloads whole.
 
@@ -455,9 +446,18 @@ class Collection(HashedStore):
         """
         from hashlearn.collection.update import update_payload
 
-        if self._ids.is_single(ids):
+        if (ids is None) == (where is None):
+            raise ValueError("Give ids or where= to update, not both and not neither.")
+        if where is not None:
+            if not isinstance(payload, Mapping):
+                raise ValueError(f"With where=, payload must be one dict for all rows. Got {payload!r} instead.")
+            ids = [item.id for item in self._matching(where, None, vectors=False)]
+            payload = [payload] * len(ids)
+        elif self._ids.is_single(ids):
             ids, payload = [ids], [payload]
-        return update_payload(self, ids, payload, merge)
+        wanted = self._ids.array(ids)
+        self._ids.of_new_rows(wanted, len(wanted))  # refuses ids that are there twice
+        return update_payload(self, wanted, payload, merge)
 
     def delete(self, ids: ArrayLike | None = None, *, where: Where | None = None) -> int:
         """Remove rows by their ids, or the rows whose payload matches.
@@ -476,7 +476,7 @@ class Collection(HashedStore):
         if (ids is None) == (where is None):
             raise ValueError("Give ids or where= to delete, not both and not neither.")
         if where is not None:
-            condition = _condition(where)
+            condition = condition_of(where)
             if condition is None:
                 raise ValueError("An empty filter would delete every row: use Collection.drop for that.")
             removed = self._store.delete_where(condition)
@@ -486,33 +486,6 @@ class Collection(HashedStore):
         numbers = self._ids.present(self._store, wanted)
         step = self._store.batch_rows
         return sum(self._store.delete(numbers[start : start + step]) for start in range(0, len(numbers), step))
-
-    def count(self, where: Where | None = None) -> int:
-        """Return how many rows there are, or how many match."""
-        condition = _condition(where)
-        found = self._store.count(condition)
-        self._check_fields(condition, found > 0, 2)
-        return found
-
-    def scan(self, batch_rows: int = 10_000, where: Where | None = None, vectors: bool = False) -> Iterator[StoredRows]:
-        """Iterate over all rows in batches, in the order of ids that are numbers.
-
-        Parameters
-        ----------
-        batch_rows : int, default=10000
-            The most rows of a batch.
-        where : dict, default=None
-            A filter, as in ``search``.
-        vectors : bool, default=False
-
-        Yields
-        ------
-        StoredRows
-            ids, codes, payloads, and vectors or None.
-        """
-        wanted = vectors and self.vector_size is not None
-        batches = self._store.scan(checked_count(batch_rows, "batch_rows", 1), _condition(where), wanted)
-        return (self._ids.shown(rows) for rows in batches)
 
     @renamed_bit_order
     def export(self, path: str | os.PathLike[str], *, bit_order: BitOrder | None = None) -> int:
@@ -539,14 +512,23 @@ class Collection(HashedStore):
 
         return export(self, path, bit_order)
 
-    def health(self) -> Health:
+    def health(self, X: Any = None) -> Health:
         """Tell whether the collection still fits its queries.
 
         Few distinct codes for many rows mean that codes cannot tell rows apart. A confidence of queries well below
         that of training, or more and more bits near their thresholds, mean that queries have drifted away from what
         the hasher learned: fit anew, or ``migrate``.
+
+        Parameters
+        ----------
+        X : array (queries, n_features), default=None
+            Queries to judge. None for those that came as X since the collection was opened.
         """
-        return health_of(self, self._query_log)
+        log = self._query_log
+        if X is not None:
+            rows, log = validation.one_of_rows_and_codes(X, None), QueryLog(every=1)
+            self._log_queries(rows[None] if len(rows.shape) == 1 else rows, log)
+        return health_of(self, log)
 
     def verify(self) -> VerifyReport:
         """Read everything and check all that can be checked; ``problems`` says what is wrong, one sentence each.
@@ -566,13 +548,20 @@ class Collection(HashedStore):
         return found._replace(problems=tuple(problems))
 
     def migrate(
-        self, X: Any, ids: ArrayLike, y: Any = None, *, max_loss: float | None = None, commit: bool = True
+        self,
+        X: Any,
+        ids: ArrayLike,
+        y: Any = None,
+        *,
+        vectors: OldVectors = None,
+        max_loss: float | None = None,
+        commit: bool = True,
     ) -> MigrationReport:
         """Change to a new embedding model; codes stay as they are, and queries come from the new model from then on.
 
         The new function learns from embeddings of a sample of rows onto their stored codes, as ``hl.migrate`` does. The
-        model is replaced in one transaction. Other processes go on with the model that they opened, whose queries are
-        as good as before, until they open the collection again. ``undo_migration`` goes back.
+        model is replaced as a whole or not at all. Other processes go on with the model that they opened, whose queries
+        are as good as before, until they open the collection again. ``undo_migration`` goes back.
 
         Parameters
         ----------
@@ -582,6 +571,9 @@ class Collection(HashedStore):
             The ids of these rows.
         y : labels, default=None
             By which the expected loss is counted; without them it is counted by the neighbors that rows had.
+        vectors : {"drop"} or None, default=None
+            What becomes of kept vectors, which are of the old model. "drop" goes on without vectors and without
+            rescoring; ``undo_migration`` brings them back. With None, a collection that keeps vectors is not migrated.
         max_loss : float, default=None
             The precision that may be lost (``report.loss``); if more is expected, nothing is changed.
         commit : bool, default=True
@@ -593,16 +585,20 @@ class Collection(HashedStore):
         """
         from hashlearn.collection.migration import commit_migration, plan_migration
 
-        hasher = plan_migration(self, X, ids, y)
+        hasher = plan_migration(self, X, ids, y, vectors)
         if commit:
             commit_migration(self, hasher, max_loss)
         return hasher.report_
 
-    def undo_migration(self) -> None:
-        """Go back to the hasher before the last ``migrate``. Rows that were added meanwhile stay."""
+    def undo_migration(self, vectors: OldVectors = None) -> None:
+        """Go back to the hasher before the last ``migrate``. Rows that were added meanwhile stay.
+
+        Vectors that the migration dropped are in use again. Rows that were added or replaced meanwhile have none: then
+        nothing is changed, unless ``vectors="drop"`` goes back to the hasher alone.
+        """
         from hashlearn.collection.migration import undo_migration
 
-        undo_migration(self)
+        undo_migration(self, vectors)
 
     def compact(self) -> None:
         """Free the space of replaced and removed rows. Other processes may read meanwhile, and write in turn."""
@@ -632,6 +628,15 @@ class Collection(HashedStore):
         store_class(text).restore(os.fspath(path), text, replace)
         return cls.open(text)
 
+    def _one_row(self, row: Any, ids: Any, payload: Any, vectors: Any) -> tuple[Any, Any, Any, Any]:
+        """Return the arguments of ``add`` for a single row as those for a list of one."""
+        return (
+            row[None],
+            [ids] if self._ids.is_single(ids) else ids,
+            [payload] if isinstance(payload, Mapping) else payload,
+            vectors if vectors is None else np.atleast_2d(vectors),
+        )
+
     def _vectors_to_keep(self, X: Any, vectors: ArrayLike | None, n_rows: int) -> Vectors | None:
         """The vectors to keep beside the codes; None in a collection that keeps none."""
         if self.vector_size is None:
@@ -644,16 +649,3 @@ class Collection(HashedStore):
         if len(kept) != n_rows:
             raise ValueError(f"There must be one vector per row. Got {len(kept)} vectors and {n_rows} rows.")
         return kept
-
-
-def _condition(where: Where | None) -> Condition | None:
-    """The checked filter; None when every row matches."""
-    if where is None:
-        return None
-    condition = parse(where)
-    return condition if where else None
-
-
-def _item(rows: StoredRows, place: int) -> Item:
-    vector = None if rows.vectors is None else rows.vectors[place]
-    return Item(rows.ids[place : place + 1].tolist()[0], rows.codes[place], rows.payloads[place], vector)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -35,6 +35,7 @@ class HashedStore:
         self._ids = ids_of_kind(store.spec.ids)
         self._lock = threading.Lock()
         self._query_log = QueryLog()
+        self._closed = False
 
     def __enter__(self) -> Self:
         return self
@@ -46,8 +47,15 @@ class HashedStore:
 
     def close(self) -> None:
         """Close files and connections. Closing twice does no harm."""
+        self._closed = True
         if os.getpid() == self._process:
             self._opened.close()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            f"A collection cannot be pickled or copied, because it holds open files or connections: open {self.uri} "
+            "where it is needed."
+        )
 
     @property
     def _store(self) -> Store:
@@ -92,7 +100,7 @@ class HashedStore:
     def encode_queries(self, X: Any) -> PackedCodes:
         """Packed codes of queries by the collection's hasher; ``health`` counts them."""
         packed = self._encoded(X, "encode_queries", np.uint8, n_bytes(self.n_bits))
-        self._log_queries(X)
+        self._log_queries(X, self._query_log)
         return packed
 
     def query_figures(self) -> QueryFigures:
@@ -122,17 +130,20 @@ class HashedStore:
             raise CollectionError(f"{self.uri} has no hasher to encode X: give codes= instead.")
         # The size of the blocks is fixed, so that codes do not depend on the number of rows. Blocks also bound the
         # memory for projections.
-        parts = [
-            getattr(hasher, method)(rows[block]) for block in row_blocks(validation.row_count(rows), _ENCODED_ROWS)
-        ]
+        blocks = row_blocks(validation.row_count(rows), _ENCODED_ROWS)
+        try:
+            parts = [getattr(hasher, method)(rows[block]) for block in blocks]
+        except ValueError:
+            validation.refuse_missing_numbers(rows)  # says which row it is, which the hasher's own message does not
+            raise
         return np.concatenate(parts) if parts else np.empty((0, width), dtype=dtype)
 
-    def _log_queries(self, rows: Any) -> None:
+    def _log_queries(self, rows: Any, log: QueryLog) -> None:
         """Count queries for ``health``, and look at some of them."""
-        chosen = self._query_log.count(validation.row_count(rows))
+        chosen = log.count(validation.row_count(rows))
         # Without calibration expected bits are projections, whose size means nothing.
         if chosen.start < chosen.stop and hasattr(self.hasher, "calibration_"):
-            self._query_log.add(self.hasher.expected_bits(rows[chosen]))
+            log.add(self._encoded(rows[chosen], "expected_bits", np.float32, self.n_bits))
 
     def _packed_codes(self, rows: Any, codes: ArrayLike | None, bit_order: BitOrder) -> PackedCodes:
         if codes is not None:
@@ -144,9 +155,9 @@ class HashedStore:
             return validation.checked_codes(codes, self.n_bits, bit_order)
         return self.encode_queries(rows)
 
-    def _replace_hasher(self, hasher: Any) -> None:
+    def _replace_hasher(self, hasher: Any, vector_size: int | None) -> None:
         from hashlearn.collection.migration import model_of
 
         with self._lock:
-            self._store.replace_model(*model_of(hasher))
+            self._store.replace_model(*model_of(hasher), vector_size)
             self._hasher = hasher

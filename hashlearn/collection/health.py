@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 NEAR = 0.2
 """A bit with an expected value below this in size is 60 : 40 at best."""
+DRIFT = 0.9
+"""Below this share of the confidence of training, queries have drifted; docs/health.md has the figures behind it."""
 LOOKED_AT = 10_000
 EVERY = 16
 """One query of so many is looked at, so that figures cost next to nothing."""
@@ -35,7 +37,8 @@ class Health(NamedTuple):
 
     rows : how many there are. looked_at, distinct_codes : the first 10,000 rows at most, and their distinct codes.
     queries, near_threshold, confidence : of queries by X since the collection was opened; see ``QueryFigures``.
-    trained_confidence : the confidence on a sample of training rows; None if the hasher does not tell it.
+    trained_confidence : the confidence on a sample of training rows; None without a hasher, or if its model file is of
+    an earlier release and does not tell it.
     """
 
     rows: int
@@ -46,11 +49,19 @@ class Health(NamedTuple):
     confidence: float | None
     trained_confidence: float | None
 
+    @property
+    def relative_confidence(self) -> float | None:
+        """The confidence of queries as a share of that of training; None if one of them is not known."""
+        if self.confidence is None or not self.trained_confidence:
+            return None
+        return self.confidence / self.trained_confidence
+
 
 class QueryLog:
     """Adds up figures of queries; any thread may add."""
 
-    def __init__(self) -> None:
+    def __init__(self, every: int = EVERY) -> None:
+        self._every = every
         self._lock = threading.Lock()
         self._queries = self._bits = self._near = 0
         self._size = 0.0
@@ -58,9 +69,9 @@ class QueryLog:
     def count(self, n_queries: int) -> slice:
         """Count queries; which of them to look at."""
         with self._lock:
-            first = -self._queries % EVERY
+            first = -self._queries % self._every
             self._queries += n_queries
-        return slice(first, n_queries, EVERY)
+        return slice(first, n_queries, self._every)
 
     def add(self, expected: NDArray[np.floating]) -> None:
         """Add the expected bits (n, n_bits) of queries that are looked at."""
@@ -83,5 +94,18 @@ def health_of(collection: Collection, log: QueryLog) -> Health:
     first = next(iter(collection.scan(LOOKED_AT)), None)
     looked_at = 0 if first is None else len(first.ids)
     distinct = 0 if first is None else len(np.unique(first.codes, axis=0))
-    trained = getattr(collection.hasher, "confidence_", None)
-    return Health(collection.count(), looked_at, distinct, *log.figures(), trained)
+    return Health(collection.count(), looked_at, distinct, *log.figures(), trained_confidence(collection.hasher))
+
+
+def trained_confidence(hasher: Any) -> float | None:
+    """The confidence on a sample of training rows; None without a hasher, or if a model file does not tell it.
+
+    That of joined hashers is asked of the hashers themselves, because ``partial_fit`` updates some of them.
+    """
+    if (inner := getattr(hasher, "hasher_", None)) is not None:
+        return trained_confidence(inner)
+    if (parts := getattr(hasher, "hashers_", None)) is None:
+        return getattr(hasher, "confidence_", None)
+    known = [(trained_confidence(part), part.n_bits_) for part in parts]
+    sizes = [confidence * n_bits for confidence, n_bits in known if confidence is not None]
+    return sum(sizes) / hasher.n_bits_ if len(sizes) == len(known) else None

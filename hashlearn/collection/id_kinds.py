@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hashlearn.collection.store import CollectionError, Payload, Store, StoredRows
-from hashlearn.collection.where import is_text
+from hashlearn.collection.where import is_text, listed
 from hashlearn.index import Ball, Hits
 from hashlearn.index.hits import RowDetails
 from hashlearn.index.inputs import check_distinct, checked_ids, new_ids
@@ -41,12 +41,14 @@ class IntIds:
 
     def array(self, ids: ArrayLike) -> Ids:
         """Return checked ids; ValueError for what is no id."""
+        _refuse_texts(ids)
         return checked_ids(ids)
 
     def of_new_rows(self, ids: ArrayLike | None, n_rows: int) -> Ids | None:
         """Return the ids of rows to be added, each once; None if the store shall give them."""
         if ids is None:
             return None
+        _refuse_texts(ids)
         numbers = new_ids(ids, n_rows, 0)
         check_distinct(np.sort(numbers))
         return numbers
@@ -76,7 +78,7 @@ class IntIds:
 
     def ball(self, found: Ball, read: ReadDetails) -> Ball:
         """Return rows within a radius with ids as users see them."""
-        return found
+        return Ball(found.lims, found.ids, found.distances, read)
 
     def problems(self, store: Store) -> list[str]:
         """Return what is wrong with the ids of a store, one sentence each."""
@@ -93,7 +95,7 @@ class TextIds(IntIds):
         return isinstance(ids, (str, uuid.UUID))
 
     def array(self, ids: Any) -> NDArray[Any]:
-        values = ids.tolist() if hasattr(ids, "tolist") else ids
+        values = listed(ids)
         if isinstance(values, (str, bytes)) or not isinstance(values, Sequence):
             raise ValueError(f"ids must be a list of {self._what}. Got {type(ids).__name__} instead.")
         return object_array([self._checked(value) for value in values])
@@ -150,11 +152,12 @@ class TextIds(IntIds):
         return Hits(ids.reshape(found.ids.shape), distances, lambda _: details, numbers)
 
     def ball(self, found: Ball, read: ReadDetails) -> Ball:
-        texts = read(np.unique(found.ids)).ids
+        details = read(np.unique(found.ids))
+        texts = details.ids
         keep = np.array([number in texts for number in found.ids.tolist()], dtype=bool)
         lims = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(keep, dtype=np.int64)])[found.lims]
         ids = object_array([texts[number] for number in found.ids[keep].tolist()])
-        return Ball(lims, ids, found.distances[keep])
+        return Ball(lims, ids, found.distances[keep], lambda _: details, found.ids[keep])
 
     def problems(self, store: Store) -> list[str]:
         found = []
@@ -221,6 +224,16 @@ def object_array(values: Sequence[Any]) -> NDArray[Any]:
     array = np.empty(len(values), dtype=object)
     array[:] = values
     return array
+
+
+def _refuse_texts(ids: ArrayLike) -> None:
+    """Raise ValueError for texts and UUIDs where ids are numbers, and say how a collection for them is made."""
+    first = next(iter(np.asarray(ids).ravel()[:1].tolist()), None)
+    if isinstance(first, (str, uuid.UUID)):
+        raise ValueError(
+            f"ids must be whole numbers in this collection. Got {first!r} instead: create it with ids='text' or "
+            "ids='uuid' for others."
+        )
 
 
 def _collision(text: str, other: Any, number: int) -> CollectionError:

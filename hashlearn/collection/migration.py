@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -18,15 +18,23 @@ if TYPE_CHECKING:
     from hashlearn.collection.collection import Collection
 
 
-def plan_migration(collection: Collection, X: Any, ids: ArrayLike, y: Any = None) -> MigratedHasher:
+OldVectors = Literal["drop"] | None
+
+
+def plan_migration(
+    collection: Collection, X: Any, ids: ArrayLike, y: Any = None, vectors: OldVectors = None
+) -> MigratedHasher:
     """Learn the hasher that would replace the collection's own; nothing is changed yet."""
-    if collection.vector_size is not None:
+    _check_choice(vectors)
+    if collection.vector_size is not None and vectors is None:
         raise CollectionError(
-            f"{collection.uri} keeps vectors of the present embedding model, which queries of another one cannot be "
-            "compared with: create a collection without vectors from its codes, and migrate that."
+            f"{collection.uri} keeps vectors of the present embedding model, with which queries of another one cannot "
+            "be compared: migrate with vectors='drop' (on the command line: --vectors drop), after which it searches "
+            "without rescoring."
         )
     result = learn_codes(collection.n_bits, X, _stored_codes(collection, ids), y)
     result.previous_ = collection.hasher
+    result.previous_vector_size_ = collection.vector_size
     return result
 
 
@@ -38,15 +46,23 @@ def commit_migration(collection: Collection, hasher: MigratedHasher, max_loss: f
             f"{collection.uri} stays as it is: the migration is expected to lose {report.loss:.3f} of precision, more "
             f"than {max_loss}. Embed more rows again, or allow more."
         )
-    collection._replace_hasher(hasher)
+    collection._replace_hasher(hasher, None)
 
 
-def undo_migration(collection: Collection) -> None:
-    """Give the collection back the hasher that it had before its last migration."""
+def undo_migration(collection: Collection, vectors: OldVectors = None) -> None:
+    """Give the collection back the hasher, and the vectors, that it had before its last migration."""
+    _check_choice(vectors)
     hasher = collection.hasher
     if not isinstance(hasher, MigratedHasher):
         raise CollectionError(f"{collection.uri} has its first hasher: there is no migration to undo.")
-    collection._replace_hasher(hasher.previous_)
+    # Hashers that were migrated by an earlier release never had vectors.
+    kept = getattr(hasher, "previous_vector_size_", None)
+    collection._replace_hasher(hasher.previous_, None if vectors == "drop" else kept)
+
+
+def _check_choice(vectors: object) -> None:
+    if vectors not in (None, "drop"):
+        raise ValueError(f"The parameter 'vectors' must be None or 'drop'. Got {vectors!r} instead.")
 
 
 def model_of(hasher: Any) -> tuple[bytes, str]:
@@ -69,5 +85,5 @@ def _stored_codes(collection: Collection, ids: ArrayLike) -> PackedCodes:
             f"{len(missing)} of these {len(items)} ids are not in {collection.uri}, the first is {missing[0]}: give "
             "embeddings of rows that it holds."
         )
-    packed = [item.code for item in items]
+    packed = [item.code for item in items if item is not None]
     return np.stack(packed) if packed else np.empty((0, n_bytes(collection.n_bits)), dtype=np.uint8)

@@ -11,7 +11,7 @@ from hashlearn import models
 from hashlearn.codes import MAX_BITS
 from hashlearn.collection import validation
 from hashlearn.collection.id_kinds import IdKind, ids_of_kind
-from hashlearn.collection.store import CollectionSpec
+from hashlearn.collection.store import CollectionError, CollectionSpec
 from hashlearn.index.inputs import checked_count
 
 
@@ -26,6 +26,7 @@ def make_spec(
     ids: IdKind,
 ) -> CollectionSpec:
     """Check the arguments of ``Collection.create``, which describes them."""
+    model = b"" if hasher is None else models.dumps(hasher)  # first, because it refuses what is no fitted hasher
     if hasher is not None and n_bits not in (None, getattr(hasher, "n_bits_", n_bits)):
         raise ValueError(f"The hasher makes codes of {hasher.n_bits_} bits. Got n_bits={n_bits} instead.")
     if vector_size is not None:
@@ -36,7 +37,7 @@ def make_spec(
         vector_size = int(hasher.n_features_in_)
     return CollectionSpec(
         _code_length(n_bits) if hasher is None else int(hasher.n_bits_),
-        b"" if hasher is None else models.dumps(hasher),
+        model,
         "" if hasher is None else models.fingerprint(hasher),
         vector_size,
         kind,
@@ -44,6 +45,16 @@ def make_spec(
         validation.checked_indexed(indexed),
         ids_of_kind(ids).kind,
     )
+
+
+def check_same(found: CollectionSpec, wanted: CollectionSpec, uri: str) -> None:
+    """Raise CollectionError if a collection was made for something else than is wanted now, besides its hasher."""
+    for name in ("n_bits", "ids", "vector_size", "kind", "settings", "indexed"):
+        has, given = getattr(found, name), getattr(wanted, name)
+        if has != given:
+            raise CollectionError(f"{uri} was made with {name}={has!r}. Got {given!r} instead: open it as it is.")
+    if found.model and not wanted.model:
+        raise CollectionError(f"{uri} has a hasher, and none was given: open it as it is.")
 
 
 def _code_length(n_bits: Any) -> int:

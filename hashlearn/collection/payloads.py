@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from hashlearn.collection.store import Payload
-from hashlearn.collection.where import is_text, plain_value
+from hashlearn.collection.where import is_text, listed, plain_value
 
 MAX_DEPTH = 64
 _INT_LIMIT = 2**63
@@ -49,14 +49,12 @@ def checked_payloads(payload: Any, n_rows: int, first_row: int = 0) -> list[Payl
 
 def _rows(payload: Any) -> Sequence[Any]:
     if isinstance(payload, Mapping):
-        return _from_columns({name: _values(column) for name, column in payload.items()})
+        return _from_columns({name: _values(name, column) for name, column in payload.items()})
     if hasattr(payload, "to_pylist") and hasattr(payload, "column_names"):  # a pyarrow Table or RecordBatch
         return payload.to_pylist()
     if hasattr(payload, "iloc") and hasattr(payload, "columns"):  # a pandas DataFrame
         names = [str(name) for name in payload.columns]
-        # Missing values are NaN or NaT in a frame; in JSON they are null.
-        columns = [payload.iloc[:, place] for place in range(len(names))]
-        values = [column.astype(object).where(column.notna(), None).tolist() for column in columns]
+        values = [_pandas_values(payload.iloc[:, place]) for place in range(len(names))]
         return _from_columns(dict(zip(names, values, strict=True)), len(payload))
     if hasattr(payload, "to_dicts") and hasattr(payload, "columns"):  # a polars DataFrame
         return payload.to_dicts()
@@ -69,12 +67,21 @@ def _rows(payload: Any) -> Sequence[Any]:
     return list(payload)
 
 
-def _values(column: Any) -> list[Any]:
-    if hasattr(column, "tolist"):
-        column = column.tolist()
-    if isinstance(column, (str, bytes)) or not isinstance(column, Sequence):
-        raise ValueError(f"A payload of columns must hold lists. Got {type(column).__name__} instead.")
-    return list(column)
+def _values(name: Any, column: Any) -> list[Any]:
+    if hasattr(column, "iloc"):
+        return _pandas_values(column)
+    values = listed(column)
+    if isinstance(values, (str, bytes)) or not isinstance(values, Sequence):
+        raise ValueError(
+            f"A payload that is a dict holds columns, and the column {name!r} must be a list with one value per row. "
+            f"Got {type(column).__name__} instead: one dict per row is given as a list of dicts."
+        )
+    return list(values)
+
+
+def _pandas_values(column: Any) -> list[Any]:
+    """Return the values of a series. Missing ones are NaN, NaT or NA in pandas; in JSON they are null."""
+    return column.astype(object).where(column.notna(), None).tolist()
 
 
 def _from_columns(columns: dict[str, list[Any]], n_rows: int | None = None) -> list[Payload]:
@@ -131,7 +138,7 @@ def _value(value: Any, depth: int) -> Any:
         raise _NotJson(f"it is nested more than {MAX_DEPTH} deep")
     if isinstance(value, Mapping):
         return _object(value, depth + 1)
-    if isinstance(value, (list, tuple)):
+    if isinstance(value, (list, tuple)) or (isinstance(value, np.ndarray) and value.ndim):
         return [_value(item, depth + 1) for item in value]
     raise _NotJson(f"{type(value).__name__} is not a kind of JSON value")
 

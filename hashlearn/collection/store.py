@@ -35,6 +35,18 @@ class CollectionError(RuntimeError):
     """A collection cannot do what was asked; the message says why and what to do."""
 
 
+class NoSuchRowsError(CollectionError, LookupError):
+    """Rows that should be changed do not exist. ``missing`` has their ids."""
+
+    def __init__(self, message: str, missing: Sequence[Any] = ()) -> None:
+        super().__init__(message)
+        self.missing = list(missing)
+
+
+class CollectionExistsError(CollectionError):
+    """There is a collection already where one was to be made."""
+
+
 class UnsupportedByStoreError(CollectionError, NotImplementedError):
     """This kind of storage cannot do what was asked; the message names one that can."""
 
@@ -81,6 +93,27 @@ class VerifyReport(NamedTuple):
     vectors: int
     problems: tuple[str, ...]
     notes: tuple[str, ...] = ()
+
+
+def model_was_replaced(place: object) -> CollectionError:
+    """What ``replace_model`` raises if another process was quicker."""
+    return CollectionError(f"Another process has replaced the model of {place}: open it again.")
+
+
+def rows_without_vectors(place: object, count: int) -> CollectionError:
+    """What ``replace_model`` raises if vectors cannot be taken back into use."""
+    return CollectionError(
+        f"{count} rows of {place} were added or replaced after its vectors were dropped and have none: delete these "
+        "rows, or undo with vectors='drop' (on the command line: --vectors drop) and go on without vectors."
+    )
+
+
+def vectors_were_dropped() -> CollectionError:
+    """What reading vectors raises in a process that has the collection open since before they were dropped."""
+    return CollectionError(
+        "A migration has dropped the vectors of this collection since it was opened, and rows that came later have "
+        "none: open it again."
+    )
 
 
 class Store(ABC):
@@ -162,10 +195,12 @@ class Store(ABC):
         """Return facts for people that JSON can hold: place, rows, bytes, kind of index, version of the server."""
 
     @abstractmethod
-    def replace_model(self, model: bytes, fingerprint: str) -> None:
-        """Replace the model and its fingerprint in ``spec``, all or nothing; the rows stay as they are.
+    def replace_model(self, model: bytes, fingerprint: str, vector_size: int | None) -> None:
+        """Replace model, fingerprint and size of vectors in ``spec``, all or nothing; the rows stay as they are.
 
-        CollectionError if the stored model is no longer that of ``spec``: another process has replaced it.
+        If ``vector_size`` is None, kept vectors are set aside: rows that are added or replaced from then on have none.
+        The former size takes them back into use. CollectionError if rows have none by then, or if the stored model is
+        no longer that of ``spec`` because another process has replaced it.
         """
 
     @abstractmethod

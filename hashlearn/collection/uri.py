@@ -18,6 +18,12 @@ def as_uri(uri: str | os.PathLike[str]) -> str:
     text = os.fspath(uri)
     if not isinstance(text, str) or not text.strip() or "\0" in text:
         raise ValueError(f"A collection is a folder, milvus://host:port/name or postgresql://…. Got {uri!r} instead.")
+    # SQLite, Qdrant and others call a store in memory so; here it would be the name of a folder.
+    if text == ":memory:":
+        raise ValueError(
+            "There are no collections in memory: give a temporary folder (tempfile.mkdtemp()), or use hl.Index, which "
+            "holds codes and ids in memory."
+        )
     return text
 
 

@@ -20,7 +20,15 @@ def one_of_rows_and_codes(X: Any, codes: ArrayLike | None) -> Any:
     if (X is None) == (codes is None):
         raise ValueError("Give X or codes=, not both and not neither.")
     chosen = codes if X is None else X
-    return chosen if hasattr(chosen, "shape") else np.asarray(chosen)
+    shape = getattr(chosen, "shape", None)
+    # A series of pandas or polars is a single row, but it cannot be indexed like an array.
+    rows: Any = chosen if shape is not None and (len(shape) > 1 or sparse.issparse(chosen)) else np.asarray(chosen)
+    if getattr(getattr(rows, "dtype", None), "kind", None) in ("U", "S") and rows.size:
+        raise ValueError(
+            f"Rows and queries are numbers. Got the text {rows.ravel()[0].item()!r} instead: embed texts first, for "
+            "example by hashlearn.data.embed.embed_texts."
+        )
+    return rows
 
 
 def checked_indexed(fields: Any) -> tuple[str, ...]:
@@ -40,6 +48,16 @@ def row_count(array: Any) -> int:
     if not array.shape:
         raise ValueError("Rows must be a 2-D array (rows, features). Got a single number instead.")
     return int(array.shape[0])
+
+
+def refuse_missing_numbers(rows: Any) -> None:
+    """Raise ValueError for the first row of a dense array of floats that holds NaN or infinity."""
+    array = None if sparse.issparse(rows) else np.asarray(rows)
+    if array is None or array.dtype.kind != "f" or array.ndim != 2:
+        return
+    bad = np.flatnonzero(~np.isfinite(array).all(axis=1))
+    if len(bad):
+        raise ValueError(f"Rows and queries are finite numbers. Row {bad[0]} holds NaN or infinity.") from None
 
 
 def checked_codes(codes: ArrayLike, n_bits: int, bit_order: BitOrder) -> PackedCodes:

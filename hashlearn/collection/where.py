@@ -7,7 +7,7 @@ A key names a field of the payload; dots go into nested objects ("size.width"; w
 ``matches`` defines the meaning: a comparison holds only between a present value and an operand of the same type
 (number, text, true or false, null); ``!=`` and ``not in`` are the negations of ``=`` and ``in``, so they also hold
 where the field is missing. Dates and times are compared as payloads keep them, as text in ISO 8601 ("2020-12-31"): it
-sorts as the dates do.
+sorts as the dates do. A date is the midnight with which it begins, whether payloads hold dates or times.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from __future__ import annotations
 import datetime
 import math
 import re
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
@@ -29,10 +30,24 @@ Path = tuple[str, ...]
 ORDERED = ("<", "<=", ">", ">=")
 NEGATED = {"!=": "=", "not in": "in"}
 OPERATORS = ("=", *ORDERED, "in", "contains", "exists", *NEGATED)
+SPELLINGS = {
+    "==": "=",
+    "$eq": "=",
+    "$ne": "!=",
+    "$lt": "<",
+    "$lte": "<=",
+    "$gt": ">",
+    "$gte": ">=",
+    "$in": "in",
+    "$nin": "not in",
+    "$exists": "exists",
+}
+"""Operators as MongoDB, Chroma and Pinecone write them, so that filters written for those work here too."""
 MAX_COMPARISONS = 1000
 MAX_LISTED = 100_000
 MAX_DEPTH = 32
 INT_LIMIT = 2**63
+_MIDNIGHT = "T00:00:00"
 
 
 class WhereError(ValueError):
@@ -128,11 +143,19 @@ class _Parser:
 
     def compare(self, path: Path, operator: Any, operand: Any) -> Condition:
         self.count(1, 0)
-        field = ".".join(path)
+        field, operator = ".".join(path), SPELLINGS.get(operator, operator)
         if operator not in OPERATORS:
             raise WhereError(f"{operator!r} is no operator of a filter ({field}): use {', '.join(OPERATORS)}.")
         if operator in NEGATED:
-            return Not(Compare(path, NEGATED[operator], self.operand(field, NEGATED[operator], operand)))
+            return Not(self.positive(path, field, NEGATED[operator], operand))
+        return self.positive(path, field, operator, operand)
+
+    def positive(self, path: Path, field: str, operator: str, operand: Any) -> Compare:
+        midnights = _midnight(operand)
+        if midnights and operator == "=":
+            return Compare(path, "in", Listed(midnights))
+        if midnights and operator in ORDERED:
+            return Compare(path, operator, midnights[operator in ("<=", ">")])
         return Compare(path, operator, self.operand(field, operator, operand))
 
     def count(self, comparisons: int, listed: int) -> None:
@@ -150,26 +173,50 @@ class _Parser:
                 raise WhereError(f"'exists' in a filter ({field}) takes true or false. Got {operand!r} instead.")
             return operand
         if operator == "in":
-            if hasattr(operand, "tolist"):  # an array of NumPy, or a series of pandas
-                operand = operand.tolist()
+            operand = listed(operand)
             if isinstance(operand, str) or not isinstance(operand, (Sequence, AbstractSet)):
                 raise WhereError(f"'in' in a filter ({field}) takes a list. Got {operand!r} instead.")
             self.count(0, len(operand))  # first, so that a list that is too long costs nothing
-            return Listed(_scalar(field, item) for item in operand)
+            return Listed(one for item in operand for one in _midnight(item) or (_scalar(field, item),))
         value = _scalar(field, operand)
         if operator in ORDERED and (value is None or isinstance(value, bool)):
             raise WhereError(f"{operator!r} in a filter ({field}) takes a number or text. Got {operand!r} instead.")
         return value
 
 
+def listed(values: Any) -> Any:
+    """Return an array or a column of NumPy, pandas, polars, PyArrow or torch as a list; anything else as it is."""
+    for method in ("tolist", "to_list"):  # polars has the second name
+        if hasattr(values, method):
+            return getattr(values, method)()
+    return values
+
+
 def plain_value(value: Any) -> Any:
-    """Return scalars of NumPy as Python's, and dates and times as text, as payloads keep them."""
+    """Return scalars of NumPy as Python's, and dates, times and UUIDs as text, as payloads keep them."""
     if isinstance(value, np.datetime64):
         days = np.datetime_data(value.dtype)[0] in ("Y", "M", "W", "D")
         value = value.astype("datetime64[D]" if days else "datetime64[us]").item()
     elif isinstance(value, np.generic):
         value = value.item()
-    return value.isoformat() if isinstance(value, (datetime.date, datetime.time)) else value
+    if isinstance(value, uuid.UUID):
+        return str(value)
+    if isinstance(value, (datetime.date, datetime.time)):
+        text = value.isoformat()
+        return None if text == "NaT" else text  # the missing time of pandas, which is a datetime too
+    return value
+
+
+def _midnight(value: Any) -> tuple[str, ...]:
+    """Return a day, or its midnight without a time zone, as payloads hold it: as a date and as a time.
+
+    Nothing for any other value. The text of a date sorts before that of its midnight, and nothing lies between them.
+    """
+    if not isinstance(value, (datetime.date, np.datetime64)):
+        return ()
+    text = plain_value(value) or ""
+    day = text.removesuffix(_MIDNIGHT)
+    return (day, day + _MIDNIGHT) if day and "T" not in day else ()
 
 
 def _scalar(field: str, value: Any) -> Scalar:

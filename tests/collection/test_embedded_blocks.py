@@ -33,6 +33,7 @@ def applied(state, block):
     return state | {n: bytes(code) for n, code in zip(block.ids.tolist(), block.codes, strict=True)}
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(CHANGES, st.data())
 def test_merging_says_the_same_to_every_reader(changes, data):

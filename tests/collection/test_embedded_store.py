@@ -40,6 +40,7 @@ def busy_blocks(monkeypatch):
     monkeypatch.setattr(embedded, "_REWRITTEN_ROWS", 100)
 
 
+@pytest.mark.slow
 def test_any_history_equals_a_dict(tmp_path, busy_blocks):
     """A reader that looks now and then, one that opens anew, and the writer agree with a dict after any changes."""
     rng = np.random.default_rng(0)
@@ -73,6 +74,7 @@ def test_any_history_equals_a_dict(tmp_path, busy_blocks):
     assert len(blocks) < 40
 
 
+@pytest.mark.slow
 def test_kept_filters_follow_changes(shop, monkeypatch):
     """Filters that were asked before are answered from what has changed since, and never differ from asking anew."""
     rng = np.random.default_rng(3)
@@ -104,6 +106,7 @@ def _asked(folder, question):
         db.close()
 
 
+@pytest.mark.slow
 def test_single_rows_leave_few_blocks(tmp_path, monkeypatch):
     with Collection.create(tmp_path / "shop", n_bits=BITS) as collection:
         for number in range(300):

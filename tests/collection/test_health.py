@@ -4,9 +4,13 @@ from functools import partial
 
 import numpy as np
 import pytest
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 import hashlearn as hl
 from hashlearn.collection import Collection
+from hashlearn.collection.health import trained_confidence
+from hashlearn.hashers.pipeline import PipelineHasher
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +62,44 @@ def test_joined_hashers_tell_the_mean_confidence_of_their_bits(learned):
     joined = hl.JoinedHasher([hl.GSDHP(12, n_landmarks=100, random_state=0), hl.ITQ(4, random_state=0)]).fit(X, y)
     first, second = joined.hashers_
     assert joined.confidence_ == pytest.approx((12 * first.confidence_ + 4 * second.confidence_) / 16)
+
+
+def test_queries_that_are_given_are_judged_alone_and_all_of_them(learned, tmp_path):
+    X, y = learned
+    hasher = hl.GSDHP(16, n_landmarks=100, random_state=0).fit(X[:400], y[:400])
+    with Collection.create(tmp_path / "shop", hasher) as shop:
+        shop.search(np.zeros((50, 12)))
+        found = shop.health(X[400:])
+        expected = np.abs(hasher.expected_bits(X[400:]))
+        assert found.queries == 200
+        assert found.confidence == pytest.approx(expected.mean(), abs=1e-4)
+        assert found.relative_confidence == pytest.approx(found.confidence / found.trained_confidence)
+        assert shop.health(X[400].tolist()).queries == 1
+        assert shop.health().queries == 50
+
+
+def test_the_confidence_of_training_follows_updates_and_steps_before_the_hasher(learned):
+    X, y = learned
+    hasher = hl.GSDHP(16, n_landmarks=100, random_state=0)
+    known, new = np.flatnonzero(y[:400] < 2), np.flatnonzero(y[:400] >= 2)
+    before = trained_confidence(hasher.partial_fit(X[known], y[known]))
+    hasher.partial_fit(X[new], y[new])
+    found = trained_confidence(hasher)
+    assert found != before
+    assert found == pytest.approx(np.abs(hasher.expected_bits(X[:400])).mean(), abs=0.02)
+    joined = hl.JoinedHasher([hl.GSDHP(12, n_landmarks=100, random_state=0), hl.ITQ(4, random_state=0)]).fit(X, y)
+    steps = PipelineHasher.of(make_pipeline(StandardScaler(), joined).fit(X, y))
+    assert trained_confidence(steps) == pytest.approx(joined.confidence_)
+    joined.hashers_[0].confidence_ = 0.5  # as partial_fit of an AutoHasher updates one part
+    assert trained_confidence(joined) == pytest.approx((12 * 0.5 + 4 * joined.hashers_[1].confidence_) / 16)
+    del joined.hashers_[0].confidence_  # as in a model file of an earlier release
+    assert trained_confidence(joined) is None
+
+
+def test_a_method_that_brings_its_calibration_tells_its_confidence(learned):
+    X, y = learned
+    hasher = hl.hashers.find_method("dserh")(8, random_state=0).fit(X[:200], y[:200])
+    assert hasher.confidence_ == pytest.approx(np.abs(hasher.expected_bits(X[:200])).mean(), abs=1e-4)
 
 
 def test_collections_without_rows_or_hasher(tmp_path):

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import hashlearn as hl
-from hashlearn.collection import Collection, CollectionError, UnsupportedByStoreError
+from hashlearn.collection import Collection, CollectionError
+from hashlearn.collection.milvus import meta
 
 
 @pytest.fixture(scope="module")
@@ -15,9 +16,9 @@ def rows():
     return X, X @ rng.normal(size=(10, 16)), y, hl.ITQ(16, random_state=0).fit(X)
 
 
-@pytest.fixture(params=["folder", "postgres"])
+@pytest.fixture(params=["folder", "postgres", "milvus"])
 def place(request, tmp_path):
-    return str(tmp_path / "shop") if request.param == "folder" else request.getfixturevalue("postgres_uri")
+    return str(tmp_path / "shop") if request.param == "folder" else request.getfixturevalue(f"{request.param}_uri")
 
 
 def filled(place, rows, **settings):
@@ -58,7 +59,8 @@ def test_queries_come_from_the_new_model_and_codes_stay(place, rows):
         assert len(third) == 401
 
 
-def test_a_loss_that_is_too_large_changes_nothing(place, rows):
+def test_a_loss_that_is_too_large_changes_nothing(tmp_path, rows):
+    place = tmp_path / "shop"
     noise = np.random.default_rng(2).normal(size=(200, 5))
     with filled(place, rows) as shop:
         with pytest.raises(CollectionError, match="stays as it is: the migration is expected to lose"):
@@ -87,13 +89,88 @@ def test_mistakes_are_sentences(tmp_path, rows):
             shop.migrate(new[:30], np.arange(30))
         with pytest.raises(ValueError, match="id"):
             shop.migrate(new[:30], np.full(30, 9))
-    with (
-        filled(tmp_path / "vectors", rows, store_vectors=True) as shop,
-        pytest.raises(CollectionError, match="keeps vectors of the present embedding model"),
-    ):
-        shop.migrate(new[:30], np.arange(30) + 7)
 
 
-def test_milvus_says_that_it_cannot(milvus_uri, rows):
-    with filled(milvus_uri, rows) as shop, pytest.raises(UnsupportedByStoreError, match="no transactions"):
-        shop.migrate(rows[1][:50], np.arange(50) + 7)
+def test_kept_vectors_are_dropped_only_if_that_is_asked_for_and_come_back(place, rows):
+    X, new, _, _ = rows
+    ids = np.arange(400) + 7
+    with filled(place, rows, store_vectors=True) as shop, Collection.open(place) as reader:
+        with pytest.raises(CollectionError, match="keeps vectors of the present embedding model"):
+            shop.migrate(new[:50], ids[:50])
+        with pytest.raises(ValueError, match=r"must be None or 'drop'\. Got 'keep' instead"):
+            shop.migrate(new[:50], ids[:50], vectors="keep")
+        shop.migrate(new[:200], ids[:200], vectors="drop")
+        assert shop.vector_size is None
+        assert shop.get(7).vector is None
+        with pytest.raises(CollectionError, match="keeps no vectors to rescore by"):
+            shop.search(new[:1], 1, rescore=True)
+        assert not shop.verify().problems
+        # The reader goes on as before, until rows come that have no vectors of its model.
+        np.testing.assert_array_equal(reader.search(X[:5], 1, rescore=True).ids[:, 0], ids[:5])
+        shop.add(new[:2], ids=[7, 1000])
+        with pytest.raises(CollectionError, match="dropped the vectors of this collection since it was opened"):
+            reader.get([7, 8])
+        with pytest.raises(
+            CollectionError, match=r"2 rows of .* were added or replaced after its vectors were dropped"
+        ):
+            shop.undo_migration()
+        assert shop.hasher.n_features_in_ == 16
+        assert shop.delete([7, 1000]) == 2
+    with Collection.open(place) as again:
+        assert not again.verify().problems
+        again.undo_migration()
+        assert again.vector_size == 10
+        np.testing.assert_allclose(again.get(8).vector, X[1].astype(np.float32))
+        np.testing.assert_array_equal(again.search(X[1:5], 1, rescore=True).ids[:, 0], ids[1:5])
+        again.add(X[:1], ids=[7])
+        assert not again.verify().problems
+
+
+@pytest.mark.parametrize("place", ["folder", "postgres"], indirect=True)
+def test_a_hasher_comes_back_without_the_vectors_of_rows_that_have_none(place, rows):
+    X, new, _, _ = rows
+    with filled(place, rows, store_vectors=True) as shop:
+        shop.migrate(new[:200], np.arange(200) + 7, vectors="drop")
+        shop.add(new[:1], ids=[1000])
+        shop.undo_migration(vectors="drop")
+        assert (shop.hasher.n_features_in_, shop.vector_size) == (10, None)
+        np.testing.assert_array_equal(shop.search(X[:5], 1).distances, 0)
+    with Collection.open(place) as again:
+        assert again.vector_size is None
+        again.add(X[:3])
+        assert not again.verify().problems
+
+
+def test_dropped_vectors_are_in_a_backup(tmp_path, rows):
+    X, new, _, _ = rows
+    with filled(tmp_path / "shop", rows, store_vectors=True) as shop:
+        shop.migrate(new[:200], np.arange(200) + 7, vectors="drop")
+        shop.compact()
+        shop.backup(tmp_path / "backup")
+    with Collection.restore(tmp_path / "backup", tmp_path / "again") as again:
+        again.undo_migration()
+        np.testing.assert_allclose(again.get(8).vector, X[1].astype(np.float32))
+
+
+def test_on_milvus_a_crash_before_the_end_leaves_the_old_model(milvus_uri, rows, monkeypatch):
+    X, new, _, _ = rows
+    with filled(milvus_uri, rows) as shop:
+        write = meta._write
+
+        def crash(link, first_part, texts):
+            if texts[0].startswith("{"):
+                raise KeyboardInterrupt
+            write(link, first_part, texts)
+
+        monkeypatch.setattr(meta, "_write", crash)
+        with pytest.raises(KeyboardInterrupt):
+            shop.migrate(new[:200], np.arange(200) + 7)
+        monkeypatch.undo()
+        with Collection.open(milvus_uri) as again:
+            np.testing.assert_array_equal(again.search(X[:5], 1).distances, 0)
+            again.migrate(new[:200], np.arange(200) + 7)
+            again.migrate(X[:200], np.arange(200) + 7)
+    with Collection.open(milvus_uri) as third:
+        assert third.hasher.n_features_in_ == 10
+        third.undo_migration()
+        assert third.hasher.n_features_in_ == 16

@@ -1,6 +1,7 @@
 """Payloads as people have them: dicts, columns, tables."""
 
 import datetime
+import uuid
 
 import numpy as np
 import pytest
@@ -39,6 +40,27 @@ def test_tables():
     assert checked_payloads(dated, 1) == [{"day": "2020-01-02"}]
 
 
+def test_a_column_holds_what_the_same_column_of_a_frame_holds():
+    pd, pl = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    rows = [{"a": 1.5}, {"a": None}]
+    assert checked_payloads({"a": pd.Series([1.5, np.nan], index=[7, 9])}, 2) == rows
+    assert checked_payloads({"a": pl.Series([1.5, None])}, 2) == rows
+    with pytest.raises(ValueError, match=r"row 1 .*JSON has no nan"):
+        checked_payloads({"a": np.array([1.5, np.nan])}, 2)
+
+
+def test_arrays_in_cells_become_lists_and_uuids_text():
+    one = uuid.UUID(int=7)
+    cells = [np.array([1, 2]), np.array([], dtype=float), np.array(["2020-01-02"], dtype="M8[D]"), np.eye(2), one]
+    assert [row["a"] for row in checked_payloads({"a": cells}, 5)] == [
+        [1, 2],
+        [],
+        ["2020-01-02"],
+        [[1.0, 0.0], [0.0, 1.0]],
+        str(one),
+    ]
+
+
 def test_nothing():
     assert checked_payloads(None, 5) is None
     assert checked_payloads([None, {}], 2) == [{}, {}]
@@ -54,12 +76,13 @@ def test_nothing():
         ([{"a": {"b": [1, {"c": b"x"}]}}], r"row 0 .*in \['a'\]\['b'\].*bytes"),
         ([{"a": float("inf")}], "no inf"),
         ([{"a": np.float32("nan")}], "no nan"),
-        ([{"a": np.array([1])}], "ndarray"),
+        ([{"a": np.array([1.0, np.nan])}], "no nan"),
+        ([{"a": np.array(b"x")}], "ndarray"),
         ([{"a": -(2**63) - 1}], "64 bits"),
         ([{"a\0": 1}], "NUL"),
         ([{"a": ["\udfff"]}], "surrogate"),
         ({"a": [1], "b": [1, 2]}, "one length"),
-        ({"a": "xy"}, "must hold lists"),
+        ({"a": "xy"}, "column 'a' must be a list"),
         ({1: [1]}, "keys must be text"),
     ],
 )

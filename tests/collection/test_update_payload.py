@@ -5,6 +5,7 @@ import pytest
 
 from hashlearn import Collection
 from hashlearn.collection import CollectionError
+from hashlearn.collection.unknown_fields import UnknownFieldWarning
 
 CODES = np.arange(6, dtype=np.uint8).reshape(3, 2)
 
@@ -37,3 +38,27 @@ def test_a_missing_row_changes_nothing(tmp_path):
             shop.update_payload([0, 0], [{"n": 2}, {"n": 2}])
         assert [item.payload for item in shop.get([0, 1, 2])] == [{"n": 1}] * 3
         assert shop.update_payload([], []) == 0
+
+
+def test_rows_that_match_get_the_same_fields(uri):
+    with Collection.create(uri, n_bits=16, ids="text") as shop:
+        shop.add(codes=CODES, ids=["a", "b", "c"], payload=[{"n": 1}, {"n": 2}, {"n": 2, "sold": False}])
+        assert shop.update_payload(where={"n": 2}, payload={"sold": True}) == 2
+        assert [item.payload for item in shop.get(["a", "b", "c"])] == [{"n": 1}] + [{"n": 2, "sold": True}] * 2
+        np.testing.assert_array_equal([item.code for item in shop.get(["a", "b", "c"])], CODES)
+        assert shop.update_payload(where={"n": 3}, payload={"sold": True}) == 0
+
+
+def test_what_an_update_by_filter_refuses(tmp_path):
+    with Collection.create(tmp_path / "shop", n_bits=16) as shop:
+        shop.add(codes=CODES, payload=[{"n": 1}] * 3)
+        with pytest.raises(ValueError, match="Give ids or where= to update"):
+            shop.update_payload(payload={"n": 2})
+        with pytest.raises(ValueError, match="Give ids or where= to update"):
+            shop.update_payload([0], [{"n": 2}], where={"n": 1})
+        with pytest.raises(ValueError, match="payload must be one dict for all rows"):
+            shop.update_payload(where={"n": 1}, payload=[{"n": 2}] * 3)
+        with pytest.warns(UnknownFieldWarning, match="'m'") as told:
+            shop.update_payload(where={"m": 1}, payload={"n": 2})
+        assert told[0].filename == __file__
+        assert shop.count({"n": 1}) == 3

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from hashlearn.collection import CollectionError
+from hashlearn.collection import Collection, CollectionError
 from hashlearn.collection.uri import is_folder, shown, store_class
 
 
@@ -24,6 +24,13 @@ from hashlearn.collection.uri import is_folder, shown, store_class
 )
 def test_secrets_are_not_shown(uri, text):
     assert shown(uri) == text
+
+
+def test_there_are_no_collections_in_memory(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match="no collections in memory: give a temporary folder"):
+        Collection.create(":memory:", n_bits=8)
+    assert not list(tmp_path.iterdir())
 
 
 def test_kinds_of_storage():

@@ -13,7 +13,7 @@ from pathlib import Path
 from hashlearn.collection.embedded import commits, connection, schema
 from hashlearn.collection.embedded.connection import FILE, error_code, errors_as_sentences
 from hashlearn.collection.embedded.state import new_state
-from hashlearn.collection.store import OPEN_OR_DROP, CollectionError, CollectionSpec
+from hashlearn.collection.store import OPEN_OR_DROP, CollectionError, CollectionExistsError, CollectionSpec
 from hashlearn.wholefile import sync_folder
 
 
@@ -22,7 +22,7 @@ def create(folder: Path, spec: CollectionSpec) -> None:
     path = folder / FILE
     with errors_as_sentences(path):
         if path.exists():
-            raise CollectionError(f"{folder} holds a collection already: {OPEN_OR_DROP}.")
+            raise CollectionExistsError(f"{folder} holds a collection already: {OPEN_OR_DROP}.")
         if Path(f"{path}-wal").exists():
             raise CollectionError(f"{path}-wal is the log of a collection whose file is gone: remove it first.")
         folder.mkdir(parents=True, exist_ok=True)
@@ -53,7 +53,7 @@ def put_into_place(temporary: Path, path: Path) -> None:
     try:
         os.link(temporary, path)  # unlike a rename, this fails if the name was taken meanwhile
     except FileExistsError:
-        raise CollectionError(f"{path.parent} holds a collection already: {OPEN_OR_DROP}.") from None
+        raise CollectionExistsError(f"{path.parent} holds a collection already: {OPEN_OR_DROP}.") from None
     except OSError:  # a file system without links
         os.replace(temporary, path)
     for folder in (path.parent, path.parent.absolute().parent):

@@ -38,6 +38,8 @@ from hashlearn.collection.store import (
     UnsupportedByStoreError,
     Vectors,
     VerifyReport,
+    model_was_replaced,
+    rows_without_vectors,
 )
 from hashlearn.collection.where import Condition, split_path
 from hashlearn.index import Ball, Hits, Index
@@ -99,7 +101,10 @@ class EmbeddedStore(Store):
             self._payloads.remove(transaction, block.ids[known])
             if texts is not None:
                 self._payloads.put(transaction, ids, texts)
-            if vectors is not None:
+            if vectors is None:
+                # Vectors that were set aside are of the rows as they were.
+                self._vectors.remove(transaction, block.ids[known])
+            else:
                 self._vectors.put(transaction, ids, vectors)
         self._following.apply_committed(block, before, transaction)
         self._tidy(transaction)
@@ -123,8 +128,7 @@ class EmbeddedStore(Store):
             before = transaction.state
             self._append(transaction, block, rows=-len(ids))
             self._payloads.remove(transaction, ids)
-            if self.spec.vector_size is not None:
-                self._vectors.remove(transaction, ids)
+            self._vectors.remove(transaction, ids)
         self._following.apply_committed(block, before, transaction)
         self._tidy(transaction)
         return len(ids)
@@ -194,15 +198,19 @@ class EmbeddedStore(Store):
                     yield self._rows(transaction, ids[block], codes[block], vectors)
                 return
 
-    def replace_model(self, model: bytes, fingerprint: str) -> None:
+    def replace_model(self, model: bytes, fingerprint: str, vector_size: int | None) -> None:
         with self._database.writing() as moment:
             if read_spec(moment.db, self._database.path).fingerprint != self.spec.fingerprint:
-                raise CollectionError(f"Another process has replaced the model of {self._folder}: open it again.")
-            spec = replace(self.spec, model=model, fingerprint=fingerprint)
+                raise model_was_replaced(self._folder)
+            missing = 0 if vector_size is None else moment.state.rows - self._vectors.count(moment)
+            if missing:
+                raise rows_without_vectors(self._folder, missing)
+            spec = replace(self.spec, model=model, fingerprint=fingerprint, vector_size=vector_size)
             replace_spec(moment.db, spec)
             # A change of the count makes this a commit whose loss would be noticed.
             moment.state = moment.state._replace(commits=moment.state.commits + 1)
         self.spec = self._database.spec = spec
+        self._vectors = VectorTable(self._database.path, vector_size or 0)
 
     def verify(self) -> VerifyReport:
         with self._database.reading() as transaction:

@@ -2,7 +2,12 @@
 
     part 0            JSON: format, n_bits, fingerprint, vector_size, kind, settings, ids, model's length and SHA-256
     part 1, 2, …      the bytes of the model in base64, 49,149 bytes each
+    part 2^40 + g     JSON as in part 0 after the g-th migration, and first_part: where its model begins
+    parts above 2^41  the bytes of the models of migrations
 
+Milvus has no transactions, so a migration changes no part: it writes the new model beside the old ones, and then the
+JSON that makes it count, which is one row. The JSON with the largest number counts. A crash leaves the collection with
+the old model or with the new one. Earlier releases read part 0, whose model still makes queries for the same codes.
 Collections of hashlearn 0.2 also have parts below 0, which counted ids and are no longer used.
 """
 
@@ -11,24 +16,26 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import secrets
 from dataclasses import asdict
 from typing import Any
 
 from hashlearn.collection.milvus.link import META_SUFFIX, MilvusLink
-from hashlearn.collection.store import CollectionError, CollectionSpec
+from hashlearn.collection.store import CollectionError, CollectionSpec, model_was_replaced
 
 FORMAT = 1
 META_FIELDS = {"part", "text", "nothing"}
 _MAX_TEXT = 65_535  # of a VARCHAR
 _PART_BYTES = _MAX_TEXT // 4 * 3
 _PARTS_AT_ONCE = 100
+_FIRST_HEAD, _FIRST_MODEL, _MOST_PARTS = 2**40, 2**41, 2**20
 
 
 def create_meta(link: MilvusLink, spec: CollectionSpec) -> None:
     """Write the spec. The collection for rows is made after this, so an interrupted creation leaves no collection."""
     from pymilvus import DataType, MilvusClient
 
-    name = link.address.collection + META_SUFFIX
+    name = _name(link)
     link.call("drop_collection", name)
     schema = MilvusClient.create_schema(auto_id=False, enable_dynamic_field=False, description="hashlearn: what it is")
     schema.add_field("part", DataType.INT64, is_primary=True)
@@ -36,21 +43,41 @@ def create_meta(link: MilvusLink, spec: CollectionSpec) -> None:
     # Milvus requires a vector field in every collection.
     schema.add_field("nothing", DataType.BINARY_VECTOR, dim=8)
     make_collection(link, name, schema, "nothing", "BIN_FLAT", {})
+    _write_model(link, spec.model, 1)
+    _write(link, 0, [_head(spec)])
+
+
+def replace_spec(link: MilvusLink, before: CollectionSpec, spec: CollectionSpec) -> None:
+    """Write another spec and model, if the present ones are still those of ``before``."""
+    newest, head = _newest_head(link)
+    if head["fingerprint"] != before.fingerprint:
+        raise model_was_replaced(link.address.shown)
+    first = _FIRST_MODEL + secrets.randbelow(_FIRST_MODEL) * _MOST_PARTS
+    _write_model(link, spec.model, first)
+    _write(link, max(newest, _FIRST_HEAD) + 1, [_head(spec, first_part=first)])
+    # Nothing locks this out: another process may have written the same part at this moment.
+    if _newest_head(link)[1].get("first_part") != first:
+        raise model_was_replaced(link.address.shown)
+
+
+def _head(spec: CollectionSpec, **more: int) -> str:
     # Older versions do not know kinds of ids, but can read a collection with numbers.
     left_out = ("model", "indexed", *(["ids"] if spec.ids == "int" else []))
     facts = {name: value for name, value in asdict(spec).items() if name not in left_out}
-    head = {
-        "format": FORMAT,
-        **facts,
-        "model_bytes": len(spec.model),
-        "model_sha256": hashlib.sha256(spec.model).hexdigest(),
-    }
-    texts = [json.dumps(head)]
-    for start in range(0, len(spec.model), _PART_BYTES):
-        texts.append(base64.b64encode(spec.model[start : start + _PART_BYTES]).decode("ascii"))
-    for first in range(0, len(texts), _PARTS_AT_ONCE):
-        some = texts[first : first + _PARTS_AT_ONCE]
-        link.call("upsert", name, [_row(first + place, text) for place, text in enumerate(some)])
+    digest = hashlib.sha256(spec.model).hexdigest()
+    return json.dumps({"format": FORMAT, **facts, "model_bytes": len(spec.model), "model_sha256": digest, **more})
+
+
+def _write_model(link: MilvusLink, model: bytes, first_part: int) -> None:
+    pieces = [model[start : start + _PART_BYTES] for start in range(0, len(model), _PART_BYTES)]
+    _write(link, first_part, [base64.b64encode(piece).decode("ascii") for piece in pieces])
+
+
+def _write(link: MilvusLink, first_part: int, texts: list[str]) -> None:
+    """Write texts as consecutive parts."""
+    for start in range(0, len(texts), _PARTS_AT_ONCE):
+        some = enumerate(texts[start : start + _PARTS_AT_ONCE], first_part + start)
+        link.call("upsert", _name(link), [{"part": part, "text": text, "nothing": b"\0"} for part, text in some])
 
 
 def make_collection(link: MilvusLink, name: str, schema: Any, field: str, index: str, settings: dict[str, int]) -> None:
@@ -71,42 +98,51 @@ def load(link: MilvusLink) -> None:
             link.call("load_collection", name, **options)
 
 
-def _row(part: int, text: str) -> dict[str, Any]:
-    return {"part": part, "text": text, "nothing": b"\0"}
-
-
 def read_spec(link: MilvusLink) -> CollectionSpec:
-    damaged = CollectionError(
-        f"The model of the collection at {link.address.shown} is damaged: restore it by Milvus' own tools, or drop and "
-        "create it again."
-    )
-    name = link.address.collection + META_SUFFIX
-    head_text = _texts(link, name, 0, 1)
-    if not head_text:
-        raise damaged
-    head = json.loads(head_text[0])
+    head = _newest_head(link)[1]
     found = head.pop("format", None)
     if found != FORMAT:
         raise CollectionError(
             f"The collection at {link.address.shown} has the format {found}, this hashlearn reads {FORMAT}."
         )
-    size, digest = head.pop("model_bytes"), head.pop("model_sha256")
+    size, digest, first_part = head.pop("model_bytes"), head.pop("model_sha256"), head.pop("first_part", 1)
     texts: list[str] = []
-    count = -(-size // _PART_BYTES)
-    for first in range(1, count + 1, _PARTS_AT_ONCE):
-        texts += _texts(link, name, first, min(first + _PARTS_AT_ONCE, count + 1))
+    stop = first_part - (-size // _PART_BYTES)
+    for first in range(first_part, stop, _PARTS_AT_ONCE):
+        texts += _texts(link, first, min(first + _PARTS_AT_ONCE, stop)).values()
     model = b"".join(base64.b64decode(text) for text in texts)
     if len(model) != size or hashlib.sha256(model).hexdigest() != digest:
-        raise damaged
+        raise _damaged(link)
     return CollectionSpec(model=model, **head)
 
 
-def _texts(link: MilvusLink, name: str, first: int, stop: int) -> list[str]:
+def _newest_head(link: MilvusLink) -> tuple[int, dict[str, Any]]:
+    """Return the part and the facts of the JSON that counts."""
+    heads = _texts(link, 0, 1) | _texts(link, _FIRST_HEAD, _FIRST_MODEL)
+    if not heads:
+        raise _damaged(link)
+    newest = max(heads)
+    return newest, json.loads(heads[newest])
+
+
+def _damaged(link: MilvusLink) -> CollectionError:
+    return CollectionError(
+        f"The model of the collection at {link.address.shown} is damaged: restore it by Milvus' own tools, or drop and "
+        "create it again."
+    )
+
+
+def _name(link: MilvusLink) -> str:
+    return link.address.collection + META_SUFFIX
+
+
+def _texts(link: MilvusLink, first: int, stop: int) -> dict[int, str]:
+    """The texts of these parts, by increasing part."""
     rows = link.call(
         "query",
-        name,
+        _name(link),
         filter=f"part >= {first} and part < {stop}",
         output_fields=["part", "text"],
         consistency_level="Strong",
     )
-    return [row["text"] for row in sorted(rows, key=lambda row: int(row["part"]))]
+    return dict(sorted((int(row["part"]), row["text"]) for row in rows))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from hashlearn.collection.milvus import near as milvus_near
 from hashlearn.collection.milvus import upkeep
 from hashlearn.collection.milvus.link import META_SUFFIX, MilvusLink, read_uri
-from hashlearn.collection.milvus.meta import create_meta, load, make_collection, read_spec
+from hashlearn.collection.milvus.meta import create_meta, load, make_collection, read_spec, replace_spec
 from hashlearn.collection.milvus.near import FIRST_KEY, LARGEST_ID, MAX_HITS, to_ids, to_keys
 from hashlearn.collection.milvus.schema import fields_of_ours, foreign, row_schema, wanted_fields
 from hashlearn.collection.milvus.where import split
@@ -33,6 +34,7 @@ from hashlearn.collection.remote import (
 from hashlearn.collection.store import (
     OPEN_OR_DROP,
     CollectionError,
+    CollectionExistsError,
     CollectionSpec,
     Payload,
     Store,
@@ -40,6 +42,8 @@ from hashlearn.collection.store import (
     UnsupportedByStoreError,
     Vectors,
     VerifyReport,
+    rows_without_vectors,
+    vectors_were_dropped,
 )
 from hashlearn.collection.where import Condition, matches
 from hashlearn.index import Ball, Hits
@@ -51,6 +55,7 @@ _REQUEST_BYTES = 2**24  # a quarter of what a server takes, which is 64 MiB unle
 _REQUEST_ROWS = 10_000
 _IDS_AT_ONCE = 10_000
 _LISTS = 1024
+_WITHOUT_VECTOR = "array_length(vector) == 0"
 _INDEXES = {"flat": "BIN_FLAT", "ivf": "BIN_IVF_FLAT"}
 
 
@@ -60,8 +65,11 @@ class MilvusStore(Store):
     batch_rows: ClassVar[int] = _REQUEST_ROWS
     atomic: ClassVar[bool] = False  # Milvus promises this for no number of rows
 
-    def __init__(self, link: MilvusLink, spec: CollectionSpec, read_only: bool = False) -> None:
+    def __init__(
+        self, link: MilvusLink, spec: CollectionSpec, read_only: bool = False, has_vectors: bool = False
+    ) -> None:
         self.spec = spec
+        self._has_vectors = has_vectors  # in use, or set aside by a migration
         self._link = link
         self._name = link.address.collection
         self._read_only = read_only
@@ -84,7 +92,7 @@ class MilvusStore(Store):
         try:
             if link.call("has_collection", address.collection):
                 if link.call("has_collection", address.collection + META_SUFFIX):
-                    raise CollectionError(f"There is a collection at {address.shown} already: {OPEN_OR_DROP}.")
+                    raise CollectionExistsError(f"There is a collection at {address.shown} already: {OPEN_OR_DROP}.")
                 raise CollectionError(foreign(address.shown))
             create_meta(link, spec)
             settings = {} if spec.kind == "flat" else {"nlist": spec.settings.get("n_lists") or _LISTS}
@@ -93,7 +101,7 @@ class MilvusStore(Store):
         except BaseException:
             link.close()
             raise
-        return cls(link, spec)
+        return cls(link, spec, has_vectors=spec.vector_size is not None)
 
     @classmethod
     def open(cls, uri: str, read_only: bool = False) -> MilvusStore:
@@ -103,12 +111,14 @@ class MilvusStore(Store):
             load(link)
             spec = read_spec(link)
             wanted = wanted_fields(spec)
+            if spec.vector_size is None and found.get("vector", "").startswith("ARRAY("):
+                wanted["vector"] = found["vector"]  # set aside by a migration
             if found != wanted:
                 raise CollectionError(
                     f"The collection at {link.address.shown} has the fields {found}, expected {wanted}: it was made by "
                     "something else."
                 )
-            return cls(link, spec, read_only)
+            return cls(link, spec, read_only, "vector" in found)
         except BaseException:
             link.close()
             raise
@@ -144,8 +154,9 @@ class MilvusStore(Store):
                 {"id": row_id, "code": code.tobytes(), "payload": text}
                 for row_id, code, text in zip(to_keys(ids[part]).tolist(), codes[part], texts[part], strict=True)
             ]
-            if self.spec.vector_size and vectors is not None:
-                for row, vector in zip(rows, vectors[part].tolist(), strict=True):
+            if self._has_vectors:
+                floats = [[]] * len(rows) if vectors is None else vectors[part].tolist()
+                for row, vector in zip(rows, floats, strict=True):
                     row["vector"] = vector
             self._link.call("upsert", self._name, rows)
 
@@ -323,13 +334,18 @@ class MilvusStore(Store):
         return StoredRows(ids, codes.copy(), [row["payload"] for row in found], floats)
 
     def _floats(self, found: list[dict[str, Any]]) -> Vectors:
+        if not all(len(row["vector"]) for row in found):
+            raise vectors_were_dropped()
         return np.array([row["vector"] for row in found], np.float32).reshape(len(found), self.spec.vector_size or 0)
 
-    def replace_model(self, model: bytes, fingerprint: str) -> None:
-        raise UnsupportedByStoreError(
-            "Milvus has no transactions, so a crash could leave the collection without a model: copy it to a folder or "
-            "to PostgreSQL to migrate it."
-        )
+    def replace_model(self, model: bytes, fingerprint: str, vector_size: int | None) -> None:
+        require_writable(self._read_only, self._link.address.shown)
+        missing = 0 if vector_size is None or not self._has_vectors else self._count(_WITHOUT_VECTOR)
+        if missing:
+            raise rows_without_vectors(self._link.address.shown, missing)
+        spec = replace(self.spec, model=model, fingerprint=fingerprint, vector_size=vector_size)
+        replace_spec(self._link, self.spec, spec)
+        self.spec = spec
 
     def verify(self) -> VerifyReport:
         counted = self.count()

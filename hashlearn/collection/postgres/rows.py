@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hashlearn.collection.store import Payload, StoredRows, Vectors
+from hashlearn.collection.store import Payload, StoredRows, Vectors, vectors_were_dropped
 from hashlearn.typing import Ids, PackedCodes
 
 COPY_HEAD = b"PGCOPY\n\xff\r\n\0" + bytes(8)
@@ -96,6 +96,8 @@ def read_vectors(found: Sequence[tuple[Any, ...]], vector_size: int) -> tuple[Id
 
 def _floats(texts: Sequence[bytes], vector_size: int) -> Vectors:
     """Vectors out of pgvector's binary form: four bytes of head, then the numbers."""
+    if None in texts:
+        raise vectors_were_dropped()
     data = b"".join(text[4:] for text in texts)
     return np.frombuffer(data, ">f4").reshape(len(texts), vector_size).astype(np.float32)
 

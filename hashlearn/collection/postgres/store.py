@@ -38,6 +38,8 @@ from hashlearn.collection.store import (
     StoredRows,
     Vectors,
     VerifyReport,
+    model_was_replaced,
+    rows_without_vectors,
 )
 from hashlearn.collection.where import Condition
 from hashlearn.index import Ball, Hits
@@ -103,6 +105,9 @@ class PostgresStore(Store):
         vectors = vectors if self.spec.vector_size else None
         columns = ["id", "code", *(["vector"] if vectors is not None else []), "payload"]
         listed = ", ".join(columns)
+        changes = [f"{name} = excluded.{name}" for name in columns[1:]]
+        if vectors is None and self._tables.has_vectors:
+            changes.append("vector = NULL")  # those that were set aside are of the rows as they were
 
         def put(connection: Connection[Any]) -> None:
             connection.execute(self._text("SELECT 1 FROM {meta} FOR UPDATE"))
@@ -129,11 +134,10 @@ class PostgresStore(Store):
                     copy.write(copy_rows(self.spec.n_bits, ids[part], codes[part], some, floats))
                 copy.write(COPY_TAIL)
             if not direct:
-                changes = ", ".join(f"{name} = excluded.{name}" for name in columns[1:])
                 connection.execute(
                     self._text(
                         f"INSERT INTO {{rows}} ({listed}) SELECT {listed} FROM pg_temp.hashlearn_pending "
-                        f"ON CONFLICT (id) DO UPDATE SET {changes}"
+                        f"ON CONFLICT (id) DO UPDATE SET {', '.join(changes)}"
                     )
                 )
             connection.execute(self._text("UPDATE {meta} SET last_id = greatest(last_id, %s)"), (int(ids.max()),))
@@ -267,7 +271,7 @@ class PostgresStore(Store):
         finally:
             connection.close()
 
-    def replace_model(self, model: bytes, fingerprint: str) -> None:
+    def replace_model(self, model: bytes, fingerprint: str, vector_size: int | None) -> None:
         from psycopg.types.json import Jsonb
 
         require_writable(self._link.read_only, self._link.address.shown)
@@ -275,14 +279,23 @@ class PostgresStore(Store):
         def put(connection: Connection[Any]) -> None:
             found = connection.execute(self._text("SELECT spec FROM {meta} FOR UPDATE")).fetchone()
             if found is None or found[0]["fingerprint"] != self.spec.fingerprint:
-                raise CollectionError(
-                    f"Another process has replaced the model of {self._link.address.shown}: open it again."
-                )
-            change = (model, Jsonb({"fingerprint": fingerprint}))
+                raise model_was_replaced(self._link.address.shown)
+            if self._tables.has_vectors:
+                self._require_vectors(connection, vector_size is not None)
+            change = (model, Jsonb({"fingerprint": fingerprint, "vector_size": vector_size}))
             connection.execute(self._text("UPDATE {meta} SET model = %s, spec = spec || %s"), change)
 
         self._link.run(put)
-        self.spec = replace(self.spec, model=model, fingerprint=fingerprint)
+        self.spec = replace(self.spec, model=model, fingerprint=fingerprint, vector_size=vector_size)
+
+    def _require_vectors(self, connection: Connection[Any], required: bool) -> None:
+        """Say that rows must have a vector, or that they need not."""
+        if required:
+            found = connection.execute(self._text("SELECT count(*) FROM {rows} WHERE vector IS NULL")).fetchone()
+            if found is not None and found[0]:
+                raise rows_without_vectors(self._link.address.shown, found[0])
+        change = "SET" if required else "DROP"
+        connection.execute(self._text(f"ALTER TABLE {{rows}} ALTER COLUMN vector {change} NOT NULL"))
 
     def verify(self) -> VerifyReport:
         batches = self.scan(10_000, vectors=self.spec.vector_size is not None)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from hashlearn.collection.postgres.link import META_SUFFIX, PostgresAddress, extension
 from hashlearn.collection.postgres.where import indexed_fields
-from hashlearn.collection.store import OPEN_OR_DROP, CollectionError, CollectionSpec
+from hashlearn.collection.store import OPEN_OR_DROP, CollectionError, CollectionExistsError, CollectionSpec
 from hashlearn.collection.where import split_path
 
 if TYPE_CHECKING:
@@ -21,12 +21,16 @@ _OF_TABLE = "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
 
 @dataclass(frozen=True)
 class PostgresTables:
-    """Where the tables are. ``vector_schema`` is that of pgvector, quoted by the server itself."""
+    """Where the tables are. ``vector_schema`` is that of pgvector, quoted by the server itself.
+
+    ``has_vectors`` says whether rows have a column of vectors, in use or set aside by a migration.
+    """
 
     schema: str
     collection: str
     vector_schema: str
     server: str
+    has_vectors: bool
 
     def sql(self, text: str, **names: Any) -> Composed:
         """SQL with quoted names for {rows}, {meta} and {vectors}. ``text`` comes from hashlearn, never from users."""
@@ -48,14 +52,14 @@ def make_tables(connection: Connection[Any], address: PostgresAddress, spec: Col
     connection.execute("SELECT pg_advisory_xact_lock(hashtext('hashlearn create'))")
     names = (address.collection, address.collection + META_SUFFIX)
     if all(_columns(connection, schema, name) for name in names):
-        raise CollectionError(f"There is a collection at {address.shown} already: {OPEN_OR_DROP}.")
+        raise CollectionExistsError(f"There is a collection at {address.shown} already: {OPEN_OR_DROP}.")
     for name in names:
         if _exists(connection, schema, name):
             raise CollectionError(
                 f"There is a table {name!r} already in the schema {schema!r} of {address.shown}, which is no "
                 "collection: choose another name."
             )
-    tables = _tables(connection, address, schema, make=True)
+    tables = _tables(connection, address, schema, make=True, has_vectors=spec.vector_size is not None)
     vector = f", vector {{vectors}}.vector({int(spec.vector_size)}) NOT NULL" if spec.vector_size else ""
     connection.execute(
         tables.sql(
@@ -96,7 +100,7 @@ def read_tables(connection: Connection[Any], address: PostgresAddress) -> tuple[
             f"The table {address.collection!r} in the schema {schema!r} of {address.shown} is no collection of "
             "hashlearn."
         )
-    tables = _tables(connection, address, schema, make=False)
+    tables = _tables(connection, address, schema, make=False, has_vectors="vector" in rows)
     found = connection.execute(tables.sql("SELECT format, spec, model FROM {meta}")).fetchone()
     if found is None or found[0] != FORMAT:
         raise CollectionError(
@@ -104,9 +108,12 @@ def read_tables(connection: Connection[Any], address: PostgresAddress) -> tuple[
         )
     spec = CollectionSpec(model=bytes(found[2]), **{**found[1], "indexed": tuple(found[1].get("indexed", ()))})
     wanted = {"id": "bigint", "code": f"bit({spec.n_bits})", "payload": "jsonb"}
+    found_columns = {name: kind.rsplit(".", 1)[-1] for name, kind in rows.items()}
     if spec.vector_size:
         wanted["vector"] = f"vector({spec.vector_size})"
-    if {name: kind.rsplit(".", 1)[-1] for name, kind in rows.items()} != wanted:
+    elif found_columns.get("vector", "").startswith("vector("):
+        wanted["vector"] = found_columns["vector"]  # set aside by a migration
+    if found_columns != wanted:
         raise CollectionError(
             f"The table of the collection at {address.shown} has the columns {rows}, expected {wanted}: somebody "
             "changed it."
@@ -114,10 +121,12 @@ def read_tables(connection: Connection[Any], address: PostgresAddress) -> tuple[
     return tables, spec
 
 
-def _tables(connection: Connection[Any], address: PostgresAddress, schema: str, make: bool) -> PostgresTables:
+def _tables(
+    connection: Connection[Any], address: PostgresAddress, schema: str, make: bool, has_vectors: bool
+) -> PostgresTables:
     vector_schema, version = extension(connection, address.shown, make)
     server = f"PostgreSQL {connection.info.parameter_status('server_version')}, pgvector {version}"
-    return PostgresTables(schema, address.collection, vector_schema, server)
+    return PostgresTables(schema, address.collection, vector_schema, server, has_vectors)
 
 
 def _schema(connection: Connection[Any], address: PostgresAddress) -> str:
