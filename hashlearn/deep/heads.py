@@ -21,7 +21,7 @@ def build_head(kind: str | Sequence[int], n_features: int, n_outputs: int) -> nn
 
     "linear"; "mlp" (one hidden layer of 1024); "three-layer" (CSQ: two hidden layers as wide as the features, at most
     1024); "divide" (DNNH: 50 channels a bit, each bit from its own); "batchnorm" (OrthoHash: linear without bias, then
-    batch normalisation).
+    batch normalization).
     """
     if isinstance(kind, str):
         if kind == "linear":
@@ -77,7 +77,7 @@ class DivideAndEncode(nn.Module):
         return torch.einsum("bmk,mk->bm", blocks, self.weight) + self.bias
 
 
-class Standardise(nn.Module):
+class Standardize(nn.Module):
     """Rows minus their training mean, divided by one number, so that learning does not depend on the units of X."""
 
     center: Tensor

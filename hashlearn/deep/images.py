@@ -44,7 +44,7 @@ def image_source(
     ----------
     images : path of a folder or zip, list of files, or array
         Folders and zips give all images in them, however deep, in the sorted order of their paths. Arrays hold bytes:
-        (n, height, width, 3), (n, 3, height, width) or, grey, (n, height, width).
+        (n, height, width, 3), (n, 3, height, width) or, gray, (n, height, width).
     size : int
         What the network takes.
     on_error : "stop" or "skip"
@@ -56,6 +56,8 @@ def image_source(
     n_jobs : int, optional
         Threads; None means all cores.
 
+    Examples
+    --------
     >>> source = image_source(np.zeros((10, 32, 32, 3), np.uint8), size=24)
     >>> source.batch(np.arange(4)).shape
     torch.Size([4, 3, 24, 24])

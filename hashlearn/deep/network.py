@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from hashlearn.deep.heads import Standardise, build_head
+from hashlearn.deep.heads import Standardize, build_head
 from hashlearn.deep.inputs import moments
 from hashlearn.parallel import thread_count
 
@@ -40,7 +40,7 @@ class HashNetwork(nn.Module):
 def build_network(spec: Spec, trunk: nn.Module | None = None) -> HashNetwork:
     """A network with fresh weights; ``trunk`` is needed if the description does not suffice."""
     if trunk is None:
-        trunk = Standardise(spec["n_features"]) if spec["backbone"] is None else _named_trunk(spec["backbone"])
+        trunk = Standardize(spec["n_features"]) if spec["backbone"] is None else _named_trunk(spec["backbone"])
     return HashNetwork(trunk, build_head(spec["head"], spec["n_features"], spec["n_outputs"]))
 
 
@@ -49,7 +49,7 @@ def new_network(spec: Spec, seed: int = 0, rows: Any = None, trunk: nn.Module | 
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         module = build_network(spec, trunk)
-    if rows is not None and isinstance(module.trunk, Standardise):
+    if rows is not None and isinstance(module.trunk, Standardize):
         module.trunk.set(*moments(rows))
     return module
 
@@ -156,6 +156,6 @@ def useful_threads(module: nn.Module, batch_size: int, n_jobs: int | None) -> in
 
     Results of small networks then do not depend on the number of threads either.
     """
-    on_features = isinstance(getattr(module, "trunk", None), Standardise)
+    on_features = isinstance(getattr(module, "trunk", None), Standardize)
     work = batch_size * sum(parameter.numel() for parameter in module.parameters())
     return 1 if on_features and work < THREADED_WORK else thread_count(n_jobs)

@@ -105,7 +105,7 @@ def hold_out(
     count = round(share * len(known))
     if count < LEAST_HELD_OUT or len(known) - count < 2:
         raise ValueError(
-            f"validation={share:g} holds out {count} of {len(known)} labelled rows: it must leave at least 2 and hold "
+            f"validation={share:g} holds out {count} of {len(known)} labeled rows: it must leave at least 2 and hold "
             f"out at least {LEAST_HELD_OUT}."
         )
     order = rng.permutation(known)

@@ -310,7 +310,8 @@ class BaseHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DeclaredEsti
 
         Parameters
         ----------
-        chunks, executor : as in ``fit_chunks``; labels are not read.
+        chunks, executor
+            As in ``fit_chunks``; labels are not read.
         folder : str or Path
         shard_rows : int or None, default=None
             Rows per file, a multiple of 2048. None for 262,144, or fewer for an iterable of wide rows.

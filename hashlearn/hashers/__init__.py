@@ -6,10 +6,10 @@ deep methods are imported when they are asked for. All else that is known about 
 
 from collections.abc import Mapping
 from pkgutil import resolve_name
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hashlearn.deprecation import renamed_attribute
-from hashlearn.fitting.base import BaseHasher
+from hashlearn.fitting.base import BaseHasher as BaseHasher
 from hashlearn.hashers.adgh import ADGH as ADGH
 from hashlearn.hashers.agh import AGH as AGH
 from hashlearn.hashers.aibc import AIBC as AIBC
@@ -82,16 +82,17 @@ METHODS: dict[str, type[BaseHasher]] = {
 COMPOSITIONS: tuple[type[BaseHasher], ...] = tuple(hasher for hasher in _HASHERS if hasher.info.kind == "composition")
 """Hashers made of other hashers. The command line can name AutoHasher only, which needs no list of them."""
 
-__all__ = [
-    "COMPOSITIONS",
-    "DEEP_METHODS",
-    "METHODS",
-    "BaseHasher",
-    "find_method",
-    "make_hasher",
-    "method_names",
-    *sorted(hasher.__name__ for hasher in _HASHERS),
-]
+if not TYPE_CHECKING:  # type checkers and editors cannot read a list that is computed; without it they see every import
+    __all__ = [
+        "COMPOSITIONS",
+        "DEEP_METHODS",
+        "METHODS",
+        "BaseHasher",
+        "find_method",
+        "make_hasher",
+        "method_names",
+        *sorted(hasher.__name__ for hasher in _HASHERS),
+    ]
 
 
 def __getattr__(name: str) -> Any:

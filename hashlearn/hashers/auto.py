@@ -285,7 +285,7 @@ def _posterior(n_bits: int, n_jobs: int | None, seed: int) -> BaseHasher:
 
 
 def _cca_itq(n_bits: int, n_jobs: int | None, seed: int) -> BaseHasher:
-    return CCAITQ(n_bits, kernel="rbf", n_jobs=n_jobs, random_state=seed)
+    return CCAITQ(n_bits, kernel="rbf", n_landmarks="auto", n_jobs=n_jobs, random_state=seed)
 
 
 @dataclass(frozen=True)

@@ -92,6 +92,9 @@ class MigratedHasher(BaseHasher):
 
     report_: MigrationReport = fitted("What ``hl.migrate`` expects of this hasher.")
     previous_: BaseHasher | None = fitted("The hasher that a collection had before its migration.")
+    previous_vector_size_: int | None = fitted(
+        "The size of the vectors that a collection kept before its migration; None if it kept none."
+    )
 
     def fit(self, X: Matrix, y: Any = None) -> Self:
         """Learn from rows X (n, n_features) and their packed codes y (n, ceil(n_bits / 8))."""

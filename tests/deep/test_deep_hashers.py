@@ -54,6 +54,7 @@ def test_outputs_agree_learn_and_survive_a_file(name, tmp_path):
     np.testing.assert_array_equal(bits, projections >= 0)
     np.testing.assert_array_equal(hl.codes.unpack(packed, 12), bits)
     assert hasher.codes_.shape == (300, 2)
+    assert hasher.confidence_ == pytest.approx(np.abs(hasher.expected_bits(X[:300])).mean(), abs=1e-4)
     assert len(hasher.losses_) == hasher.n_iter_ == 8
     assert hasher.losses_[-1] < hasher.losses_[0]
     assert hasher.score(X[300:], Y[300:]) > 0.6  # 0.1 by chance

@@ -326,6 +326,7 @@ def test_command_on_a_zip_with_weights_from_a_file(tmp_path, capsys):
     assert (tmp_path / "y.txt").read_text() == "a\nb c\n"
 
 
+@pytest.mark.slow
 def test_command_used_badly(tmp_path, capsys):
     folder = write(tmp_path / "images", {"1.png": encoded(flat(1))})
     for arguments, expected, message in (

@@ -44,6 +44,7 @@ def test_the_split_is_the_papers(folder):
         assert [("blue", "red")[label] for label in y] == [path.split("/")[-2] for path in paths]
 
 
+@pytest.mark.slow
 def test_a_row_is_fit_encode_and_score(folder, tmp_path, capsys):
     kept = tmp_path / "table.json"
     assert main([str(folder), *OPTIONS, "--keep", str(kept)]) == 0
@@ -62,6 +63,7 @@ def test_a_row_is_fit_encode_and_score(folder, tmp_path, capsys):
     assert not list(tmp_path.glob("*.checkpoint"))
 
 
+@pytest.mark.slow
 def test_stopped_it_goes_on_and_a_finished_row_is_read(folder, tmp_path, capsys):
     kept = tmp_path / "table.json"
     command = [str(folder), *OPTIONS, "--keep", str(kept)]

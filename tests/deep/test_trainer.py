@@ -216,7 +216,7 @@ def test_early_stopping_keeps_the_best_epoch():
 
 
 def test_too_little_to_hold_out():
-    with pytest.raises(ValueError, match=r"validation=0\.005 holds out 2 of 300 labelled rows"):
+    with pytest.raises(ValueError, match=r"validation=0\.005 holds out 2 of 300 labeled rows"):
         hl.deep.DCH(validation=0.005, **SMALL).fit(X, Y)
 
 
@@ -240,6 +240,7 @@ def test_ctrl_c_keeps_what_is_learned_where_that_is_asked_for():
     assert hasher.encode(X).shape == (300, 1)
 
 
+@pytest.mark.slow
 def test_progress_tells_loss_and_time_left(capfd):
     notes = []
     with listening(lambda phase, done, total: notes.append((phase, done, total, last_note()))):

@@ -100,6 +100,7 @@ def test_every_frame_advises(digits, method):
         assert hasher.fit(X[:150], y[:150] % 2).advice_ == []
 
 
+@pytest.mark.slow
 def test_a_joined_hasher_advises_once_and_about_its_whole_codes(digits):
     X, y = digits
     some = np.where(np.arange(len(y)) < 1200, np.nan, y)

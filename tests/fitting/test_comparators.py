@@ -36,6 +36,7 @@ METHODS = {
     "tsh": hl.TSH(8, n_landmarks=50, n_partners=10, random_state=0),
     "aibc features": hl.AIBC(12, similarity="features", kernel=None, max_iter=4, random_state=0),
 }
+QUICK = ("lsh", "itq", "fsdh", "sdh", "ksdh")
 
 
 @pytest.fixture(autouse=True)
@@ -43,7 +44,9 @@ def small_ranges(monkeypatch):
     monkeypatch.setattr(survey, "RANGE_BLOCKS", 1)
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize(
+    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in METHODS]
+)
 def test_chunks_give_the_answer_of_memory(name):
     X, y = rows_and_classes(5000)
     y = np.where(np.arange(5000) % 9 == 0, np.nan, y)
@@ -58,6 +61,7 @@ def test_chunks_give_the_answer_of_memory(name):
     np.testing.assert_array_equal(nowhere.calibration_.slopes_, expected.calibration_.slopes_)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*METHODS, "gsdh_p", "sdh_p"])
 def test_the_answer_does_not_depend_on_the_threads_that_blas_may_use(name):
     """With matrices large enough for BLAS to split them."""
@@ -81,6 +85,7 @@ def test_label_sets_of_cca_itq():
     assert_same(hl.CCAITQ(12, random_state=0).fit(X, Y), hl.CCAITQ(12, random_state=0).fit_chunks(Chunks(X, Y, 999)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "model",
     [

@@ -84,11 +84,14 @@ def test_a_folder_of_another_run_is_refused(data, fitted, tmp_path):
         fitted.encode_chunks(data[0][:, :5], tmp_path / "third")
 
 
+NAMES = [name for name in hl.hashers.method_names() if name != "auto"]
+
+
 def union():
     return hl.JoinedHasher([small("gsdhp"), small("itq"), small("dch", n_bits=4)])
 
 
-@pytest.mark.parametrize("name", [*hl.hashers.method_names(), "union"])
+@pytest.mark.parametrize("name", [pytest.param("auto", marks=pytest.mark.slow), *NAMES, "union"])
 def test_every_method_has_the_codes_of_encode(name, tmp_path):
     if name in hl.hashers.DEEP_METHODS:
         pytest.importorskip("torch")

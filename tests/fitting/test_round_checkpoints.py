@@ -70,7 +70,9 @@ def counted(X, y):
     return part.shared, Source(part, ArrayPart(y))
 
 
-@pytest.mark.parametrize("name", FITS)
+@pytest.mark.parametrize(
+    "name", [name if name in ("sdh", "adgh") else pytest.param(name, marks=pytest.mark.slow) for name in FITS]
+)
 def test_only_what_was_left_is_read(name, data, tmp_path):
     model, phase = FITS[name]
     whole, source = counted(*data)

@@ -74,7 +74,10 @@ def squared_hinge(s, u):
         (hl.GSDHP, {"loss": squared_hinge}),
         (hl.GSDHP, {"kernel": None, "ridge": 1e-3}),
         (hl.GSDHP, {"function": "posterior"}),
-        (hl.GSDHP, {"n_landmarks": "auto", "n_anchors": "auto", "solver": hl.Greedy(start="leading")}),
+        pytest.param(
+            *(hl.GSDHP, {"n_landmarks": "auto", "n_anchors": "auto", "solver": hl.Greedy(start="leading")}),
+            marks=pytest.mark.slow,
+        ),
         (hl.GSDHP, {"kernel": hl.AnchorKernel(40, normalize=False), "solver": hl.Greedy(fill="principal")}),
     ],
     ids=["sdhp", "bre", "bre-released", "hinge", "own", "plain", "posterior", "auto", "kernel"],
@@ -93,6 +96,7 @@ def test_few_rows_in_folds_and_an_anchor_for_every_class():
     assert_same(expected, hasher(n_anchors="auto").fit_chunks(Chunks(X, y, 301)))
 
 
+@pytest.mark.slow
 def test_a_loss_of_ones_own_goes_to_processes_if_it_can_be_named(data, pool):
     X, y = data[0][:3000], data[1][:3000]
     expected = hasher(loss=squared_hinge).fit(X, y)

@@ -170,6 +170,7 @@ def test_drawn_rows_are_the_same_wherever_they_come_from(tmp_path, monkeypatch, 
     assert_same(hasher().fit(X, y), hasher().fit_chunks(*as_npy(tmp_path, X, y)))
 
 
+@pytest.mark.slow
 def test_a_dask_data_frame(data):
     import dask.dataframe as dd
 

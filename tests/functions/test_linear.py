@@ -61,6 +61,7 @@ def test_where_cholesky_fails_late_the_matrix_is_what_it_was():
     np.testing.assert_array_equal(matrix, before)
 
 
+@pytest.mark.slow
 def test_auto_is_the_best_ridge_by_generalised_cross_validation(problem):
     X, T = problem
     function = LinearFunction.solve(RidgeSums.of(X, T), "auto")

@@ -57,6 +57,7 @@ def scores(report):
     return [{**row, "seconds": 0} for row in report.rows]
 
 
+@pytest.mark.slow
 def test_it_beats_floats_on_known_classes_and_label_bits_on_unknown_ones():
     X, y = load_digits(return_X_y=True)
     X, known = X.astype(np.float32), y < 7
@@ -69,6 +70,7 @@ def test_it_beats_floats_on_known_classes_and_label_bits_on_unknown_ones():
     assert hasher.score(X[unknown], y[unknown]) > labels_only.score(X[unknown], y[unknown])
 
 
+@pytest.mark.slow
 def test_all_methods_are_tried_and_the_chosen_one_is_fitted(digits, monkeypatch):
     X, y = digits
     tried = {}
@@ -84,6 +86,7 @@ def test_all_methods_are_tried_and_the_chosen_one_is_fitted(digits, monkeypatch)
     assert not any("spread" in name for name in tried["CCA-ITQ"])
 
 
+@pytest.mark.slow
 def test_spread_thresholds_are_for_the_database_only(digits, monkeypatch):
     X, y = digits
     method = auto.LABEL_METHODS["GSDH_P"]
@@ -113,6 +116,7 @@ def test_chunks_give_the_same_as_memory(fitted, digits):
     assert scores(again.report_) == scores(fitted.report_)
 
 
+@pytest.mark.slow
 def test_chunks_without_labels_and_with_label_sets(digits):
     X, y = digits
     np.testing.assert_array_equal(make().fit_chunks(X).codes_, make().fit(X).codes_)
@@ -122,6 +126,7 @@ def test_chunks_without_labels_and_with_label_sets(digits):
     np.testing.assert_array_equal(make().fit_chunks(chunks(X, sets)).codes_, in_memory.codes_)
 
 
+@pytest.mark.slow
 def test_a_sample_is_the_same_in_memory_and_in_chunks(digits, monkeypatch):
     monkeypatch.setattr("hashlearn.selection.sample.SAMPLE_ROWS", 200)
     monkeypatch.setattr("hashlearn.selection.sample.LABELED_ROWS", 150)
@@ -142,6 +147,7 @@ def test_threads_and_processes_give_the_same(fitted, digits):
     np.testing.assert_array_equal(in_processes.codes_, fitted.codes_)
 
 
+@pytest.mark.slow
 def test_a_fit_goes_on_from_its_checkpoint_without_new_trials(fitted, digits, tmp_path, monkeypatch):
     def stopped(*_, **__):
         raise KeyboardInterrupt

@@ -24,6 +24,9 @@ from hashlearn.fitting.frames.asymmetric import AsymmetricHasher
 from hashlearn.hashers import METHODS
 
 TAKE_LONG = ("ldahash", "fasth", "ksh", "cosdish", "cgh", "mlh", "top-rsbc", "fsdh-gui")
+ONE_PER_FRAME = ("gsdhp", "itq", "cca-itq", "lsh", "sdh", "aibc", "agh", "trh", "lfh")
+"""Methods that scikit-learn checks in ``make quick``, too: most of the contract is kept by the frame of a method."""
+NAMES = [pytest.param(name, marks=pytest.mark.slow) if name in TAKE_LONG else name for name in METHODS]
 
 
 @pytest.fixture(scope="module")
@@ -33,18 +36,20 @@ def digits():
     return X[order], y[order]
 
 
-@parametrize_with_checks([small(name) for name in METHODS if name not in TAKE_LONG])
+@parametrize_with_checks([small(name) for name in ONE_PER_FRAME])
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
 
 
 @pytest.mark.slow
-@parametrize_with_checks([small(name) for name in TAKE_LONG])
-def test_scikit_learn_checks_that_take_long(estimator, check):
+@parametrize_with_checks([small(name) for name in METHODS if name not in ONE_PER_FRAME])
+def test_scikit_learn_checks_of_the_other_methods(estimator, check):
     check(estimator)
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize(
+    "name", [name if name in ONE_PER_FRAME else pytest.param(name, marks=pytest.mark.slow) for name in METHODS]
+)
 @pytest.mark.parametrize(
     "check",
     [
@@ -58,12 +63,12 @@ def test_checks_that_scikit_learn_leaves_out(name, check):
     check(METHODS[name].__name__, small(name))
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", NAMES)
 def test_every_parameter_is_checked(name):
     check_parameters_are_checked(small(name), *small_data())
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", NAMES)
 def test_three_outputs_agree(name, digits):
     X, y = digits
     hasher = small(name, n_bits=12).fit(X[:300], y[:300])
@@ -80,7 +85,7 @@ def test_three_outputs_agree(name, digits):
     assert 0 <= hasher.score(X[300:], y[300:]) <= 1
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", NAMES)
 def test_expected_bits(name, digits, tmp_path):
     X, y = digits
     hasher = small(name, n_bits=12).fit(X[:300], y[:300])
@@ -94,7 +99,7 @@ def test_expected_bits(name, digits, tmp_path):
     np.testing.assert_array_equal(hl.load(tmp_path / "model.hl").expected_bits(X), e)
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", NAMES)
 def test_random_state_decides_everything(name, digits):
     X, y = digits
     first = small(name).fit(X, y)
@@ -103,7 +108,7 @@ def test_random_state_decides_everything(name, digits):
     np.testing.assert_array_equal(first.decision_function(X), again.decision_function(X))
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", NAMES)
 def test_pickle_and_pipeline(name, digits):
     X, y = digits
     pipeline = make_pipeline(StandardScaler(), small(name)).fit(X, y)
@@ -111,7 +116,7 @@ def test_pickle_and_pipeline(name, digits):
     np.testing.assert_array_equal(copied.transform(X), pipeline.transform(X))
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", NAMES)
 def test_metadata_is_complete(name):
     method = METHODS[name]
     for fact in ("name", "title", "reference", "kind", "cost", "supervision_text"):
@@ -123,7 +128,7 @@ def test_metadata_is_complete(name):
         assert section in (method.__doc__ or "")
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", NAMES)
 def test_the_protocol_of_the_database_is_true(name, digits):
     """Learned codes of the training rows differ from hashed ones; the others agree but for rounding."""
     X, y = digits[0].astype(np.float32), digits[1]
@@ -146,7 +151,7 @@ def test_old_places_of_facts_warn():
         assert hl.GSDHP().supervision == "classes, label sets, pairs, similarity"
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
@@ -163,7 +168,7 @@ def test_bad_rows_get_a_sentence(name, digits, change, sentence):
         small(name).fit(change(X), y[: len(change(X))])
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", NAMES)
 def test_wrong_width_and_wrong_length(name, digits):
     X, y = digits
     hasher = small(name).fit(X, y)
@@ -181,7 +186,7 @@ def test_no_label_at_all(name, digits):
         small(name).fit(X, np.full(len(X), None, dtype=object))
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", NAMES)
 def test_a_constant_column_is_harmless(name, digits):
     X, y = digits
     assert small(name).fit(np.c_[X, np.ones(len(X))], y).codes_.shape == (400, 1)

@@ -124,6 +124,7 @@ def test_labels_are_needed_exactly_if_a_part_needs_them():
         joined().fit(X)
 
 
+@pytest.mark.slow
 def test_scikit_learn_contract():
     check_estimator(JoinedHasher([LSH(3, random_state=0), ITQ(4, random_state=0)]))
     check_estimator(JoinedHasher([GSDHP(3, n_anchors=10, **SMALL), ITQ(4, random_state=0)]))

@@ -97,6 +97,7 @@ def test_more_bits_than_features_and_no_constant_bit():
     assert len(np.unique(bits, axis=1).T) > 3
 
 
+@pytest.mark.slow
 def test_retrieves_label_sets_better_than_chance():
     Y = label_sets(300)
     X = Y @ np.random.default_rng(1).normal(size=(4, 12)) + 0.3 * np.random.default_rng(2).normal(size=(300, 12))

@@ -17,7 +17,7 @@ Y = y if labels == "classes" else np.c_[np.eye(50, dtype=np.uint8)[y], rng.rando
 hl.GSDHP(8, n_landmarks=10, n_anchors=10, n_jobs=2).fit(X[:100], y[:100])
 used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (used + int(1.5e9),) * 2)
-hasher = hl.GSDHP(64, n_jobs=2, random_state=0, solver=hl.Greedy(max_iter=3)).fit(X, Y)
+hasher = hl.GSDHP(64, n_landmarks=1000, n_jobs=2, random_state=0, solver=hl.Greedy(max_iter=3)).fit(X, Y)
 print(hasher.codes_.shape)
 """
 

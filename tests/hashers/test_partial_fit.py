@@ -130,5 +130,22 @@ def test_the_code_of_a_new_class_follows_the_features_and_keeps_its_distance():
     codes = np.array([[1] * 8, [1] * 4 + [-1] * 4], dtype=np.int8)
     expected = np.array([0.9, 0.9, -0.9, -0.9, 0.9, 0.9, -0.9, -0.9])
     np.testing.assert_array_equal(new_class_code(expected, codes), np.sign(expected))
+    # Beside a single class there is room for the opposite code.
+    np.testing.assert_array_equal(new_class_code(expected, codes[:1]), -codes[0])
     # As predicted it would be the first class itself. Classes are 4 bits apart, so its 4 least certain bits flip.
     np.testing.assert_array_equal(new_class_code(np.linspace(0.1, 0.9, 8), codes), [-1] * 4 + [1] * 4)
+
+
+def test_few_bits_of_a_new_class_differ_from_what_its_features_predict():
+    """Every bit that differs has to be learned against the features."""
+    rng = np.random.default_rng(0)
+    codes = np.where(rng.normal(size=(100, 64)) >= 0, 1, -1).astype(np.int8)
+    apart = np.median(np.sort((64 - codes.astype(int) @ codes.T) / 2, axis=1)[:, 1])
+    flipped = []
+    for _ in range(20):
+        # Rows of the class are between those of two known classes.
+        expected = codes[rng.permutation(100)[:2]].mean(axis=0) + 0.1 * rng.normal(size=64)
+        code = new_class_code(expected, codes)
+        assert (codes != code).sum(axis=1).min() >= apart
+        flipped.append(np.count_nonzero(code != np.where(expected >= 0, 1, -1)))
+    assert np.mean(flipped) < 12  # 39 if each flip looks at the nearest class alone

@@ -8,8 +8,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, Normalizer, RobustScaler, StandardScaler
 
-from hashlearn import GSDHP, ITQ, Collection, JoinedHasher, LinLin, codes, export, models
-from hashlearn.exporting.describe import ExportError
+from hashlearn import GSDHP, ITQ, Collection, JoinedHasher, LinLin, codes, models
 
 rng = np.random.default_rng(0)
 y = rng.integers(3, size=150)
@@ -84,12 +83,6 @@ def test_it_fits_again(tmp_path):
 def test_what_cannot_be_saved_is_said(pipeline, says):
     with pytest.raises(TypeError, match=says):
         models.dumps(pipeline.fit(X, y))
-
-
-def test_an_export_would_lose_the_steps(tmp_path):
-    pipeline = make_pipeline(StandardScaler(), ITQ(4, random_state=0)).fit(X)
-    with pytest.raises(ExportError, match="A pipeline cannot be exported"):
-        export(models.as_hasher(pipeline), tmp_path / "hasher.py", "numpy")
 
 
 def test_an_unfitted_pipeline_is_refused():

@@ -29,6 +29,7 @@ def as_numpy(monkeypatch, work):
     return compiled, work()
 
 
+@pytest.mark.slow
 @needs_flips
 @pytest.mark.parametrize("residual", greedy.RESIDUALS)
 @pytest.mark.parametrize("labels", ["classes", "sets", "shares"])

@@ -81,7 +81,7 @@ def interleaved(case):
 
 
 @pytest.mark.slow
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(problems())
 def test_greedy_anchors_first(case):
     loss, scale = LOSSES["ksh"], case["start"].shape[1] / case["similarity"].largest

@@ -16,7 +16,7 @@ def build(
 ) -> Backbone:
     """Three layers of 5×5 convolutions (32, 64, 128 channels), each halved by max-pooling, then ``n_features`` units.
 
-    CNNH had no batch normalisation and, as far as is known, no dropout: ``batch_norm=False, dropout=0`` is its form.
+    CNNH had no batch normalization and, as far as is known, no dropout: ``batch_norm=False, dropout=0`` is its form.
     """
     if image_size < 8:
         raise ValueError(f"'image_size' must be at least 8 pixels. Got {image_size} instead.")

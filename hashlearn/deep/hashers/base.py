@@ -198,10 +198,11 @@ class DeepHasher(BaseHasher):
         if self.info.database == "learned":
             bits = codes.unpack(self.codes_[sample.numbers], self.n_bits_)
             self._set_calibration(Calibration.fit(sample.rows, bits, offset=False))
-            return
-        near = sample.rows if rows is None else dense_rows(rows[sample.numbers])
-        with one_blas_thread():
-            self._set_calibration(Calibration.fit_neighbors(sample.rows, near))
+        else:
+            near = sample.rows if rows is None else dense_rows(rows[sample.numbers])
+            with one_blas_thread():
+                self._set_calibration(Calibration.fit_neighbors(sample.rows, near))
+        self._keep_confidence(sample.rows)
 
     def decision_function(self, X: Any) -> NDArray[np.float32]:
         """Outputs of the network (n, n_bits); their signs are the bits.

@@ -152,6 +152,7 @@ class GramHasher(LinearHasher):
         with timer("calibrate"):
             if learned.calibration is not None:
                 self._set_calibration(learned.calibration)
+                self._keep_confidence(self._project(sample.rows))
             else:
                 self._calibrate(sample, job.codes_of(sample.numbers) if has_codes else None)
         self._store_codes(job, source="learned" if has_codes or learned.row_codes is not None else "hashed")

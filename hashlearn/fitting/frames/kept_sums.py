@@ -20,6 +20,10 @@ from hashlearn.functions.posterior import ClassSums
 from hashlearn.solvers.problem import sums_by_kind
 from hashlearn.typing import Float32Array, FloatArray, IntArray
 
+LEAST_CERTAINTY = 0.05
+"""What the flip of a bit costs that is not certain at all."""
+MOST_COMPARED = 1000
+
 
 class KeptSums:
     """What a hasher keeps of the rows that it has seen.
@@ -105,20 +109,40 @@ class KeptSums:
 def new_class_code(expected: FloatArray, codes: NDArray[np.int8]) -> NDArray[np.int8]:
     """Choose the code of a new class: what the features predict, as far from the other classes as these are apart.
 
-    It starts as the signs of the expected bits (n_bits,) of the class's rows. While another class (rows of ``codes``)
-    is nearer than classes usually are to their nearest one, the least certain bit that both have in common is flipped.
+    It starts as the signs of the expected bits (n_bits,) of the class's rows. While other classes (rows of ``codes``)
+    are nearer than classes usually are to their nearest one, the bit is flipped that brings most of them away for the
+    least certainty. In the end, flips that are not needed are undone, beginning with the most certain bit.
     """
-    code = np.where(expected >= 0, 1, -1).astype(np.int8)
-    products = codes.astype(np.float64) @ codes.T
-    np.fill_diagonal(products, -np.inf)
-    apart = np.median((codes.shape[1] - products.max(axis=1)) / 2)
-    free = np.ones(len(code), dtype=bool)
+    predicted = np.where(expected >= 0, 1, -1).astype(np.int8)
+    code, cost = predicted.copy(), np.abs(expected) + LEAST_CERTAINTY
+    apart = _usual_distance(codes)
     while True:
-        distances = (codes != code).sum(axis=1)
-        nearest = codes[distances.argmin()]
-        common = free & (nearest == code)
-        if distances.min() >= apart or not common.any():
-            return code
-        bit = np.flatnonzero(common)[np.abs(expected[common]).argmin()]
+        agree = codes == code
+        distances = np.count_nonzero(~agree, axis=1)
+        short = np.maximum(apart - distances, 0)
+        flipped = np.maximum(apart - (distances[:, None] + np.where(agree, 1, -1)), 0)
+        # Squares, so that the nearest class counts most.
+        gain = (short**2).sum() - (flipped**2).sum(axis=0)
+        gain[code != predicted] = 0
+        if gain.max() <= 0:
+            break
+        bit = (gain / cost).argmax()
         code[bit] = -code[bit]
-        free[bit] = False
+    if short.any():
+        return code
+    changed = np.flatnonzero(code != predicted)
+    for bit in changed[np.argsort(-cost[changed])]:
+        code[bit] = -code[bit]
+        if (np.count_nonzero(codes != code, axis=1) < apart).any():
+            code[bit] = -code[bit]
+    return code
+
+
+def _usual_distance(codes: NDArray[np.int8]) -> float:
+    """The median distance of classes to their nearest one; of so many classes that their products fit in memory."""
+    if len(codes) < 2:
+        return float(codes.shape[1])
+    some = codes[:MOST_COMPARED].astype(np.float32)
+    products = some @ codes.T.astype(np.float32)
+    np.fill_diagonal(products, -np.inf)
+    return float(np.median((codes.shape[1] - products.max(axis=1)) / 2))

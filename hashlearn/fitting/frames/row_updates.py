@@ -12,14 +12,14 @@ from hashlearn import codes
 from hashlearn.fitting.base import BaseHasher
 from hashlearn.fitting.frames.kept_sums import KeptSums, new_class_code
 from hashlearn.functions.calibration import Calibration
-from hashlearn.functions.held_out import calibrated_ridge
+from hashlearn.functions.held_out import HeldOutRows, calibrated_ridge
 from hashlearn.functions.linear import LinearFunction
 from hashlearn.functions.posterior import fit_posterior
 from hashlearn.labels import Classes, as_labels
 from hashlearn.parallel import one_blas_thread, ordered_map, row_blocks
 from hashlearn.parameters import fitted
 from hashlearn.solvers.problem import sums_by_kind
-from hashlearn.typing import IntArray, Matrix, PackedCodes
+from hashlearn.typing import Float32Array, FloatArray, IntArray, Matrix, PackedCodes
 
 UPDATED_FUNCTIONS = ("linear", "posterior")
 
@@ -139,7 +139,10 @@ class RowUpdates(BaseHasher):
             self._set_calibration(log_odds)
         else:
             self.function_ = LinearFunction.solve(sums.ridge_sums().recentered(mean), self.ridge)
-            projections = self.function_.project(held.x - mean.astype(np.float32))
-            self._set_calibration(Calibration.fit(projections, held.codes, offset=False))
+            self._set_calibration(Calibration.fit(self._held_projections(held, mean), held.codes, offset=False))
+        self._keep_confidence(self._held_projections(held, mean))
         if thresholds is not None:
             self.thresholds_ = thresholds
+
+    def _held_projections(self, held: HeldOutRows, mean: FloatArray) -> Float32Array:
+        return self.function_.project(held.x - mean.astype(np.float32)).astype(np.float32)
