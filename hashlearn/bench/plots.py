@@ -20,14 +20,21 @@ _COLORS = (
     "#7f7f7f",
     "#b5578b",
     "#4f5d2f",
+    "#111111",
+    "#c2a500",
+    "#00a0e0",
 )
-_MARKERS = "osD^vPX*<>"
+_MARKERS = "osD^vPX*<>hp8"
 _TITLE_WIDTH = 60
 
 
 @dataclass(frozen=True)
 class LinePlot:
-    """A plot of named lines, each with its (x, y). ``tabled`` says whether a table beside it has the same numbers."""
+    """A plot of named lines, each with its (x, y).
+
+    ``spreads`` has the half lengths of error bars, by the name of the line. ``strong`` names the lines that are drawn
+    thicker and above the others. ``tabled`` says whether a table beside it has the same numbers.
+    """
 
     title: str
     x: str
@@ -38,6 +45,8 @@ class LinePlot:
     ticks: Sequence[float] | None = None
     markers: bool = True
     tabled: bool = True
+    spreads: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    strong: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -55,7 +64,7 @@ class HeatMap:
 
 @dataclass(frozen=True)
 class Panels:
-    """Plots of lines side by side, with the same names of lines and one legend."""
+    """Plots of lines side by side, with the same names of lines, one scale of y, and one legend below."""
 
     title: str
     panels: tuple[LinePlot, ...]
@@ -118,19 +127,7 @@ def svg(plot: Plot) -> str:
         "font.size": 11,
     }
     with rc_context(style):
-        count = len(plot.panels) if isinstance(plot, Panels) else 1
-        figure: Any = Figure(figsize=(6.4 + 4.4 * (count - 1), 4.4), layout="constrained")
-        if isinstance(plot, Panels):
-            figure.suptitle(plot.title, fontsize=12)
-        for number, axes in enumerate(figure.subplots(1, count, squeeze=False)[0]):
-            one = plot.panels[number] if isinstance(plot, Panels) else plot
-            if isinstance(one, HeatMap):
-                _draw_heat(axes, figure, one)
-            else:
-                _draw_lines(axes, one, legend=number + 1 == count)
-            axes.set_title("\n".join(wrap(one.title, _TITLE_WIDTH)), fontsize=12)
-            axes.set_xlabel(one.x)
-            axes.set_ylabel(one.y)
+        figure: Any = _draw_panels(plot, Figure) if isinstance(plot, Panels) else _draw_one(plot, Figure)
         stream = io.StringIO()
         figure.savefig(stream, format="svg", metadata={"Date": None, "Creator": None})
     text = stream.getvalue()
@@ -138,12 +135,48 @@ def svg(plot: Plot) -> str:
     return text[text.index("<svg") :].strip()
 
 
-def _draw_lines(axes: Any, plot: LinePlot, *, legend: bool = True) -> None:
+def _draw_one(plot: LinePlot | HeatMap, new_figure: Any) -> Any:
+    figure = new_figure(figsize=(6.4, 4.4), layout="constrained")
+    axes = figure.subplots()
+    if isinstance(plot, HeatMap):
+        _draw_heat(axes, figure, plot)
+    else:
+        _draw_lines(axes, plot)
+        if plot.lines:
+            axes.legend(fontsize=8.5, frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    _name_axes(axes, plot)
+    return figure
+
+
+def _draw_panels(plot: Panels, new_figure: Any) -> Any:
+    count = len(plot.panels)
+    figure = new_figure(figsize=(6.4 + 4.2 * (count - 1), 5.4), layout="constrained")
+    figure.suptitle(plot.title, fontsize=13)
+    all_axes = figure.subplots(1, count, squeeze=False, sharey=True)[0]
+    for axes, panel in zip(all_axes, plot.panels, strict=True):
+        _draw_lines(axes, panel)
+        _name_axes(axes, panel)
+        axes.tick_params(labelleft=True)
+    handles, names = all_axes[0].get_legend_handles_labels()
+    figure.legend(handles, names, fontsize=10, frameon=False, loc="outside lower center", ncols=2 + count)
+    return figure
+
+
+def _name_axes(axes: Any, plot: LinePlot | HeatMap) -> None:
+    axes.set_title("\n".join(wrap(plot.title, _TITLE_WIDTH)), fontsize=12)
+    axes.set_xlabel(plot.x)
+    axes.set_ylabel(plot.y)
+
+
+def _draw_lines(axes: Any, plot: LinePlot) -> None:
     for number, (name, (x, y)) in enumerate(plot.lines.items()):
         color = _COLORS[number % len(_COLORS)]
         style = "-" if number < len(_COLORS) else "--"
         marker = _MARKERS[number % len(_MARKERS)] if plot.markers else None
-        axes.plot(x, y, style, color=color, marker=marker, markersize=5, linewidth=1.6, label=name)
+        width, above = (3.0, 3) if name in plot.strong else (1.6, 2)
+        axes.plot(x, y, style, color=color, marker=marker, markersize=5, linewidth=width, label=name, zorder=above)
+        if name in plot.spreads:
+            axes.errorbar(x, y, yerr=plot.spreads[name], fmt="none", ecolor=color, elinewidth=1, capsize=2)
     if plot.log_x:
         _log_axis(axes)
     if plot.log_y:
@@ -153,8 +186,6 @@ def _draw_lines(axes: Any, plot: LinePlot, *, legend: bool = True) -> None:
         axes.minorticks_off()
     axes.grid(True, alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)
-    if plot.lines and legend:
-        axes.legend(fontsize=8.5, frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
 
 
 def _log_axis(axes: Any) -> None:

@@ -243,7 +243,7 @@ def shown(row: TableRow) -> list[str]:
     return [*what, *means, f"{row.seconds.mean:.2f}", memory]
 
 
-COMPARED_COLUMNS = ("method", "bits", "database", "A", "B", "B - A", "beyond seeds")
+COMPARED_COLUMNS = ("method", "bits", "database", "A", "B", "B - A", "beyond")
 
 
 def shown_compared(row: ComparedRow) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable
 from typing import Annotated, Any
 
 import typer
@@ -16,11 +15,12 @@ from hashlearn.bench.report import write_report
 from hashlearn.bench.scoring import CHOICES, NAMES, scores_of
 from hashlearn.bench.sections import folder_sections
 from hashlearn.bench.store import BenchRun, RunStore
-from hashlearn.bench.yardsticks import FLOAT_COSINE, with_cosine
+from hashlearn.bench.yardsticks import with_cosine
 from hashlearn.cli import frontier as frontier_command
 from hashlearn.cli.bench_options import Data, DataLabels, ListCommand, ReportFolder, Threads, bench_progress
+from hashlearn.cli.bench_tables import print_rows, print_scores, print_table
 from hashlearn.cli.data import AsJson, DataDir
-from hashlearn.cli.shell import BadUse, epilog, new_table, output, print_json, say
+from hashlearn.cli.shell import BadUse, epilog, print_json, say
 from hashlearn.cli.texts import EmbedOption, TextOption
 from hashlearn.reproduction import tables as paper
 from hashlearn.reproduction.report import make_paper_report
@@ -104,7 +104,7 @@ def run_bench(
         say(f"{len(outcome.replaced)} of them were there, but made by older code of their methods.")
     runs = [run for run in (*outcome.kept, *outcome.made) if run.error is None]
     rows = with_cosine(RunStore(out), tables.table_rows(RunStore(out), runs), runs)
-    _print_rows(rows, "json" if as_json else "text", failed=outcome.failed)
+    print_rows(rows, "json" if as_json else "text", failed=outcome.failed)
     return 1 if outcome.failed else 0
 
 
@@ -132,18 +132,11 @@ def score(
         ]
         print_json({"ties": ties, "at": at or None, "ndcg_at": ndcg_at, "radius": radius, "runs": facts})
         return
-    names = ("map", "ndcg", "precision", "radius_precision", "radius_recall", "acg")
-    table = new_table("run", "code", "database", *(measures.title(name) for name in names))
-    for run, scores in found:
-        for database, values in scores.items():
-            if values is not None:
-                cells = ["–" if values[name] is None else f"{values[name]:.4f}" for name in names]
-                table.add_row(str(run.definition), "older" if is_stale(run) else "present", database, *cells)
-    output().print(table)
+    print_scores(found, measures)
 
 
 @bench.command("table", epilog=epilog("hashlearn bench table results", "hashlearn bench table results --csv"))
-def print_table(
+def table(
     folder: Folder,
     score: ScoreName = None,
     ties: Tie = "expected",
@@ -163,7 +156,7 @@ def print_table(
     rows = with_cosine(store, tables.table_rows(store, runs, measures, score_of(score)), runs, measures, score)
     form = "json" if as_json else "markdown" if markdown else "csv" if as_csv else "text"
     failed = [run for run in runs if run.error is not None]
-    _print_rows(rows, form, failed)
+    print_rows(rows, form, failed)
     _say_stale(runs)
     for run in failed:
         say(f"{run.definition} failed: {run.error}")
@@ -193,7 +186,9 @@ def compare_folders(
         print_json({name: [tables.plain_row(row) for row in part] for name, part in parts.items()})
         return
     for heading, compared_here in tables.by_split(compared).items():
-        _print_table(heading, tables.COMPARED_COLUMNS, map(tables.shown_compared, compared_here))
+        print_table(heading, tables.COMPARED_COLUMNS, map(tables.shown_compared, compared_here))
+    if compared:
+        print("beyond: the difference is larger than the deviation over seeds")
     for side, rows in (("A", only_first), ("B", only_second)):
         if rows:
             say(f"only in {side}: {', '.join(f'{row.method} {row.bits} bits on {row.split}' for row in rows)}.")
@@ -285,28 +280,3 @@ class SayFinished:
         elif not sys.stderr.isatty():
             left = (time.monotonic() - self.started) / done * (total - done)
             say(f"{done}/{total} {run.definition}: {run.seconds['fit']:.2f} s to train, about {left:.0f} s left.")
-
-
-def _print_rows(rows: list[tables.TableRow], form: str, failed: list[BenchRun]) -> None:
-    if form == "json":
-        errors = [{"run": str(run.definition), "error": run.error} for run in failed]
-        plain: dict[bool, list[Any]] = {False: [], True: []}
-        for row in rows:
-            plain[row.method == FLOAT_COSINE].append(tables.plain_row(row))
-        print_json({"rows": plain[False], "baselines": plain[True], "failed": errors})
-    elif form == "csv":
-        print(tables.as_csv([tables.plain_row(row) for row in rows]), end="")
-    elif form == "markdown":
-        print(tables.as_markdown(tables.TABLE_COLUMNS, [tables.shown(row) for row in rows]))
-    else:
-        first = tables.HEADING_COLUMNS
-        for heading, group in tables.by_split(rows).items():
-            _print_table(heading, tables.TABLE_COLUMNS[first:], (tables.shown(row)[first:] for row in group))
-
-
-def _print_table(heading: str, columns: Iterable[str], rows: Iterable[list[str]]) -> None:
-    table = new_table(*columns)
-    for row in rows:
-        table.add_row(*row)
-    print(heading)
-    output().print(table)

@@ -35,12 +35,16 @@ def frontier(
     seeds: Annotated[int | None, typer.Option(min=1, help="Number of seeds (default: 3; 1 with --quick).")] = None,
     methods: Annotated[list[str] | None, typer.Option(help="Only these methods, by the names in the table.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer rows, one seed, without the slow codecs.")] = False,
+    keep_outdated: Annotated[
+        bool, typer.Option("--keep-outdated", help="Take kept fits of older code; the page then says so.")
+    ] = False,
     threads: Threads = None,
 ) -> int:
     """Compare codes at equal bytes: hashers, faiss codecs and floats, on classes seen and unseen in training.
 
     Writes one page with the picture of accuracy against bytes, the table, and what dominates what. Fits are kept in
-    FOLDER/points, so that the command can be stopped and started again.
+    FOLDER/points, so that the command can be stopped and started again. Fits of methods whose code has changed since
+    are made again, unless --keep-outdated.
     """
     if data is None:
         raise BadUse("--data is missing: give a data set or a file of your own.")
@@ -51,17 +55,22 @@ def frontier(
         raise BadUse(str(error)) from error
     plan = FrontierPlan(source, tuple(sizes or (8, 16, 32)), seeds or (1 if quick else 3), quick, tuple(methods or ()))
     with bench_progress(PHASE):
-        points, failed = run_frontier(
-            plan, out, data_dir, threads=threads, on_finished=None if sys.stderr.isatty() else _say_fit
+        measured = run_frontier(
+            plan,
+            out,
+            data_dir,
+            threads=threads,
+            keep_outdated=keep_outdated,
+            on_finished=None if sys.stderr.isatty() else _say_fit,
         )
-    for sentence in failed:
+    for sentence in measured.failed:
         say(f"failed: {sentence}")
-    if not points:
+    if not measured.points:
         return 1
     title = DATA_SETS[data].title if data in DATA_SETS else Path(data).name
-    for path in write_frontier(out, title, points, plan.sizes, frontier_notes(plan, failed)):
+    for path in write_frontier(out, title, measured.points, plan.sizes, frontier_notes(plan, measured)):
         print(path)
-    return 1 if failed else 0
+    return 1 if measured.failed else 0
 
 
 def _say_fit(what: str, seconds: float, done: int, total: int) -> None:

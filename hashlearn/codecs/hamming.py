@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from hashlearn import codes as code_format
 from hashlearn.codecs.base import Searcher
 from hashlearn.index import Index
 from hashlearn.typing import Float32Array, IntArray, PackedCodes
@@ -15,7 +14,8 @@ from hashlearn.typing import Float32Array, IntArray, PackedCodes
 
 def signs_product(queries: PackedCodes, codes: PackedCodes, n_bits: int) -> Float32Array:
     """Bits that agree less bits that differ: larger where the Hamming distance is smaller, with the same ties."""
-    sides = [code_format.unpack_signs(side, n_bits).astype(np.float32) for side in (queries, codes)]
+    # Signs of embeddings may have more bits than codes of hashlearn, so the functions for codes cannot unpack them.
+    sides = [2 * np.unpackbits(side, axis=1, count=n_bits).astype(np.float32) - 1 for side in (queries, codes)]
     return sides[0] @ sides[1].T
 
 

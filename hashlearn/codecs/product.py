@@ -12,7 +12,8 @@ from hashlearn.typing import Float32Array
 _BITS = 8
 # The rotation of OPQ keeps this many dimensions per byte, as the guidelines of faiss recommend (4 to 8).
 _OPQ_WIDTH = 8
-_OPQ_ROUNDS = 20
+# On CLINC150, 20 rounds take half as long again, and 16 bytes have MAP .732 / .764 with them, .732 / .766 with 10.
+_OPQ_ROUNDS = 10
 
 
 class ProductCodec(FaissCodec):

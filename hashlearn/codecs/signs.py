@@ -9,8 +9,8 @@ import numpy as np
 
 from hashlearn import codes as code_format
 from hashlearn.codecs.base import Codec, Searcher, unit_rows
-from hashlearn.codecs.hamming import hamming_searcher, signs_product
-from hashlearn.typing import Float32Array, PackedCodes
+from hashlearn.codecs.hamming import signs_product
+from hashlearn.typing import Float32Array, IntArray, PackedCodes
 
 Coordinates = Literal["zero", "mean", "pca"]
 
@@ -58,4 +58,12 @@ class SignCodec(Codec):
         return signs_product(self.encode(queries), codes, self._width)
 
     def searcher(self, codes: PackedCodes) -> Searcher:
-        return hamming_searcher(codes, self._width, self.encode)
+        # Not an index of hashlearn, whose codes have at most 1,024 bits: embeddings may have more coordinates.
+        index = faiss.IndexBinaryFlat(8 * codes.shape[1])
+        index.add(codes)
+
+        def search(queries: Float32Array, k: int) -> IntArray:
+            places: IntArray = index.search(self.encode(queries), k)[1]
+            return places
+
+        return search

@@ -132,7 +132,7 @@ def _whole_tie_groups(block: QueryBlock, gain: Gain) -> TieGroups:
 def _numbered_groups(top: TopRows) -> tuple[int, IntArray]:
     """Return the largest number of groups per query (width), and query * width + rank of the key for each row."""
     query = _queries(top)
-    order = np.lexsort((top.keys, query))
+    order = _order_by_query(top, query)
     keys, query = top.keys[order], query[order]
     new_query = np.concatenate([[True], query[1:] != query[:-1]])
     new_group = new_query | np.concatenate([[True], keys[1:] != keys[:-1]])
@@ -142,6 +142,16 @@ def _numbered_groups(top: TopRows) -> tuple[int, IntArray]:
     groups = np.empty_like(order)
     groups[order] = query * width + rank
     return width, groups
+
+
+def _order_by_query(top: TopRows, query: IntArray) -> IntArray:
+    """Order rows by query, then by key; equal keys are in any order."""
+    n_queries, longest = len(top.counts), int(top.counts.max())
+    if len(top.keys) < n_queries * longest:
+        return np.lexsort((top.keys, query))
+    # All queries have equally many rows. Sorting a matrix by rows is several times faster than a sort by two keys.
+    by_key = np.argsort(top.keys.reshape(n_queries, longest), axis=1)
+    return (by_key + longest * np.arange(n_queries)[:, np.newaxis]).ravel()
 
 
 def _top(block: QueryBlock, counts: IntArray, places: IntArray) -> TopRows:

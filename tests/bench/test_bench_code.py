@@ -70,6 +70,7 @@ def test_an_edit_changes_the_methods_that_run_it(edit, file, methods):
         assert "itq" not in changed(before)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("file", "text"),
     [
@@ -88,6 +89,7 @@ def test_what_cannot_change_a_code_changes_nothing(edit, file, text):
     assert method_code.method_code("itq") == before
 
 
+@pytest.mark.slow
 def test_a_change_of_the_metrics_scores_again_but_trains_nothing(edit, results):
     store = RunStore(results)
     run = store.runs()[0]
@@ -124,6 +126,7 @@ def test_the_exceptions_to_the_rule_are_still_needed():
     assert users == {"score"}
 
 
+@pytest.mark.slow
 def test_methods_from_elsewhere_have_a_code_too(broken):
     assert method_code.method_code("broken") != method_code.method_code("lsh")
     space: dict = {"Broken": Broken}
@@ -138,6 +141,7 @@ def test_every_method_has_a_code_of_its_own():
     assert len(set(codes.values())) == len(codes)
 
 
+@pytest.mark.slow
 def test_edited_methods_are_run_again_and_older_runs_are_shown_as_older(call, results, edit):
     edit("hashers/itq.py", "\nTWO = 2\n")
     code, out, err = call("bench", "score", results, "--json")
@@ -179,6 +183,7 @@ def test_the_name_of_an_old_run_is_what_it_was():
     assert old.key == "holdout-itq-8b-s0-eeb0bfd22af73ad7"
 
 
+@pytest.mark.slow
 def test_runs_of_version_0_2_are_read_and_made_again(call, results):
     before = json.loads(call("bench", "table", results, "--json")[1])["rows"]
     as_kept_by_version_0_2(results)

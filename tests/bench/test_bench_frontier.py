@@ -2,12 +2,14 @@
 
 import csv
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from hashlearn.bench.frontier import FrontierPlan, frontier_methods, run_frontier
+from hashlearn.bench.frontier import FrontierPlan, frontier_methods, frontier_notes, run, run_frontier
 from hashlearn.bench.frontier.measure import FrontierPoint, neighbor_recall
+from hashlearn.bench.frontier.page import frontier_picture
 from hashlearn.bench.frontier.summary import dominator, frontier_rows, verdict_sentence, verdicts
 from hashlearn.bench.plan import PlanError
 from hashlearn.codecs import ProductCodec
@@ -29,8 +31,9 @@ def made(tmp_path_factory):
     """A frontier of digits: few methods, 8 bytes, two seeds."""
     folder = tmp_path_factory.mktemp("frontier")
     plan = FrontierPlan(DataSource("digits"), sizes=(8,), seeds=2, quick=True, methods=FEW)
-    points, failed = run_frontier(plan, folder, threads=1)
+    points, failed, outdated = run_frontier(plan, folder, threads=1)
     assert not failed
+    assert not outdated
     return plan, folder, points
 
 
@@ -58,19 +61,36 @@ def test_points_have_every_measure(made):
 def test_what_is_measured_is_not_measured_again(made, monkeypatch):
     plan, folder, points = made
     monkeypatch.setattr(ProductCodec, "fit", lambda *_: pytest.fail("fitted again"))
-    again, _ = run_frontier(plan, folder)
+    again = run_frontier(plan, folder).points
     assert again == points
     more = FrontierPlan(plan.source, sizes=(8, 4), seeds=1, quick=True, methods=("sign bits", "itq"))
-    found, _ = run_frontier(more, folder)
+    found = run_frontier(more, folder).points
     assert {one.bytes for one in found if one.method == "itq"} == {8, 4}
+
+
+@pytest.mark.slow
+def test_fits_of_older_code_are_made_again_or_kept(made, monkeypatch):
+    plan, folder, points = made
+    monkeypatch.setattr(run, "fit_code", lambda *_: "newer")
+    few = replace(plan, seeds=1, methods=("PQ", "float cosine"))
+    older = run_frontier(few, folder, keep_outdated=True)
+    assert older.points == [one for one in points if one.label in few.methods and one.seed == 0]
+    assert older.outdated == ["float cosine, 8 bytes, seed 0", "PQ, 8 bytes, seed 0"]
+    note = "2 fits were made by older code of hashlearn and not made again (float cosine; PQ)."
+    assert note in frontier_notes(few, older)
+    # Without the option they are made again, also for other rows of the same data, which are no older fits of these.
+    assert not list((folder / "points").glob("*-newer.json"))
+    assert run_frontier(replace(few, quick=False), folder, threads=1, keep_outdated=True).outdated == []
+    assert run_frontier(few, folder, threads=1).outdated == []
+    assert len(list((folder / "points").glob("*-newer.json"))) == 4
 
 
 def test_a_method_that_fails_stops_no_other(tmp_path):
     plan = FrontierPlan(DataSource("digits"), sizes=(70,), seeds=1, quick=True, methods=("cut, 8 bit", "LDA + PQ"))
     broken = FrontierPlan(DataSource("digits"), sizes=(2000,), seeds=1, quick=True, methods=("itq", "sign bits"))
-    points, failed = run_frontier(broken, tmp_path, threads=1)
+    points, failed, _ = run_frontier(broken, tmp_path, threads=1)
     assert [one.label for one in points] == ["sign bits", "sign bits, rescored by int8"]
-    assert failed[0].startswith("itq at 2000 bytes, seed 0: ")
+    assert failed[0].startswith("itq, 2000 bytes, seed 0: ")
     assert plan.chosen(multilabel=True)[0].name == "cut, 8 bit"
     assert len(plan.chosen(multilabel=True)) == 1  # LDA needs classes
 
@@ -93,6 +113,7 @@ def test_the_command_writes_a_page(call, tmp_path):
     ):
         assert word in page
     assert "Quick version" in text
+    assert "Left out: 8 bit scalar; 4 bit scalar; sign bits; " in text
     with paths[1].open() as stream:
         rows = list(csv.DictReader(stream))
     assert {(row["method"], row["bytes"]) for row in rows} == {
@@ -130,16 +151,16 @@ def test_domination():
         [point("a", 8, 0.9, 0.5), point("b", 8, 0.8, 0.5), point("c", 4, 0.7, 0.6), point("d", 16, 0.9, 0.5)]
     )
     a, b, c, d = rows
-    assert dominator(a, rows) is None
-    assert dominator(b, rows) is a
-    assert dominator(c, rows) is None
-    assert dominator(d, rows) is a  # the same scores in half of the bytes
+    assert dominator(a, rows, "map") is None
+    assert dominator(b, rows, "map") is a
+    assert dominator(c, rows, "map") is None
+    assert dominator(d, rows, "map") is a  # the same scores in half of the bytes
 
 
 def test_rows_are_means_over_seeds_and_equal_sizes_count_once():
     rows = frontier_rows([point("a", 8, 0.8, 0.4), point("a", 8, 0.9, 0.6, seed=1), point("a", 8, 0.9, 0.6, seed=1)])
     assert rows[0].seeds == 2
-    assert rows[0].score("seen") == pytest.approx(0.85)
+    assert rows[0].score("seen", "map") == pytest.approx(0.85)
     assert rows[0].scores["unseen", "map"].deviation == pytest.approx(np.std([0.4, 0.6], ddof=1))
 
 
@@ -162,6 +183,64 @@ def test_verdicts_say_where_autohasher_is_behind():
     assert "the goal is reached" in verdict_sentence(unseen)
     assert seen["label"] == "auto, Hamming"  # better on both splits together
     assert verdicts(rows[2:], [8]) == []
+
+
+@pytest.mark.slow
+def test_label_sets_are_judged_by_ndcg_first(call, tmp_path):
+    rng = np.random.default_rng(0)
+    y = (rng.random((600, 4)) < 0.4).astype(np.int8)
+    X = y @ rng.normal(size=(4, 24)) + 0.3 * rng.normal(size=(600, 24))
+    np.savez(tmp_path / "sets.npz", X=X.astype(np.float32), y=y)
+    words = ["bench", "frontier", "--data", "sets.npz", "--labels", "y", "--quick", "--bytes", 2, "--threads", 1]
+    code, _, err = call(*words, "--methods", "float cosine", "LDA + PQ", "cca-itq", "PCA + sign", "-o", "out")
+    assert code == 0, err
+    text = (tmp_path / "out" / "report.md").read_text()
+    for part in (
+        "Label sets have no classes that could be left out of training.",
+        "Left out: LDA + PQ (it takes classes, not label sets).",
+        "Who is ahead at which size, by NDCG@10",
+        "has at least its NDCG@10 on all splits",
+        "| cca-itq, Hamming | 2 |",
+    ):
+        assert part in text
+    assert "unseen" not in text
+    picture = (tmp_path / "out" / "frontier.svg").read_text()
+    assert "NDCG@10" in picture
+    assert "new rows" in picture
+
+
+def test_verdicts_of_label_sets_name_their_measure():
+    def sets_point(label, ndcg, score):
+        scores = {"new": {"map": score, "ndcg": ndcg, "recall": 0.5}}
+        return FrontierPoint(label, label.partition(",")[0], 8, 0, True, 8, 0, 1.0, 1.0, 1.0, scores)
+
+    rows = frontier_rows([sets_point("auto, Hamming", 0.7, 0.6), sets_point("gsdhp, Hamming", 0.6, 0.65)])
+    first, second = (verdict_sentence(verdict) for verdict in verdicts(rows, [8]))
+    assert first.startswith("At 8 bytes on new rows AutoHasher is 0.100 ahead of the best of all other codecs: NDCG@10")
+    assert "0.050 behind the best of all other codecs: MAP 0.600" in second
+    assert second.endswith("the goal is not reached.")
+
+
+def test_a_plan_says_what_it_leaves_out():
+    whole = FrontierPlan(DataSource("digits"), sizes=(4, 8, 16))
+    assert whole.left_out(multilabel=False) == {"it needs more than 8 bytes": ["RaBitQ of 4, 8 bytes"]}
+    quick = FrontierPlan(DataSource("digits"), sizes=(16,), quick=True)
+    assert quick.left_out(multilabel=True) == {
+        "slow": ["OPQ", "RQ", "LSQ", "SQH"],
+        "it takes classes, not label sets": ["LDA + PQ"],
+    }
+    names = [method.name for method in frontier_methods()]
+    few = FrontierPlan(DataSource("digits"), methods=("PQ",))
+    assert few.left_out(multilabel=False) == {"not asked for": [name for name in names if name != "PQ"]}
+
+
+def test_deviations_are_bars_of_the_picture():
+    seeds = [point("PQ", 8, 0.8, 0.4), point("PQ", 8, 0.9, 0.6, seed=1), point("float cosine", 256, 0.9, 0.9)]
+    seen, unseen = frontier_picture("t", frontier_rows(seeds)).panels
+    assert seen.spreads == {"PQ": [pytest.approx(np.std([0.8, 0.9], ddof=1))]}
+    assert unseen.lines["PQ"] == ([8], [pytest.approx(0.5)])
+    assert "float cosine, 256 bytes" in seen.lines
+    assert frontier_picture("t", frontier_rows(seeds[:1])).panels[0].spreads == {}
 
 
 def test_recall_of_ties_is_expected():

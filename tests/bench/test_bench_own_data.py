@@ -55,6 +55,7 @@ def test_a_changed_file_is_another_data_set(tmp_path, files, monkeypatch):
     assert plan.source.title != first
 
 
+@pytest.mark.slow
 def test_a_plan_names_a_file(call, tmp_path, files):
     text = 'protocol = "new"\ndata = "mine.npz"\nlabels = "y"\nmethods = ["lsh"]\nbits = [8]\n'
     (tmp_path / "plan.toml").write_text(text)

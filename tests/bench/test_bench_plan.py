@@ -26,6 +26,7 @@ def test_a_plan_of_a_file(tmp_path):
     ]
 
 
+@pytest.mark.slow
 def test_a_plan_runs_from_the_command_line(call, tmp_path):
     (tmp_path / "plan.toml").write_text(GOOD)
     code, out, _ = call("bench", "run", "plan.toml", "-o", "results")

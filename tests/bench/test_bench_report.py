@@ -66,6 +66,7 @@ def check_page(path):
     return page, " ".join(page.text)
 
 
+@pytest.mark.slow
 def test_a_report_of_a_folder(call, results):
     code, out, _ = call("bench", "report", results, "-o", "report", "--title", "Digits <here>")
     assert code == 0
@@ -84,6 +85,7 @@ def test_a_report_of_a_folder(call, results):
         assert [float(row["hashed"]) for row in csv.DictReader(stream)] == [row["hashed"] for row in rows]
 
 
+@pytest.mark.slow
 def test_a_report_in_the_folder_of_the_runs_leaves_them_readable(call, results):
     (results / "notes.json").write_text("{}")
     before = call("bench", "table", results, "--json")[1]
@@ -214,6 +216,7 @@ def test_others_are_methods_without_a_row_in_the_paper():
     assert not sets & {"adgh", "fsdh", "class-code"}  # one class per row
 
 
+@pytest.mark.slow
 def test_a_table_has_remarks_and_the_floats_beside_it(tmp_path):
     item = small_item((), [Variant("lsh", "lsh")], (8,))
     made = make_paper_report([replace(item, name="table 1")], tmp_path)
@@ -228,6 +231,7 @@ def test_a_table_has_remarks_and_the_floats_beside_it(tmp_path):
     assert again.paths[0].read_text() == text
 
 
+@pytest.mark.slow
 def test_a_report_on_what_is_kept_runs_nothing(tmp_path):
     item = small_item((), [Variant("lsh", "lsh")], (8,))
     made = make_paper_report([item], tmp_path)
@@ -238,6 +242,7 @@ def test_a_report_on_what_is_kept_runs_nothing(tmp_path):
     assert empty.left_out == ["Figure 1, holdout is left out: no run of it is kept."]
 
 
+@pytest.mark.slow
 def test_figures_of_many_settings_are_grids_in_markdown(tmp_path):
     settings = [
         SMALL | {"solver__batch_size": batch, "solver__beta": beta} for batch in (10, 50) for beta in (0.0, 1.0)

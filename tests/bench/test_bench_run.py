@@ -22,6 +22,7 @@ from hashlearn.hashers import ITQ
 ROOT = Path(hashlearn.__file__).parents[1]
 
 
+@pytest.mark.slow
 def test_a_bench_end_to_end(call, tmp_path):
     code, out, err = call("bench", "run", *SMALL, "--seeds", 2, "-o", "results", "--json")
     assert code == 0
@@ -140,6 +141,7 @@ def test_folds_have_no_learned_database_where_it_is_not_the_training_rows(tmp_pa
     assert scores_of(store, runs["fold0-seen"])["learned"] is not None
 
 
+@pytest.mark.slow
 def test_a_new_database_is_the_default_and_has_scores_of_real_valued_queries(call, tmp_path):
     arguments = ["--data", "digits", "--methods", "auto", "itq", "--bits", 16, "-o", "results"]
     code, out, _ = call("bench", "run", *arguments)

@@ -14,7 +14,7 @@ from hashlearn import metrics
 from hashlearn.codecs import Codec
 from hashlearn.codecs.base import best_places, unit_rows
 from hashlearn.data.embedded import Dataset
-from hashlearn.typing import Float32Array, IntArray
+from hashlearn.typing import Float32Array, IntArray, PackedCodes
 
 K = 10
 _LEAST_SECONDS = 0.05
@@ -52,10 +52,10 @@ class SplitRows:
         return cls(name, rows, best_places(cosines, K))
 
 
-def split_scores(codec: Codec, split: SplitRows) -> dict[str, float]:
-    """MAP of the whole ranking, NDCG@10, and recall@10 of the float neighbors."""
+def split_scores(codec: Codec, split: SplitRows, codes: PackedCodes) -> dict[str, float]:
+    """MAP of the whole ranking, NDCG@10, and recall@10 of the float neighbors. ``codes`` are those of the database."""
     rows = split.rows
-    scores = codec.scores(rows.query_X, codec.encode(rows.database_X))
+    scores = codec.scores(rows.query_X, codes)
     found = metrics.evaluate_scores(scores, rows.query_y, rows.database_y, at=None, ndcg_at=K)
     return {"map": found.map, "ndcg": found.ndcg, "recall": neighbor_recall(scores, split.neighbors)}
 

@@ -1,26 +1,22 @@
-"""Make the fits of a frontier that the folder does not hold yet; each fit is one JSON file with its points."""
+"""Make the fits of a frontier that the folder does not hold yet."""
 
 from __future__ import annotations
 
-import hashlib
-import json
-import re
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 from threadpoolctl import threadpool_limits
 
+from hashlearn.bench.frontier.kept import KeptFits, fit_code, fit_name
 from hashlearn.bench.frontier.measure import FrontierPoint, K, SplitRows, seconds_per_query, split_scores
 from hashlearn.bench.frontier.methods import FrontierMethod, frontier_methods
 from hashlearn.bench.machine import machine_facts
-from hashlearn.bench.method_code import method_code, module_code
 from hashlearn.bench.plan import PlanError
-from hashlearn.bench.store import write_json
-from hashlearn.codecs import Codec, HasherCodec, TwoStageCodec
+from hashlearn.codecs import TwoStageCodec
 from hashlearn.data.embedded import Dataset
 from hashlearn.data.own import DataSource
 from hashlearn.data.pool import Pool
@@ -29,8 +25,6 @@ from hashlearn.parallel import thread_count
 from hashlearn.progress import report
 
 PHASE = "frontier"
-# Counts up when what is measured changes, so that points of before are measured again.
-_FORMAT = 1
 QUICK_ROWS, QUICK_QUERIES = 3000, 300
 Finished = Callable[[str, float, int, int], None]
 
@@ -68,12 +62,39 @@ class FrontierPlan:
 
     def chosen(self, multilabel: bool) -> list[FrontierMethod]:
         """The methods that the plan asks for and that can learn from such labels."""
-        return [
-            method
-            for method in frontier_methods()
-            if (method.name in self.methods if self.methods else not (self.quick and method.slow))
-            and (method.label_sets or not multilabel)
-        ]
+        return [method for method in frontier_methods() if self._why_not(method, multilabel) is None]
+
+    def left_out(self, multilabel: bool) -> dict[str, list[str]]:
+        """What the plan does not measure, by the reason. A method of which only some sizes are missing has these."""
+        missing: dict[str, list[str]] = {}
+        for method in frontier_methods():
+            reason = self._why_not(method, multilabel)
+            if reason is not None:
+                missing.setdefault(reason, []).append(method.name)
+            elif too_small := [size for size in self.sizes if method.sized and size <= method.least_bytes]:
+                sizes = ", ".join(map(str, too_small))
+                reason = f"it needs more than {method.least_bytes} bytes"
+                missing.setdefault(reason, []).append(f"{method.name} of {sizes} bytes")
+        return missing
+
+    def _why_not(self, method: FrontierMethod, multilabel: bool) -> str | None:
+        if multilabel and not method.label_sets:
+            return "it takes classes, not label sets"
+        if self.methods:
+            return None if method.name in self.methods else "not asked for"
+        return "slow" if self.quick and method.slow else None
+
+
+class Measured(NamedTuple):
+    """What a run of a frontier gives.
+
+    ``failed`` has a sentence for each fit that failed; the others are not affected. ``outdated`` names the fits that
+    were made by older code and were taken as they are.
+    """
+
+    points: list[FrontierPoint]
+    failed: list[str]
+    outdated: list[str]
 
 
 def run_frontier(
@@ -82,18 +103,16 @@ def run_frontier(
     data_dir: str | None = None,
     *,
     threads: int | None = None,
+    keep_outdated: bool = False,
     on_finished: Finished | None = None,
-) -> tuple[list[FrontierPoint], list[str]]:
+) -> Measured:
     """Measure all points of a plan. Fits that the folder holds are not made again.
 
-    Returns
-    -------
-    points : list of FrontierPoint
-    failed : list of str
-        A sentence for each fit that failed; the others are not affected.
+    Fits of older code are made again unless ``keep_outdated``.
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
+    kept = KeptFits(folder)
     pool = plan.source.pool(data_dir, folder)
     jobs = [
         (seed, method, size)
@@ -101,34 +120,36 @@ def run_frontier(
         for method in plan.chosen(pool.multilabel)
         for size in _sizes(method, plan.sizes, pool)
     ]
-    points: list[FrontierPoint] = []
-    failed: list[str] = []
+    measured = Measured([], [], [])
     splits: list[Split] = []
     rows: list[SplitRows] = []
     drawn = -1
     for number, (seed, method, size) in enumerate(jobs):
         if seed != drawn:
             splits, rows, drawn = _splits(plan, pool, seed), [], seed
-        path = folder / "points" / f"{_key(plan, splits, method, size, seed)}.json"
+        label = f"{method.name}, {size} bytes, seed {seed}"
         started = time.perf_counter()
+        name = fit_name(method, size, seed, [plan.source.title, plan.quick, [split.hash for split in splits]])
+        path = kept.path(name, fit_code(method, size, seed))
+        older = kept.outdated(name) if keep_outdated else None
         if path.exists():
-            points += _read(path)
+            measured.points.extend(kept.read(path))
+        elif older is not None:
+            measured.points.extend(kept.read(older))
+            measured.outdated.append(label)
         else:
             rows = rows or [SplitRows.of(split.name, _cut(split.dataset(pool), plan.quick)) for split in splits]
             try:
                 with threadpool_limits(threads or thread_count(None)):
                     made = list(_measured(method, size, seed, rows, threads or thread_count(None)))
-                path.parent.mkdir(exist_ok=True)
-                write_json(path, [asdict(point) for point in made])
-                points += made
+                kept.write(path, made)
+                measured.points.extend(made)
             except Exception as error:  # one method that fails must not stop the others
-                failed.append(f"{method.name} at {size} bytes, seed {seed}: {type(error).__name__}: {error}")
+                measured.failed.append(f"{label}: {type(error).__name__}: {error}")
         report(PHASE, number + 1, len(jobs))
         if on_finished is not None:
-            on_finished(
-                f"{method.name}, {size} bytes, seed {seed}", time.perf_counter() - started, number + 1, len(jobs)
-            )
-    return points, failed
+            on_finished(label, time.perf_counter() - started, number + 1, len(jobs))
+    return measured
 
 
 def _measured(
@@ -139,12 +160,12 @@ def _measured(
     started = time.perf_counter()
     codec.fit(train_X, train_y)
     fit_seconds = time.perf_counter() - started
-    queries, database = splits[0].rows.query_X, splits[0].rows.database_X
+    queries = splits[0].rows.query_X
     for label, view in method.views(codec).items():
         if isinstance(view, TwoStageCodec):
             view.fit(train_X)
-        codes = view.encode(database)
-        search = view.searcher(codes)
+        codes = [view.encode(split.rows.database_X) for split in splits]
+        search = view.searcher(codes[0])
         yield FrontierPoint(
             label=label,
             method=method.name,
@@ -156,7 +177,7 @@ def _measured(
             fit_seconds=fit_seconds,
             encode_seconds=seconds_per_query(view.encode, queries),
             search_seconds=seconds_per_query(partial(search, k=K), queries),
-            scores={split.name: split_scores(view, split) for split in splits},
+            scores={split.name: split_scores(view, split, own) for split, own in zip(splits, codes, strict=True)},
             machine=machine_facts(threads),
         )
 
@@ -183,21 +204,3 @@ def _cut(rows: Dataset, quick: bool) -> Dataset:
         database_X=rows.database_X[:QUICK_ROWS],
         database_y=rows.database_y[:QUICK_ROWS],
     )
-
-
-def _key(plan: FrontierPlan, splits: list[Split], method: FrontierMethod, size: int, seed: int) -> str:
-    codec = method.make(max(size, method.least_bytes + 1), seed)
-    facts = [_FORMAT, plan.source.title, plan.quick, [split.hash for split in splits], method.name, size, seed]
-    digest = hashlib.sha256(json.dumps([*facts, _code(codec)]).encode()).hexdigest()[:16]
-    return re.sub(r"[^A-Za-z0-9+-]+", "_", f"{method.name}-{size}B-s{seed}") + f"-{digest}"
-
-
-def _code(codec: Codec) -> list[str]:
-    """Hashes of the code that the points of a codec come from."""
-    own = method_code(codec.method) if isinstance(codec, HasherCodec) else module_code(type(codec).__module__)
-    return [own, module_code("hashlearn.codecs.two_stage"), module_code("hashlearn.metrics")]
-
-
-def _read(path: Path) -> list[FrontierPoint]:
-    kept: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
-    return [FrontierPoint(**point) for point in kept]

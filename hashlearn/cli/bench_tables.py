@@ -1,0 +1,67 @@
+"""How ``hashlearn bench`` prints tables: on 80 columns, with short names that a heading explains."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from hashlearn.bench import tables
+from hashlearn.bench.method_code import is_stale
+from hashlearn.bench.scoring import Measures, RunScores
+from hashlearn.bench.store import BenchRun
+from hashlearn.bench.yardsticks import FLOAT_COSINE
+from hashlearn.cli.shell import new_table, output, print_json, show_table
+
+_MAY_LACK = ("learned", "e(q)")
+
+
+def print_scores(found: list[tuple[BenchRun, RunScores]], measures: Measures) -> None:
+    """Print a table of the scores of every run, one per split."""
+    ball = f"≤{measures.radius}"
+    titles = {"map": "MAP", "ndcg": "NDCG", "precision": f"P@{measures.precision_at}"}
+    titles |= {"radius_precision": f"P{ball}", "radius_recall": f"R{ball}", "acg": f"ACG{ball}"}
+    splits: dict[str, list[tuple[BenchRun, RunScores]]] = {}
+    for run, scores in found:
+        splits.setdefault(f"{run.definition.data}, {run.definition.split}", []).append((run, scores))
+    for split, runs in splits.items():
+        what = f"{measures.title('map')}, {measures.title('ndcg')}, {measures.ties} ties"
+        print(f"{split}: {what}; {ball}: within {measures.radius} bits")
+        numbers = ("bits", "seed", *titles.values())
+        table = new_table("method", "bits", "seed", "database", *titles.values(), right=numbers, whole=numbers, gap=2)
+        for run, scores in runs:
+            definition = run.definition
+            label = f"{definition.label} (older code)" if is_stale(run) else definition.label
+            for database, values in scores.items():
+                if values is not None:
+                    cells = ["–" if values[name] is None else f"{values[name]:.4f}" for name in titles]
+                    table.add_row(label, str(definition.n_bits), str(definition.seed), database, *cells)
+        show_table(output(), table)
+
+
+def print_rows(rows: list[tables.TableRow], form: str, failed: list[BenchRun]) -> None:
+    """Print rows of means as JSON, CSV, Markdown, or one table per split."""
+    if form == "json":
+        errors = [{"run": str(run.definition), "error": run.error} for run in failed]
+        plain: dict[bool, list[Any]] = {False: [], True: []}
+        for row in rows:
+            plain[row.method == FLOAT_COSINE].append(tables.plain_row(row))
+        print_json({"rows": plain[False], "baselines": plain[True], "failed": errors})
+    elif form == "csv":
+        print(tables.as_csv([tables.plain_row(row) for row in rows]), end="")
+    elif form == "markdown":
+        print(tables.as_markdown(tables.TABLE_COLUMNS, [tables.shown(row) for row in rows]))
+    else:
+        first = tables.HEADING_COLUMNS
+        for heading, group in tables.by_split(rows).items():
+            print_table(heading, tables.TABLE_COLUMNS[first:], (tables.shown(row)[first:] for row in group))
+
+
+def print_table(heading: str, columns: Iterable[str], rows: Iterable[list[str]]) -> None:
+    """Print a table without the columns of scores that no row has."""
+    names, cells = list(columns), list(rows)
+    shown = [place for place, name in enumerate(names) if name not in _MAY_LACK or any(r[place] != "–" for r in cells)]
+    table = new_table(*(names[place] for place in shown), gap=2)
+    for row in cells:
+        table.add_row(*(row[place] for place in shown))
+    print(heading)
+    show_table(output(), table)
