@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.decomposition import PCA
+from sklearn.preprocessing import Normalizer
 from sklearn.utils.validation import check_is_fitted
 
 from hashlearn.exporting.steps import (
@@ -19,6 +21,7 @@ from hashlearn.exporting.steps import (
     Largest,
     LogOdds,
     Relu,
+    Scale,
     Softmax,
     Step,
     Subtract,
@@ -51,11 +54,6 @@ def describe(hasher: BaseHasher) -> Description:
         If a part of the hasher has no steps: the sentence names it.
     """
     check_is_fitted(hasher)
-    if isinstance(hasher, AsymmetricHasher):
-        raise ExportError(
-            f"{type(hasher).__name__} has one encoder for queries and another for database rows; such a hasher cannot "
-            "be exported."
-        )
     calibration: Calibration | None = getattr(hasher, "calibration_", None)
     return Description(
         type(hasher).__name__,
@@ -70,14 +68,36 @@ def describe(hasher: BaseHasher) -> Description:
 
 def _projection_steps(hasher: BaseHasher) -> Steps:
     """The steps from rows to projections whose signs are the bits of queries."""
+    if isinstance(hasher, AsymmetricHasher):
+        raise ExportError(
+            f"{type(hasher).__name__} has one encoder for queries and another for database rows; such a hasher cannot "
+            "be exported."
+        )
     if isinstance(hasher, JoinedHasher):
         return (Join(tuple(_projection_steps(member) for member in hasher.hashers_)),)
     if isinstance(hasher, PipelineHasher):
-        raise ExportError("A pipeline cannot be exported: export its hasher alone, and transform the rows before it.")
+        before = [one for step in hasher.steps_ for one in _preprocessing_steps(step)]
+        return (*before, *_projection_steps(hasher.hasher_))
     if (chosen := getattr(hasher, "hasher_", None)) is not None:  # a hasher that wraps another
         return _projection_steps(chosen)
     features = getattr(hasher, "features_", None)  # a network on features has none
     return (() if features is None else _feature_steps(features)) + _function_steps(hasher.function_)
+
+
+def _preprocessing_steps(step: Any) -> Steps:
+    """The steps of a fitted transformer of scikit-learn."""
+    if isinstance(step, Normalizer) and step.norm == "l2":
+        return (Unit(),)
+    if isinstance(step, Normalizer) or getattr(step, "clip", False):
+        raise ExportError(f"The step {step} of the pipeline cannot be exported: transform the rows before the hasher.")
+    # The others are affine, so the rows of zeros and of the identity matrix tell all about them.
+    rows = step.transform(np.vstack([np.zeros(step.n_features_in_), np.eye(step.n_features_in_)]))
+    offset, weights = rows[0], rows[1:] - rows[0]
+    if isinstance(step, PCA):
+        return (Affine(weights, offset),)
+    factors = np.diag(weights)
+    # The center is subtracted first, because PostgreSQL computes in single precision.
+    return (Subtract(-offset / factors), Scale(factors))
 
 
 def _feature_steps(features: Any) -> Steps:

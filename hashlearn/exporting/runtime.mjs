@@ -81,6 +81,7 @@ const STEPS = {
   largest: (x) => new Float64Array(x.length).fill(1, x.indexOf(Math.max(...x)), x.indexOf(Math.max(...x)) + 1),
   log_odds: (x, { limit }) => x.map((e) => 2 * Math.atanh(Math.max(-limit, Math.min(limit, e)))),
   relu: (x) => x.map((value) => Math.max(value, 0)),
+  scale: (x, { factors }) => x.map((value, j) => value * factors.values[j]),
   softmax(x) {
     const most = x.reduce((a, b) => Math.max(a, b));
     const powers = x.map((value) => Math.exp(value - most));

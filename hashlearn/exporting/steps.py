@@ -41,6 +41,14 @@ class Subtract(Step):
 
 
 @dataclass(frozen=True)
+class Scale(Step):
+    """Multiply each number by its own factor."""
+
+    name = "scale"
+    factors: NDArray[Any]
+
+
+@dataclass(frozen=True)
 class Kernel(Step):
     """exp(-scale |x - l|^2) for every landmark l, a row of ``landmarks``."""
 

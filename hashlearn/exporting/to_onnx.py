@@ -16,11 +16,13 @@ from hashlearn.exporting.steps import (
     Affine,
     Cosine,
     Description,
+    ExportError,
     Join,
     Kernel,
     Largest,
     LogOdds,
     Relu,
+    Scale,
     Softmax,
     Step,
     Subtract,
@@ -105,6 +107,8 @@ class _Graph:
                 return self._unit(x)
             case Subtract(vector):
                 return self.add("Sub", x, self.constant(vector))
+            case Scale(factors):
+                return self.add("Mul", x, self.constant(factors))
             case Kernel():
                 return self._kernel(step, x)
             case Affine(weights, bias):
@@ -123,7 +127,7 @@ class _Graph:
                 return self._trees(step, x)
             case Join(parts):
                 return self.add("Concat", *(self.run(part, x) for part in parts), axis=1)
-        raise NotImplementedError(step.name)
+        raise ExportError(f"The step {step.name!r} of this hasher cannot be exported to ONNX.")
 
     def pack(self, z: str, n_bits: int, result: str) -> None:
         """Add the nodes that make bits of projections and pack them into bytes, as output ``result``."""

@@ -22,6 +22,7 @@ from hashlearn.exporting.steps import (
     Largest,
     LogOdds,
     Relu,
+    Scale,
     Softmax,
     Step,
     Subtract,
@@ -122,6 +123,8 @@ class _Writer:
                 return f"l2_normalize({x}::vector)", "vector"
             case Subtract(vector):
                 return f"{x}::vector - {_vector(vector)}", "vector"
+            case Scale(factors):
+                return f"{x}::vector * {_vector(factors)}", "vector"
             case Kernel(landmarks, scale):
                 # exp refuses numbers whose result would be 0.
                 kernel = f"exp(greatest(-{scale!r} * ({x}::vector <-> l) ^ 2, -700))"
@@ -147,7 +150,7 @@ class _Writer:
                 return (" || ".join([self.run(part, x) for part in parts]),)
             case Trees():
                 raise ExportError("Trees cannot be exported to SQL; ONNX, JavaScript and NumPy can run them.")
-        raise NotImplementedError(step.name)
+        raise ExportError(f"The step {step.name!r} of this hasher cannot be exported to SQL.")
 
 
 def _vector(values: NDArray[Any]) -> str:

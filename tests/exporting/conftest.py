@@ -4,8 +4,11 @@ import numpy as np
 import pytest
 from collection.servers import postgres_server
 from sklearn.datasets import load_digits
+from sklearn.decomposition import PCA
+from sklearn.preprocessing import MinMaxScaler, Normalizer, RobustScaler, StandardScaler
 
 import hashlearn as hl
+from hashlearn.hashers.pipeline import PipelineHasher
 
 __all__ = ["postgres_server"]
 
@@ -21,6 +24,10 @@ MAKERS = {
     "classifier": lambda: hl.ClassCode(16, n_landmarks=40, random_state=0),
     "joined": lambda: hl.JoinedHasher(
         [hl.GSDHP(12, n_landmarks=40, random_state=0), hl.JoinedHasher([hl.ITQ(9, random_state=0), hl.LSH(4)])]
+    ),
+    "scaled": lambda: PipelineHasher([StandardScaler(), PCA(12)], hl.ITQ(8, random_state=0)),
+    "between bounds": lambda: PipelineHasher(
+        [MinMaxScaler((-1, 2)), RobustScaler(), Normalizer()], hl.GSDHP(8, n_landmarks=40, random_state=0)
     ),
     "trees": lambda: hl.GSDHP(5, function=hl.functions.BoostedTrees(n_trees=6, max_depth=3), random_state=0),
     "network": lambda: hl.deep.CSQ(16, head=[24, 12], n_epochs=1, random_state=0),

@@ -71,7 +71,7 @@ def split_results(content: bytes, n_rows: int):
     return table[:, :width], table[:, width : 2 * width], expected
 
 
-def run_postgres(path: Path, X, connection):
+def run_postgres(path: Path, X, connection, codes_only: bool = False):
     """The functions of a script; rows go into a table, as in a user's database."""
     script = path.read_text()
     name = re.search(r"FUNCTION project_(\w+)\(", script)[1]
@@ -80,8 +80,16 @@ def run_postgres(path: Path, X, connection):
     with connection.cursor().copy("COPY exported_rows FROM STDIN") as copy:
         for i, row in enumerate(X):
             copy.write_row((i, "[" + ",".join(f"{value:.9g}" for value in row.tolist()) + "]"))
-    columns = f"hash_{name}(x)::text, hash_query_{name}(x)::text, expected_{name}(x)::real[]"
+    columns = f"hash_{name}(x)::text"
+    if not codes_only:
+        columns += f", hash_query_{name}(x)::text, expected_{name}(x)::real[]"
     found = connection.execute(f"SELECT {columns} FROM exported_rows ORDER BY i").fetchall()
     connection.execute("DROP TABLE exported_rows")
-    codes, queries = (np.packbits(np.array([list(row[place]) for row in found]) == "1", axis=1) for place in range(2))
-    return codes, queries, np.array([row[2] for row in found], dtype=np.float32)
+    codes = _packed([row[0] for row in found])
+    if codes_only:
+        return (codes,)
+    return codes, _packed([row[1] for row in found]), np.array([row[2] for row in found], dtype=np.float32)
+
+
+def _packed(texts):
+    return np.packbits(np.array([list(text) for text in texts]) == "1", axis=1)

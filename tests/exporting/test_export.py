@@ -4,15 +4,25 @@ import runpy
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.linear_model import Ridge
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MaxAbsScaler, Normalizer
 
 import hashlearn as hl
 from exporting.conftest import MAKERS
 from exporting.runtimes import need_node, run_node, run_numpy, run_onnx, run_postgres
+from hashlearn.exporting.steps import Description, Step
+from hashlearn.exporting.to_onnx import onnx_model
+from hashlearn.exporting.to_sql import sql_script
+from hashlearn.functions.network import NetworkFunction
+from hashlearn.hashers.pipeline import PipelineHasher
 
 ENDINGS = {"numpy": "py", "js": "mjs", "onnx": "onnx", "sql": "sql"}
 # The first network imports torch, which takes seconds.
-KINDS = [pytest.param(name, marks=[pytest.mark.slow] if "network" in name else []) for name in MAKERS]
+KINDS = [
+    pytest.param(name, marks=[pytest.mark.slow] if "network" in name or name == "chosen" else []) for name in MAKERS
+]
 SQL_KINDS = [name for name in MAKERS if name != "trees"]
 
 
@@ -98,7 +108,16 @@ def test_what_cannot_be_exported_says_so(fitted, digits, tmp_path):
     X, y = digits
     own = hl.GSDHP(4, function=Ridge(), random_state=0).fit(X[:200], y[:200])
     graph = hl.AGH(4, n_anchors=20, random_state=0).fit(X[:200])
+    two_encoders = hl.hashers.find_method("lin-v")(4, random_state=0).fit(X[:200], y[:200])
+    pipeline = PipelineHasher.of(make_pipeline(Normalizer("l1"), hl.ITQ(4)).fit(X[:200]))
+    inner = PipelineHasher.of(make_pipeline(MaxAbsScaler(), clone(two_encoders)).fit(X[:200], y[:200]))
+    images = hl.ITQ(4, random_state=0).fit(X[:200])
+    images.features_, images.function_ = None, NetworkFunction({"backbone": {"name": "alexnet"}}, {}, 4)
     for hasher, to, sentence in (
+        (two_encoders, "js", "has one encoder for queries and another for database rows"),
+        (inner, "js", "has one encoder for queries and another for database rows"),
+        (pipeline, "js", r"The step Normalizer\(norm='l1'\) of the pipeline cannot be exported"),
+        (images, "onnx", "The network has the backbone 'alexnet', which cannot be exported"),
         (own, "onnx", "hash function Ridge cannot be exported"),
         (graph, "numpy", "hash function AnchorGraphFunction cannot be exported"),
         (fitted("trees"), "sql", "Trees cannot be exported to SQL"),
@@ -110,3 +129,14 @@ def test_what_cannot_be_exported_says_so(fitted, digits, tmp_path):
     with pytest.raises(hl.ExportError, match="hash_Shop 1"):
         hl.export(fitted("linear"), tmp_path / "none", to="sql", name="Shop 1")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_step_that_a_target_does_not_know_is_an_export_error():
+    class Unknown(Step):
+        name = "unknown"
+
+    description = Description("Own", 4, 8, (Unknown(),), None, None, None)
+    with pytest.raises(hl.ExportError, match="The step 'unknown' of this hasher cannot be exported to ONNX"):
+        onnx_model(description)
+    with pytest.raises(hl.ExportError, match="The step 'unknown' of this hasher cannot be exported to SQL"):
+        sql_script(description, "own")

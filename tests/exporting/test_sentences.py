@@ -57,12 +57,16 @@ def test_encode_gives_codes_also_after_saving(embedder, hasher, tmp_path):
         np.testing.assert_array_equal(coder.encode("lost card"), hasher.encode(embedder().encode(["lost card"]))[0])
 
 
-def test_real_valued_queries(embedder, hasher):
+def test_real_valued_queries(embedder, hasher, tmp_path):
+    from sentence_transformers import SentenceTransformer
+
     from hashlearn.exporting.sentences import SentenceCodes
 
-    model = embedder()
+    model, wanted = embedder(), hasher.expected_bits(embedder().encode(TEXTS))
     model.append(SentenceCodes(hasher, output="expected_bits"))
-    np.testing.assert_allclose(model.encode(TEXTS), hasher.expected_bits(embedder().encode(TEXTS)), atol=1e-6)
-    assert model.get_embedding_dimension() == 12
+    model.save(str(tmp_path / "coder"))
+    for coder in (model, SentenceTransformer(str(tmp_path / "coder"), trust_remote_code=True, device="cpu")):
+        np.testing.assert_allclose(coder.encode(TEXTS, batch_size=7), wanted, atol=1e-6)
+        assert coder.get_embedding_dimension() == 12
     with pytest.raises(ValueError, match=r"output must be one of codes, expected_bits. Got 'bits'"):
         SentenceCodes(hasher, output="bits")
