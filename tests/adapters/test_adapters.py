@@ -91,26 +91,35 @@ def test_bits_are_searched_by_hamming_distance(module, kind):
     algorithm.batch_query(queries, 10)
     np.testing.assert_array_equal(algorithm.get_batch_results()[0], algorithm.query(queries[0], 10))
     assert str(algorithm) == f"hashlearn({kind})"
+    # The data sets of VIBE have bytes of 8 bits each.
+    of_bytes = module.HashlearnHamming("hamming", kind)
+    of_bytes.fit(np.packbits(bits, axis=1))
+    np.testing.assert_array_equal(of_bytes.query(np.packbits(queries[0]), 10), algorithm.query(queries[0], 10))
+    with pytest.raises(ValueError, match=r"packed bytes \(uint8\)\. Got int64"):
+        of_bytes.fit(bits.astype(np.int64))
     with pytest.raises(ValueError, match="Got the metric 'euclidean'"):
         module.HashlearnHamming("euclidean")
 
 
-@pytest.mark.parametrize("metric", ["angular", "euclidean"])
+@pytest.mark.parametrize("metric", ["angular", "normalized", "euclidean", "ip"])
 def test_floats_are_proposed_by_bits(module, rows, metric):
     X, queries = rows
     algorithm = module.HashlearnBits(metric, 32)
     algorithm.fit(X)
     algorithm.set_query_arguments(10)
-    if metric == "angular":
-        unit = X / np.linalg.norm(X, axis=1, keepdims=True)
-        exact = np.argsort(-queries @ unit.T, axis=1)[:, :10]
+    if metric != "euclidean":
+        compared = X if metric == "ip" else X / np.linalg.norm(X, axis=1, keepdims=True)
+        exact = np.argsort(-queries @ compared.T, axis=1)[:, :10]
     else:
         exact = np.argsort(((X[None] - queries[:, None]) ** 2).sum(axis=2), axis=1)[:, :10]
     recall = np.mean(
         [len(set(algorithm.query(q, 10)) & set(best)) / 10 for q, best in zip(queries, exact, strict=True)]
     )
-    assert recall > 0.95
+    # Bits propose directions, and the largest inner products are also those of long rows.
+    assert recall > (0.6 if metric == "ip" else 0.95)
     assert str(algorithm) == "hashlearn-bits(32, 10)"
+    with pytest.raises(ValueError, match="Got the metric 'jaccard'"):
+        module.HashlearnBits("jaccard", 32)
 
 
 def test_the_configurations_name_what_is_there(module):
@@ -122,6 +131,7 @@ def test_the_configurations_name_what_is_there(module):
                 assert hasattr(module, entry["constructor"])
                 assert entry["base_args"] == ["@metric"]
                 assert entry["module"].endswith(".algorithms.hashlearn")
+        assert any("hamming" in metrics for metrics in config.values())
 
 
 def test_the_protocol_of_sablayrolles(adapters, capsys):
