@@ -25,6 +25,7 @@ def result():
     return demo.run_demo(16, dataset=data.digits())
 
 
+@pytest.mark.slow
 def test_rows_of_the_comparison(result):
     rows = {row.method: row for row in result.rows}
     assert list(rows) == ["AutoHasher", "GSDH_P", "SDH_P", "LSH", "float cosine"]
@@ -39,6 +40,7 @@ def test_rows_of_the_comparison(result):
     assert all(row.codes_per_second > 1000 for row in result.rows[:4])
 
 
+@pytest.mark.slow
 def test_lsh_row_equals_the_library(result):
     digits = data.digits()
     hasher = hashlearn.LSH(16, random_state=0).fit(digits.train_X.copy())
@@ -117,6 +119,7 @@ def test_the_command_prints_json_alone(tmp_path):
     assert json.loads(done.stdout)["n_bits"] == 8
 
 
+@pytest.mark.slow
 def test_the_next_steps_run_as_printed(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")

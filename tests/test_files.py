@@ -222,7 +222,7 @@ def flipped_npz(path):
         ("X.csv", lambda p: p.write_text("a,b\n"), "has a header but no rows."),
         ("X.csv", lambda p: p.write_text("\n\n"), "has no rows."),
         ("X.csv", lambda p: p.write_text("1,2\nnan,2\n"), "row 1 holds NaN or infinity."),
-        ("X.csv", lambda p: p.write_bytes(b"\xff\xfe1,2"), "is not text in UTF-8."),
+        ("X.csv", lambda p: p.write_bytes(b"\xff\xfe1,2"), "is not text in UTF-8: save it as UTF-8"),
         ("X.fvecs", lambda p: p.write_bytes(vecs(X.tolist(), "f")[:-2]), "is damaged or cut short: 62 bytes"),
         ("X.fvecs", lambda p: p.write_bytes(struct.pack("<i", -3)), "its first row claims -3 values."),
         ("X.ivecs", lambda p: p.write_bytes(struct.pack("<6i", 2, 1, 1, 9, 1, 1)), "row 1 does not have 2 values"),

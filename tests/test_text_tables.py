@@ -265,3 +265,61 @@ def test_label_sets_are_named_too(tmp_path):
     write_arrays(tmp_path / "d.npz", {"features": np.ones((3, 9, 2)), "tags": np.eye(3, dtype=np.int8)})
     with pytest.raises(files.FileError, match=r"as in .*:tags\.$"):
         files.read_labels(tmp_path / "d.npz")
+
+
+@pytest.mark.parametrize("header", ["0,1,2,3", "1,2,3,4", "sku,0,1,2", ",0,1,2", '"sku","0","1","2"'])
+def test_names_that_count_columns_are_a_header(header, tmp_path):
+    """Pandas writes such names; as a row of features they would spoil the fit without a word."""
+    path = written(tmp_path, "t.csv", f"{header}\n7,0.5,-2,1\n8,1.5,3,1\n")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert files.read_features(path).shape[0] == 2
+    assert files.read_features(f"{path}:1").ravel().tolist() in ([0.5, 1.5], [7, 8], [-2, 3])
+
+
+@pytest.mark.parametrize("first", ["0,1,2", "1,2,3", "0,2,3", "0.0,1.0,2.0"])
+def test_whole_numbers_over_whole_numbers_are_a_row(first, tmp_path):
+    path = written(tmp_path, "t.csv", f"{first}\n7,5,2\n8,1,3\n")
+    assert files.read_features(path).shape == (3, 3)
+    for text in ("0.5,1,2,3\n7,0.5,2,3\n", "1,2,3,4\n5,nan,7,8\n", "0,1\n0.5,2\n"):
+        assert files.open_features(written(tmp_path, "u.csv", text)).shape[0] == 2
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_a_first_line_that_tells_the_separator(end, tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_bytes("\ufeff".encode() + end.join(["sep=;", "a;b", "1,5;2", "", "3;4,25", ""]).encode())
+    assert files.read_features(path).tolist() == [[1.5, 2], [3, 4.25]]
+    assert list(files.payload_rows(path)) == [{"a": 1.5, "b": 2}, {"a": 3, "b": 4.25}]
+
+
+def test_other_encodings_and_quoted_decimal_commas_are_told(tmp_path):
+    for encoding in ("utf-16", "latin-1"):
+        (tmp_path / "t.csv").write_bytes("käse,x\n1.5,2\n".encode(encoding))
+        with pytest.raises(files.FileError, match="not text in UTF-8: save it as UTF-8, in Excel as 'CSV UTF-8'"):
+            files.read_features(tmp_path / "t.csv")
+    path = written(tmp_path, "t.csv", 'a,b\n"1,5","2,5"\n')
+    with (
+        pytest.warns(UserWarning, match="not numbers"),
+        pytest.raises(files.FileError, match="'1,5' is no number; save it with semicolons"),
+    ):
+        files.read_features(path)
+
+
+def test_prices_with_a_last_zero_are_numbers_in_payloads(tmp_path):
+    """A filter such as price < 20 would miss rows whose price is text."""
+    fields = {"12.50": 12.5, "7.00": 7, "-0.30": -0.3, "0": 0, str(2**63 - 1): 2**63 - 1, "9007199254740992.0": 2.0**53}
+    kept = [
+        "007",
+        "1e5",
+        "nan",
+        "1_000",
+        ".5",
+        "+1",
+        "0.1000000000000000055",
+        "9007199254740993.0",
+        str(2**63),
+        "9" * 5000,
+    ]
+    rows = files.payload_rows(written(tmp_path, "t.csv", "\n".join(["a", *fields, *kept])))
+    assert [row["a"] for row in rows] == [*fields.values(), *kept]

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hashlearn import codes, files
+from hashlearn.cli.columns import with_columns
+from hashlearn.cli.shell import say
+from hashlearn.cli.texts import TextRows
 from hashlearn.collection import Collection
 from hashlearn.collection.payloads import checked_payloads
+from hashlearn.files.arrays import SUFFIXES, split_part
 from hashlearn.files.codes import FLOAT_FORMATS
 from hashlearn.files.read import check_rows, row_chunks
 from hashlearn.parallel import BLOCK_ROWS, row_blocks
@@ -24,7 +29,7 @@ def open_features(collection: Collection, name: str) -> Any:
     hasher = collection.hasher
     if hasher is None:
         raise files.FileError(f"{collection.uri} has no model to encode {name}: give --codes.")
-    rows = files.open_features(name)
+    rows = files.open_features(with_columns(hasher, name))
     if rows.shape[1] != hasher.n_features_in_:
         raise files.FileError(
             f"{name} has {rows.shape[1]} features, the model of {collection.uri} was fitted on {hasher.n_features_in_}."
@@ -49,6 +54,19 @@ def read_ids(collection: Collection, name: str) -> NDArray[Any]:
         return collection.ids_array(files.read_text_ids(name))
     except ValueError as error:
         raise files.FileError(f"{name}: {error}") from error
+
+
+def listed_ids(collection: Collection, text: str) -> Any:
+    """Ids of a file, or those that are listed. A text is the name of a file where there is such a file."""
+    parts = [part.strip() for part in text.split(",")]
+    if collection.id_kind == "int":
+        return [int(part) for part in parts] if all(part.isdigit() for part in parts) else read_ids(collection, text)
+    path = split_part(text)[0]
+    if Path(path).is_file():
+        return read_ids(collection, text)
+    if path.suffix.lower() in SUFFIXES:
+        say(f"there is no file {path}, so this is taken for the id of a row.")
+    return parts
 
 
 class AddBatches:
@@ -119,7 +137,8 @@ class AddBatches:
     def _chunks(self) -> list[slice]:
         """Batches that fit into memory and are small enough that little work is repeated after a kill."""
         chunks = row_chunks(self._rows)
-        return row_blocks(self.n_rows, min(chunks[0].stop, _MOST_ROWS)) if chunks else []
+        most_rows = self._rows.batch_rows if isinstance(self._rows, TextRows) else _MOST_ROWS
+        return row_blocks(self.n_rows, min(chunks[0].stop, most_rows)) if chunks else []
 
     def _check_payloads(self, objects: list[Any] | None, chunk: slice) -> None:
         """If a payload was refused, raise an error with the name of its file and the number of its row."""

@@ -8,7 +8,7 @@ import typer
 
 from hashlearn.cli import features as features_command
 from hashlearn.cli import texts as texts_command
-from hashlearn.cli.shell import BadUse, epilog, new_table, output, print_facts, print_json, progress
+from hashlearn.cli.shell import BadUse, epilog, folded, new_table, output, print_facts, print_json, progress, show_table
 from hashlearn.data.catalog import DATA_SETS, CatalogEntry
 from hashlearn.data.fetch import RemoteFile, data_folder
 from hashlearn.data.pool import Pool
@@ -58,16 +58,22 @@ def list_sets(data_dir: DataDir = None, as_json: AsJson = False) -> None:
     if as_json:
         print_json({"folder": str(data_folder(data_dir)), "data_sets": sets, "protocols": protocols})
         return
-    console = output()
-    table = new_table("data set", "title", "rows", "labels", "here", right=("rows",))
+    console = output(prose=True)
+    ready = ", ".join(row["name"] for row in sets if row["here"])
+    console.print(f"Here already: {ready}", markup=False)
+    print("Download another: hashlearn data prepare NAME")
+    print("Your own rows: hashlearn bench run --data mine.npz --labels y --methods auto itq\n")
+    names = ("data set", "rows", "here")
+    table = new_table(*names, "what it is", right=("rows",), whole=names, gap=2)
     for row in sets:
-        table.add_row(row["name"], row["title"], f"{row['rows']:,}", row["labels"], "yes" if row["here"] else "no")
-    console.print(table)
-    table = new_table("protocol", "what it does")
+        about = f"{row['title']}; {row['labels']}"
+        table.add_row(row["name"], f"{row['rows']:,}", "yes" if row["here"] else "no", about)
+    show_table(console, table)
+    table = new_table("protocol", "what it does", whole=("protocol",), gap=2)
     for row in protocols:
-        table.add_row(row["name"], row["about"])
-    console.print()
-    console.print(table)
+        table.add_row(row["name"], row["about"].replace("``", ""))
+    print()
+    show_table(console, table)
     console.print(f"\nFolder: {data_folder(data_dir)}", markup=False, soft_wrap=True)
 
 
@@ -91,13 +97,16 @@ def info(name: Name, data_dir: DataDir = None, as_json: AsJson = False) -> None:
         # "licence" is the old name of "license", which scripts may read until 0.4.
         print_json({**facts, "licence": spec.license, "files": files})
         return
-    print_facts(facts)
+    for title, value in facts.items():
+        line = f"{title:<8}  {value}"
+        print(folded(line, indent=10) if " " in str(value) else line)
     for number, file in enumerate(files):
         size = f"{file['size']:,} bytes" if file["size"] else "size not known"
         role = "or" if number >= len(spec.files) else "file"
         place = "here" if file["here"] else "not here"
-        source = file["url"] or file["note"]
-        print(f"{role:<8}  {file['name']}: {size}, {file['checksum'] or 'checksum not known'}, {place}; {source}")
+        print(f"{role:<8}  {file['name']}: {size}, {place}")
+        for line in (file["checksum"] or "checksum not known", file["url"] or file["note"]):
+            print(folded(" " * 10 + line, indent=10))
 
 
 @data.command(

@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 
 import hashlearn
 from hashlearn import codes, files
+from hashlearn.cli.columns import with_columns
 from hashlearn.cli.many import Cluster, Workers, is_many, working
 from hashlearn.cli.pictures import takes_images
 from hashlearn.cli.shell import BadUse, epilog, print_facts, print_json, progress
-from hashlearn.cli.texts import TextOption, text_rows
+from hashlearn.cli.texts import TextOption, open_texts
 from hashlearn.files.arrays import split_part
 from hashlearn.files.codes import CODE_SUFFIXES, FLOAT_FORMATS, Format
 from hashlearn.fitting import Source, as_source
@@ -108,7 +109,7 @@ def _encoded_blocks(
     rows: Any
     if text is not None:
         with progress(f"embedding {features}"):
-            rows = text_rows(hasher, model, features, text)
+            rows = open_texts(hasher, model, features, text)[...]
     else:
         rows = _many_for(hasher, model, features) if is_many(features) else open_for(hasher, model, features)
     n_rows = rows.n_rows if isinstance(rows, Source) else rows.shape[0]
@@ -161,7 +162,7 @@ def _to_folder(
 
 def _many_for(hasher: Any, model: str, features: str) -> Source:
     """Open the rows of one or several files, and check that they have as many features as the model."""
-    source = as_source(features)
+    source = as_source(with_columns(hasher, features))
     assert isinstance(source, Source)
     _check_width(model, features, source.n_features, hasher.n_features_in_)
     return source
@@ -178,7 +179,7 @@ def _checked_blocks(rows: Any, features: str) -> Iterator[tuple[int, Any]]:
 
 def open_for(hasher: Any, model: str, features: str) -> Any:
     """Open the feature rows, and check that they have as many features as the model."""
-    rows = files.open_features(features)
+    rows = files.open_features(with_columns(hasher, features))
     _check_width(model, features, rows.shape[1], hasher.n_features_in_)
     return rows
 

@@ -9,8 +9,9 @@ import typer
 from scipy import sparse
 
 from hashlearn import codes, files
+from hashlearn.cli.columns import labels_in, without_label
 from hashlearn.cli.encode import encode_all
-from hashlearn.cli.shell import BadUse, counted, epilog, plain_value, print_json, progress, say
+from hashlearn.cli.shell import PROSE_WIDTH, BadUse, counted, epilog, folded, plain_value, print_json, progress, say
 from hashlearn.files.codes import FLOAT_FORMATS
 from hashlearn.labels import as_labels, match_labels
 from hashlearn.metrics import Scores, evaluate_floats
@@ -38,8 +39,8 @@ _DENOMINATOR = "What average precision is divided by: the hits retrieved, min (o
 def evaluate(
     queries: Annotated[str, typer.Option(metavar=_File, help="Query codes, or features with --model or --floats.")],
     database: Annotated[str, typer.Option(metavar=_File, help="Database codes, or features.")],
-    query_labels: Annotated[str, typer.Option(metavar=_File, help="Labels of the queries.")],
-    database_labels: Annotated[str, typer.Option(metavar=_File, help="Labels of the database.")],
+    query_labels: Annotated[str, typer.Option(metavar=_File, help="Labels of the queries, or a column of a table.")],
+    database_labels: Annotated[str, typer.Option(metavar=_File, help="Labels of the database, likewise.")],
     model: Annotated[str | None, typer.Option(metavar=_File, help="Encode both sides with this model first.")] = None,
     floats: Annotated[Metric | None, typer.Option(help="Rank float features by this instead of codes.")] = None,
     asymmetric: Annotated[
@@ -75,6 +76,9 @@ def evaluate(
         raise BadUse("Give --model or --floats, not both.")
     if asymmetric and model is None:
         raise BadUse("--asymmetric needs --model, which computes the expected bits of the queries.")
+    if model is not None or floats is not None:
+        query_labels = str(labels_in(queries, query_labels))
+        database_labels = str(labels_in(database, database_labels))
     if paper:
         ties, denominator, empty_queries, gain = "stable", "retrieved", "zero", "exp"
     rules: dict[str, Any] = {
@@ -111,7 +115,8 @@ def _print(scores: Scores, as_json: bool) -> None:
     if as_json:
         print_json(scores.as_dict())
     else:
-        print(scores)
+        for line in str(scores).splitlines():
+            print(folded(line) if len(line) > PROSE_WIDTH else line)
 
 
 def _labels(names: tuple[str, str], counts: tuple[int | None, int | None], unlabeled: Any) -> tuple[Any, Any]:
@@ -138,7 +143,7 @@ def _check_count(name: str, rows: int, label_name: str, labels: Any) -> None:
 
 
 def _floats(name: str, label_name: str, labels: Any) -> Any:
-    rows = files.read_features(name)
+    rows = files.read_features(without_label(name, label_name))
     _check_count(name, rows.shape[0], label_name, labels)
     return np.asarray(rows.toarray() if sparse.issparse(rows) else rows)
 

@@ -14,12 +14,11 @@ import typer
 
 import hashlearn
 from hashlearn import files
+from hashlearn.cli.columns import feature_names, labels_in, warn_of_scale, without_label
 from hashlearn.cli.many import Cluster, Workers, is_many, working
 from hashlearn.cli.pictures import fit_images, takes_images
 from hashlearn.cli.shell import BadUse, epilog, plain_value, print_facts, print_json, progress, say
-from hashlearn.cli.texts import EmbedOption, TextOption, fit_texts
-from hashlearn.files.arrays import split_part
-from hashlearn.files.tables import TABLES
+from hashlearn.cli.texts import EmbedOption, TextOption, embedding_model, fit_texts
 from hashlearn.fitting import as_source
 from hashlearn.hashers import BaseHasher, make_hasher, method_names
 from hashlearn.parameters import check_parameters
@@ -29,7 +28,7 @@ app = typer.Typer()
 
 _EXAMPLES = (
     "hashlearn fit X.npy --labels y.npy --bits 64 -o model.hl",
-    "hashlearn fit table.csv --labels table.csv:label --method gsdhp --set loss=hinge -o model.hl",
+    "hashlearn fit table.csv --labels label --method gsdhp --set loss=hinge -o model.hl",
     "hashlearn fit X.npy --similar pairs.csv --dissimilar other.csv -o model.hl",
     "hashlearn fit X.npy --method lsh --bits 128 -o model.hl",
     "hashlearn fit images/ --method gsdhp-star --set backbone=small_cnn -o model.hl",
@@ -38,7 +37,8 @@ _EXAMPLES = (
 )
 
 
-Labels = Annotated[str | None, typer.Option("--labels", "-y", metavar="FILE", help="Classes, 0/1 columns, or tags.")]
+_LABELS = "Classes, 0/1 columns, or tags: a file, or the name of a column of the table X."
+Labels = Annotated[str | None, typer.Option("--labels", "-y", metavar="FILE", help=_LABELS)]
 Method = Annotated[
     str | None,
     typer.Option(
@@ -100,6 +100,8 @@ def fit(
     method = method or ("gsdhp" if similar or dissimilar else "auto")
     hasher = _new_hasher(method, bits, seed, jobs, settings or [], unlabeled)
     images = takes_images(hasher, features)
+    if text is None and not images:
+        labels = labels_in(features, labels)
     if not images:
         _check_supervision(method, hasher, labels, similar, dissimilar)
     model_path = files.check_output(model)
@@ -127,6 +129,13 @@ def fit(
             facts = fit_texts(hasher, features, text, labels, embed)
         else:
             facts = _learn(hasher, features, labels, (similar, dissimilar))
+    embedded_by = None if images or text is not None else embedding_model(features)
+    if embedded_by is not None:
+        hasher.text_model_ = facts["text_model"] = embedded_by
+    columns = None if images or text is not None else feature_names(without_label(features, labels))
+    if columns is not None:
+        hasher.table_columns_ = columns
+        facts["columns"] = columns if as_json else ", ".join(columns[:6]) + (" …" if len(columns) > 6 else "")
     _write(hasher, model_path, None if chunked else codes_out)
     facts = {"method": method, "bits": hasher.n_bits_, **facts, "model": str(model_path), "codes": codes_out}
     if stops:
@@ -157,10 +166,12 @@ def _stoppable(partial: bool) -> Iterator[list[Stop]]:
 
 def _learn(hasher: Any, features: str, labels: str | None, pairs: tuple[str | None, str | None]) -> dict[str, Any]:
     started = time.perf_counter()
-    X = files.read_features(_without_label(features, labels))
+    X = files.read_features(without_label(features, labels))
     y = files.read_labels(labels, missing=True, n_rows=X.shape[0]) if labels is not None else None
     if y is not None and y.shape[0] != X.shape[0]:
         raise files.FileError(f"{labels} has {y.shape[0]} labels, {features} has {X.shape[0]} rows.")
+    if (names := feature_names(without_label(features, labels))) is not None:
+        warn_of_scale(features, names, X)
     lists = [files.read_pairs(name) if name else np.empty((0, 2), dtype=np.intp) for name in pairs]
     read = time.perf_counter()
     if any(pairs):
@@ -185,7 +196,7 @@ def _learn_chunks(
             "methods do not."
         )
     started = time.perf_counter()
-    source = as_source(_without_label(features, labels), labels)
+    source = as_source(without_label(features, labels), labels)
     hasher.fit_chunks(source, executor=executor, checkpoint=checkpoint, codes=codes_out or False)
     return {
         "rows": source.n_rows,
@@ -230,15 +241,6 @@ def _check_supervision(
     elif not pairs and labels is None and hasher._uses_labels:
         also = " or pairs with --similar and --dissimilar" if hasattr(hasher, "fit_pairs") else ""
         raise BadUse(f"{method} learns from labels: give them with --labels{also}.")
-
-
-def _without_label(features: str, labels: str | None) -> str:
-    """Exclude the label column from the features if both come from the same table."""
-    path, part = split_part(features)
-    if labels is None or part is not None or path.suffix.lower() not in TABLES:
-        return features
-    label_path, column = split_part(labels)
-    return f"{features}:-{column}" if column and label_path.resolve() == path.resolve() else features
 
 
 def _write(hasher: Any, model: Path, codes_out: str | None) -> None:

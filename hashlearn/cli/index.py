@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import sys
-import time
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from hashlearn import codes, files
-from hashlearn.cli.adding import AddBatches, open_codes, open_features, read_ids
-from hashlearn.cli.journal import Journal
+from hashlearn import codes
 from hashlearn.cli.migration import migration
 from hashlearn.cli.places import AsJson, Uri, tell
+from hashlearn.cli.rows import rows
 from hashlearn.cli.shell import BadUse, epilog, progress, say
+from hashlearn.cli.texts import checked_model
 from hashlearn.cli.upkeep import upkeep
-from hashlearn.cli.where import Where, read_where
 from hashlearn.collection import Collection
 from hashlearn.collection.id_kinds import IdKind
 from hashlearn.collection.uri import shown
-from hashlearn.files.arrays import split_part
 
 app = typer.Typer()
 index = typer.Typer(
@@ -33,12 +29,10 @@ index = typer.Typer(
     ),
 )
 app.add_typer(index, name="index")
+index.add_typer(rows)
 index.add_typer(upkeep)
 index.add_typer(migration)
 
-BitOrder = Annotated[
-    codes.BitOrder, typer.Option("--bit-order", help="Bit order of codes made elsewhere (faiss: little).")
-]
 File = "FILE"
 
 
@@ -53,6 +47,7 @@ def _index(context: typer.Context) -> None:
         "hashlearn index create shop/ --model model.hl",
         "hashlearn index create shop/ --model model.hl --vectors --kind ivf --set n_probes=32",
         "hashlearn index create shop/ --model model.hl --ids text",
+        "hashlearn index create faq/ --model model.hl --embed all-MiniLM-L6-v2",
         "hashlearn index create postgresql://me@localhost/db?collection=shop --bits 64",
     )
 )
@@ -75,22 +70,36 @@ def create(
     ids: Annotated[
         IdKind, typer.Option(help="Kind of ids: whole numbers (fastest), text, or uuid. It cannot be changed later.")
     ] = "int",
+    embed: Annotated[
+        str | None,
+        typer.Option("--embed", metavar="NAME", help="The text model whose embeddings the model was fitted to."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make a new, empty collection."""
+    """Make a new, empty collection.
+
+    A model that was fitted to texts (fit --embed, or fit to the file of data embed) brings the name of its text model
+    along, so that texts can be added and searched for; --embed names it for other models.
+    """
     from hashlearn.models import load
 
     if (model is None) == (bits is None):
         raise BadUse("Give --model, or --bits for codes made elsewhere.")
+    hasher = None if model is None else load(model)
+    if embed is not None:
+        if hasher is None:
+            raise BadUse("--embed needs --model: codes made elsewhere cannot be made of texts.")
+        hasher.text_model_ = checked_model(hasher, embed).name
     with Collection.create(
         uri,
-        None if model is None else load(model),
+        hasher,
         n_bits=bits,
         store_vectors=vectors,
         vector_size=vector_size,
         kind=kind,
         indexed=indexed or (),
         ids=ids,
+        exist_ok=False,
         **dict(map(_setting, settings or [])),
     ) as collection:
         tell(collection.info(), as_json)
@@ -101,126 +110,6 @@ def _setting(text: str) -> tuple[str, int]:
     if not equals or not value.lstrip("-").isdigit():
         raise BadUse(f"--set needs name=number. Got '{text}'.")
     return name, int(value)
-
-
-@index.command(
-    epilog=epilog(
-        "hashlearn index add shop/ X.npy --ids ids.txt --payload meta.parquet",
-        "hashlearn index add shop/ --codes codes.npy --bit-order little --payload meta.jsonl",
-        "hashlearn index add milvus://localhost:19530/shop X.npy --payload meta.csv",
-        "hashlearn index add shop/ 'x*.npy' --payload 'meta*.parquet'",
-        "hashlearn index add shop/ --codes codes/",
-    )
-)
-def add(
-    uri: Uri,
-    features: Annotated[
-        str | None, typer.Argument(metavar="[X]", help="Features: .npy .csv .parquet .h5 …, or 'x*.npy'.")
-    ] = None,
-    code_file: Annotated[
-        str | None, typer.Option("--codes", metavar=File, help="Codes instead of features: a file, pattern or folder.")
-    ] = None,
-    ids: Annotated[str | None, typer.Option(metavar=File, help="Ids: .txt .npy, or a column t.csv:id.")] = None,
-    payload: Annotated[
-        str | None, typer.Option(metavar=File, help="One object per row: .parquet .jsonl .csv .tsv.")
-    ] = None,
-    vectors: Annotated[str | None, typer.Option(metavar=File, help="Floats to keep instead of the features.")] = None,
-    bit_order: BitOrder = "big",
-    restart: Annotated[
-        bool, typer.Option("--restart", help="Start again instead of resuming an interrupted run.")
-    ] = False,
-    jobs: Annotated[int | None, typer.Option(help="Number of threads (default: all cores).")] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Add rows, or replace those whose id exists. Files stream through, so they may be bigger than memory.
-
-    After an interruption the same command resumes.
-    """
-    if (features is None) == (code_file is None):
-        raise BadUse("Give features X or --codes, not both and not neither.")
-    with Collection.open(uri) as collection:
-        source = str(code_file if features is None else features)
-        if jobs is not None and collection.hasher is not None:
-            collection.hasher.n_jobs = jobs
-        rows = open_features(collection, source) if code_file is None else open_codes(collection, source, bit_order)
-        batches = AddBatches(collection, source, rows, code_file is not None, ids, payload, vectors)
-        journal = Journal(uri, [name for name in (source, ids, payload, vectors) if name])
-        going_on = not restart and journal.read() and batches.go_on(journal.done, journal.first_id)
-        if going_on:
-            say(f"going on after {journal.done} of {batches.n_rows} rows.")
-        else:
-            journal.done, journal.first_id = 0, None
-            if ids is None:
-                if collection.id_kind != "int":
-                    raise BadUse(
-                        f"The ids of {collection.uri} are of the kind {collection.id_kind}: give --ids, so that a "
-                        "command that is repeated adds no row twice."
-                    )
-                journal.first_id = collection.take_ids(batches.n_rows)
-            journal.write()
-        started, begun = time.perf_counter(), journal.done
-        with progress(f"adding {source}") as listener:
-            for done in batches.added(journal.done, journal.first_id):
-                journal.done = done
-                journal.write()
-                listener(f"adding {source}", done, batches.n_rows)
-        journal.remove()
-        facts = {
-            "collection": collection.uri,
-            "rows_added": batches.n_rows - begun,
-            "rows": len(collection),
-            "seconds": round(time.perf_counter() - started, 3),
-        }
-    tell(facts, as_json)
-
-
-@index.command(epilog=epilog("hashlearn index update shop/ --ids ids.txt --payload prices.csv"))
-def update(
-    uri: Uri,
-    ids: Annotated[str, typer.Option(metavar=File, help="Ids: .txt .npy, or a column t.csv:id.")],
-    payload: Annotated[str, typer.Option(metavar=File, help="One object per id: .parquet .jsonl .csv .tsv.")],
-    replace: Annotated[
-        bool, typer.Option("--replace", help="Replace payloads whole, not only the fields that are given.")
-    ] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Give rows new payloads. Their codes and vectors stay; nothing is changed if a row does not exist."""
-    with Collection.open(uri) as collection, progress("updating"):
-        rows = list(files.payload_rows(payload))
-        changed = collection.update_payload(read_ids(collection, ids), rows, merge=not replace)
-        facts = {"collection": collection.uri, "rows_updated": changed}
-    tell(facts, as_json)
-
-
-@index.command(
-    epilog=epilog(
-        "hashlearn index delete shop/ --ids old.txt",
-        """hashlearn index delete shop/ --where '{"year": {"<": 2000}}'""",
-    )
-)
-def delete(
-    uri: Uri,
-    ids: Annotated[str | None, typer.Option(metavar="FILE|1,2,3", help="Ids: a file, or ids with commas.")] = None,
-    where: Where = None,
-    as_json: AsJson = False,
-) -> None:
-    """Remove rows by their ids, or those whose payload matches."""
-    condition = read_where(where)
-    if (ids is None) == (condition is None):
-        raise BadUse("Give --ids or --where, not both and not neither.")
-    with Collection.open(uri) as collection, progress("deleting"):
-        listed = None if ids is None else _listed(collection, ids)
-        gone = collection.delete(listed, where=condition)
-        facts = {"collection": collection.uri, "rows_deleted": gone, "rows": len(collection)}
-    tell(facts, as_json)
-
-
-def _listed(collection: Collection, text: str) -> Any:
-    """Ids of a file, or those that are listed. A text is the name of a file where there is such a file."""
-    parts = [part.strip() for part in text.split(",")]
-    if collection.id_kind == "int":
-        return [int(part) for part in parts] if all(part.isdigit() for part in parts) else read_ids(collection, text)
-    return read_ids(collection, text) if Path(split_part(text)[0]).is_file() else parts
 
 
 @index.command(epilog=epilog("hashlearn index drop shop/", "hashlearn index drop milvus://localhost:19530/shop --yes"))

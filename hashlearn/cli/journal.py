@@ -24,13 +24,17 @@ class ChangedSourceError(ValueError):
 
 
 class Journal:
-    """How many rows of some files are in a collection. For rows without ids, ``first_id`` is the first id."""
+    """How many rows of some files are in a collection. For rows without ids, ``first_id`` is the first id.
 
-    def __init__(self, uri: str, sources: Iterable[str]) -> None:
+    ``part`` tells apart commands that read other parts of the same files, such as another column of texts.
+    """
+
+    def __init__(self, uri: str, sources: Iterable[str], part: str = "") -> None:
         names = list(sources)
         place = str(Path(uri).resolve()) if is_folder(uri) else uri
         files = {name: [split_part(one)[0] for one in shard_names(name, SUFFIXES)] for name in names}
-        key = hashlib.sha256("\n".join([place, *(str(files[name][0].resolve()) + name for name in names)]).encode())
+        sources = (str(files[name][0].resolve()) + name for name in names)
+        key = hashlib.sha256("\n".join([place, *sources, *([part] if part else [])]).encode())
         folder = Path(uri) if is_folder(uri) else _state_folder()
         self.path = folder / f"adding-{key.hexdigest()[:16]}.json"
         self.done = 0

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from hashlearn.cli.shell import BadUse, epilog, new_table, output, print_json
+from hashlearn.cli.shell import BadUse, epilog, new_table, output, print_json, show_table
 from hashlearn.fitting.base import BaseHasher
 from hashlearn.hashers import find_method, method_names
 from hashlearn.methodinfo import MethodInfo
@@ -48,7 +48,7 @@ def methods(
     if markdown:
         typer.echo(markdown_table())
         return
-    console = output()
+    console = output(prose=True)
     console.print("Which one to pick:")
     for case, pick in ADVICE.items():
         console.print(f"  {pick:<9} {case}", markup=False)
@@ -60,7 +60,7 @@ def methods(
         source = "features" if not info.supervised else "sets" if info.multilabel else "classes"
         passes = _shown(info.passes).partition(";")[0]
         table.add_row(one, info.title, str(info.year), source, passes, _shown(info.verified))
-    console.print(table)
+    show_table(console, table)
     console.print("\nhashlearn methods NAME tells more about one of them.", markup=False)
 
 
@@ -76,17 +76,17 @@ def _tell_about(name: str, as_json: bool) -> None:
     if as_json:
         print_json({**facts, "parameters": [{**one, "default": _json_value(one["default"])} for one in parameters]})
         return
-    console = output()
+    console = output(prose=True)
     shown = {**facts, "learns from": facts["supervision"] if method.info.supervised else "features alone"}
     for field in ("about", "paper", "kind", "learns from", "cost", "passes", "verified", "remark"):
         if shown[field] != "":
             text = textwrap.fill(_shown(shown[field]), max(40, console.width - 13), subsequent_indent=" " * 13)
             console.print(f"{field:<12} {text}", markup=False)
     console.print()
-    table = new_table("parameter", "default", "meaning")
+    table = new_table("parameter", "default", "meaning", whole=("parameter", "default"))
     for one in parameters:
         table.add_row(one["name"], repr(one["default"]), one["meaning"])
-    console.print(table)
+    show_table(console, table)
     labels = " --labels y.npy" if method.info.supervised else ""
     console.print(f"\nhashlearn fit X.npy{labels} --method {name} --bits 64 -o model.hl", markup=False)
 

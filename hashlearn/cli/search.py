@@ -10,11 +10,9 @@ import numpy as np
 import typer
 from rich.markup import escape
 
-from hashlearn.cli.adding import open_codes, open_features
-from hashlearn.cli.index import BitOrder
-from hashlearn.cli.places import Uri
-from hashlearn.cli.shell import BadUse, epilog, new_table, output, print_json, progress
-from hashlearn.cli.texts import TextOption, text_rows
+from hashlearn.cli.places import BitOrder, Uri
+from hashlearn.cli.queries import Queries
+from hashlearn.cli.shell import BadUse, epilog, new_table, output, print_json, progress, show_table
 from hashlearn.cli.where import Where, read_where
 from hashlearn.collection import Collection
 from hashlearn.collection.id_kinds import json_id
@@ -29,18 +27,27 @@ _EXAMPLES = (
     """hashlearn search shop/ q.npy -k 10 --where '{"color": "red", "year": {">=": 2020}}' --json""",
     "hashlearn search shop/ q.npy --radius 3 --payload",
     "hashlearn search shop/ q.npy --rescore 10 --metric euclidean",
+    "hashlearn search shop/ --id 17 --payload",
+    "hashlearn search faq/ --text 'I lost my card' --payload",
+    "hashlearn search faq/ queries.csv --text question",
 )
+_TEXT = "Words to search for; if Q is given, the column of Q with the texts."
+_ID = "A row of the collection whose nearest rows to find, itself left out; may be repeated."
 _MOST = "Maximum number of rows that --rescore ranks per query, if many are equally near."
+_LONGEST_WHOLE_ID = 40  # a UUID has 36 characters
 _RESCORE = "Take N times k rows and rank them by the vectors that the collection keeps."
 
 
 @app.command(epilog=epilog(*_EXAMPLES))
 def search(
     uri: Uri,
-    queries: Annotated[str, typer.Argument(metavar="Q", help="Features of the queries, or codes with --codes.")],
+    queries: Annotated[
+        str | None, typer.Argument(metavar="[Q]", help="Features of the queries, or codes with --codes.")
+    ] = None,
     k: Annotated[int, typer.Option("-k", help="Number of rows per query.")] = 10,
     radius: Annotated[int | None, typer.Option(metavar="R", help="All rows at most R bits away, instead of k.")] = None,
-    text: TextOption = None,
+    text: Annotated[str | None, typer.Option("--text", metavar="WORDS", help=_TEXT)] = None,
+    ids: Annotated[list[str] | None, typer.Option("--id", metavar="ID", help=_ID)] = None,
     where: Where = None,
     asymmetric: Annotated[
         bool, typer.Option("--asymmetric", help="Compare expected bits of queries with codes.")
@@ -55,34 +62,24 @@ def search(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")] = False,
 ) -> None:
     """Find the nearest rows of every query, by Hamming distance and then by id."""
-    if radius is not None and (asymmetric or rescore is not None):
+    needs_floats = asymmetric or rescore is not None
+    if radius is not None and needs_floats:
         raise BadUse("--radius is a Hamming distance: it does not go with --asymmetric or --rescore.")
-    if codes and (asymmetric or rescore is not None):
-        raise BadUse("--asymmetric and --rescore need features, not --codes.")
-    if codes and text is not None:
-        raise BadUse("Q holds texts (--text) or codes (--codes), not both.")
+    if codes and (needs_floats or text is not None or ids or queries is None):
+        raise BadUse("--codes says that Q holds codes: it needs Q, and not --asymmetric, --rescore, --text or --id.")
+    if (queries is None and text is None) != bool(ids):
+        raise BadUse("Give queries Q (with --text, its column of texts), or --text WORDS, or --id ID.")
     condition = read_where(where)
     with Collection.open(uri, read_only=True) as collection, progress(f"searching {collection.uri}") as listener:
-        rows: Any
-        if text is not None:
-            rows = text_rows(collection.hasher, collection.uri, queries, text)
-        else:
-            rows = open_codes(collection, queries, bit_order) if codes else open_features(collection, queries)
+        asked = Queries.of(collection, queries, text, ids, codes, bit_order, needs_floats)
+        options: dict[str, Any] = {"where": condition, "n_jobs": jobs}
+        if radius is None:
+            options |= {"asymmetric": asymmetric, "rescore": rescore, "metric": metric}
+            options["max_candidates"] = max_candidates
         results: list[list[dict[str, Any]]] = []
-        for chunk in row_chunks(rows):
-            block = rows[chunk]
-            asked: dict[str, Any] = {"where": condition, "n_jobs": jobs}
-            asked |= {"codes": block} if codes else {"X": _checked(block, queries, chunk.start)}
-            if radius is not None:
-                ball = collection.within(radius=radius, **asked)
-                ends = ball.lims
-                found = [(ball.ids[a:b], ball.distances[a:b]) for a, b in pairwise(ends)]
-            else:
-                asked |= {"rescore": rescore, "metric": metric, "max_candidates": max_candidates}
-                hits = collection.search(k=k, asymmetric=asymmetric, **asked)
-                found = [(i[p], d[p]) for i, d, p in zip(hits.ids, hits.distances, hits.filled, strict=True)]
-            results += _described(collection, found, payload)
-            listener(f"searching {collection.uri}", chunk.stop, rows.shape[0])
+        for chunk in row_chunks(asked.rows):
+            results += _described(collection, _found(collection, asked, chunk, k, radius, options), payload)
+            listener(f"searching {collection.uri}", chunk.stop, asked.rows.shape[0])
         facts = {"collection": collection.uri, "queries": len(results), "results": results}
     if as_json:
         print_json(facts)
@@ -90,9 +87,30 @@ def search(
         _print(results, payload)
 
 
-def _checked(block: Any, name: str, first_row: int) -> Any:
-    check_rows(block, name, first_row)
-    return block
+def _found(
+    collection: Collection, asked: Queries, chunk: slice, k: int, radius: int | None, options: dict[str, Any]
+) -> list[tuple[Any, Any]]:
+    """Return the ids and distances of the rows that each query of a chunk finds."""
+    block = asked.rows[chunk]
+    if not asked.coded:
+        check_rows(block, asked.name, chunk.start)
+    given = {"codes" if asked.coded else "X": block, **options}
+    if radius is not None:
+        ball = collection.within(radius=radius, **given)
+        found = [(ball.ids[a:b], ball.distances[a:b]) for a, b in pairwise(ball.lims)]
+    else:
+        hits = collection.search(k=k + (asked.ids is not None), **given)
+        found = [(i[p], d[p]) for i, d, p in zip(hits.ids, hits.distances, hits.filled, strict=True)]
+    if asked.ids is None:
+        return found
+    most = k if radius is None else None
+    return [_without(*pair, own, most) for pair, own in zip(found, asked.ids[chunk], strict=True)]
+
+
+def _without(ids: Any, distances: Any, own: Any, most: int | None) -> tuple[Any, Any]:
+    """Hits without the row that was searched for."""
+    keep = ids != own
+    return ids[keep][:most], distances[keep][:most]
 
 
 def _described(collection: Collection, found: list[tuple[Any, Any]], payload: bool) -> list[list[dict[str, Any]]]:
@@ -111,10 +129,12 @@ def _described(collection: Collection, found: list[tuple[Any, Any]], payload: bo
 
 def _print(results: list[list[dict[str, Any]]], payload: bool) -> None:
     columns = ("query", "rank", "id", "distance", *(["payload"] if payload else []))
-    table = new_table(*columns, right=columns[:4])
+    longest = max((len(str(row["id"])) for rows in results for row in rows), default=0)
+    whole = ("query", "rank", "distance", *(["id"] if longest <= _LONGEST_WHOLE_ID else []))
+    table = new_table(*columns, right=columns[:4], whole=whole, gap=2)
     for query, rows in enumerate(results):
         for rank, row in enumerate(rows, 1):
             shown = f"{row['distance']:.6g}" if isinstance(row["distance"], float) else str(row["distance"])
             more = [escape(json.dumps(row["payload"], ensure_ascii=False))] if payload else []
             table.add_row(str(query), str(rank), escape(str(row["id"])), shown, *more)
-    output().print(table)
+    show_table(output(), table)

@@ -42,7 +42,7 @@ def serve(
     ] = None,
     image_features: Annotated[
         str | None,
-        typer.Option(metavar="KIND:SIDE", help="How uploaded pictures become rows: gist:32, grey:28 …"),
+        typer.Option(metavar="KIND:SIDE", help="How uploaded pictures become rows: gist:32, gray:28 …"),
     ] = None,
     search_texts: Annotated[
         bool,

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 PIPE_WIDTH = 240
+PROSE_WIDTH = 80
 
 
 class BadUse(Exception):
@@ -45,22 +47,40 @@ def _without_markup(text: str) -> str:
     return escape(text)
 
 
-def output() -> Console:
-    """A console for standard output. A pipe has no width, so it gets a large one and tables are not cut."""
+def output(*, prose: bool = False) -> Console:
+    """A console for standard output.
+
+    A pipe has no width. It gets a large one, so that each row of a table is one line for other programs. Tables of
+    sentences (``prose``) are for people, and get the width of a page.
+    """
     from rich.console import Console
 
     narrow = sys.stdout.isatty() or "COLUMNS" in os.environ
-    return Console(width=None if narrow else PIPE_WIDTH, highlight=False)
+    return Console(width=None if narrow else PROSE_WIDTH if prose else PIPE_WIDTH, highlight=False)
 
 
-def new_table(*columns: str, right: tuple[str, ...] = ()) -> Table:
+def new_table(*columns: str, right: tuple[str, ...] = (), whole: tuple[str, ...] = (), gap: int = 3) -> Table:
+    """A table with two or three spaces between columns.
+
+    Where it is wider than the terminal, cells get several lines, but not those of the columns in ``whole``: these have
+    names, of which rich would cut the longest.
+    """
     from rich import box
     from rich.table import Table
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    # The box itself puts one space between columns, and the padding on the right of cells another.
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, gap - 2))
     for name in columns:
-        table.add_column(name, justify="right" if name in right else "left", overflow="fold")
+        justify: Any = "right" if name in right else "left"
+        table.add_column(name, justify=justify, overflow="fold", no_wrap=name in whole)
     return table
+
+
+def show_table(console: Console, table: Table) -> None:
+    """Print a table without the spaces that rich puts at the end of lines."""
+    with console.capture() as captured:
+        console.print(table)
+    print("\n".join(line.rstrip() for line in captured.get().splitlines()))
 
 
 def plain_value(text: str) -> Any:
@@ -81,6 +101,13 @@ def print_facts(facts: dict[str, Any]) -> None:
     width = max(map(len, facts))
     for name, value in facts.items():
         print(f"{name:<{width}}  {value}")
+
+
+def folded(text: str, indent: int = 0) -> str:
+    """The text in lines of at most 80 characters, of which those after the first are indented. No word is cut."""
+    return textwrap.fill(
+        text, PROSE_WIDTH, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False
+    )
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,8 +12,9 @@ import typer
 
 from hashlearn import files
 from hashlearn.cli.shell import BadUse, epilog, print_facts, print_json, progress
-from hashlearn.data.embed import embed_texts, text_model
+from hashlearn.data.embed import TextModel, embed_texts, text_model
 from hashlearn.data.texts import read_texts
+from hashlearn.files.feature_file import sidecar
 from hashlearn.typing import Float32Array
 
 EPILOG = epilog(
@@ -90,9 +92,57 @@ def fit_texts(hasher: Any, source: str, text: str, labels: str | None, model: st
     }
 
 
-def text_rows(hasher: Any, model: str, source: str, text: str) -> Float32Array:
-    """Embed the texts of a file with the text model that a fitted hasher names."""
+class TextRows:
+    """Texts that can be sliced like the array of their embeddings, which are computed when rows are asked for."""
+
+    batch_rows = 2048
+    """Texts whose codes are stored together: after a kill, at most so many are embedded again."""
+
+    def __init__(self, texts: list[str], model: TextModel) -> None:
+        self._texts, self._model = texts, model
+        self.shape = (len(texts), model.n_features)
+
+    def __getitem__(self, rows: Any) -> Float32Array:
+        chosen = self._texts if rows is Ellipsis else self._texts[rows]
+        return np.concatenate(list(self._model.encode(chosen)))
+
+
+def open_texts(hasher: Any, where: str, source: str, text: str) -> TextRows:
+    """Read the texts of a file, which the text model that a fitted hasher names will embed."""
+    model = model_of(hasher, where)
+    return TextRows(read_texts(source, text).texts, model)
+
+
+def model_of(hasher: Any, where: str) -> TextModel:
+    """Load the text model that a fitted hasher names. ``where`` is the hasher's file or collection, for errors."""
     name = getattr(hasher, "text_model_", None)
     if name is None:
-        raise BadUse(f"{model} was not fitted to texts, so --text does not go with it: give features.")
-    return embed_texts(read_texts(source, text).texts, name)
+        raise BadUse(
+            f"{where} was not fitted to texts and names no text model, so --text does not go with it: give features, "
+            "or 'fit' and 'index create' with --embed."
+        )
+    return checked_model(hasher, name)
+
+
+def checked_model(hasher: Any, name: str) -> TextModel:
+    """Load a text model, and check that it makes rows as a fitted hasher takes them."""
+    model = text_model(name)
+    if model.n_features != hasher.n_features_in_:
+        raise BadUse(
+            f"The text model {name!r} makes rows of {model.n_features} numbers, the hasher takes "
+            f"{hasher.n_features_in_}."
+        )
+    return model
+
+
+def embedding_model(features: str) -> str | None:
+    """The text model that made a file of features, if 'hashlearn data embed' wrote it and says so beside it."""
+    path = sidecar(Path(features))
+    if not path.is_file():
+        return None
+    try:
+        facts = json.loads(path.read_bytes())
+    except ValueError:
+        return None  # a file of somebody else's
+    name = facts.get("model") if isinstance(facts, dict) and "n_texts" in facts else None
+    return name if isinstance(name, str) else None

@@ -1,18 +1,26 @@
-"""``hashlearn index backup``, ``restore``, ``verify`` and ``compact``: what operators do with collections."""
+"""``hashlearn index backup``, ``restore``, ``verify``, ``health`` and ``compact``: what operators do."""
 
 from __future__ import annotations
 
 import os
 import time
-from typing import Annotated
+from typing import Annotated, Any
 
+import numpy as np
 import typer
 
+from hashlearn import files
 from hashlearn.cli.places import AsJson, Uri, tell
 from hashlearn.cli.shell import epilog, progress, say
 from hashlearn.collection import Collection
+from hashlearn.collection.health import DRIFT
 
 upkeep = typer.Typer()
+
+_UNKNOWN = (
+    "the confidence of training is not known, because the model was fitted by an earlier release: fit it anew to be "
+    "told of drift."
+)
 
 
 @upkeep.command(epilog=epilog("hashlearn index backup shop/ shop-monday.backup"))
@@ -65,6 +73,43 @@ def verify(uri: Uri, as_json: AsJson = False) -> int:
         for sentence in (*found.problems, *found.notes):
             say(sentence)
     return 1 if found.problems else 0
+
+
+@upkeep.command(
+    epilog=epilog(
+        "hashlearn index health shop/",
+        "hashlearn index health shop/ queries.npy",
+        "hashlearn index health shop/ queries.npy --least 0.95 --json",
+    )
+)
+def health(
+    uri: Uri,
+    queries: Annotated[str | None, typer.Argument(metavar="[X]", help="Queries to judge: .npy .csv …")] = None,
+    least: Annotated[
+        float, typer.Option(min=0.0, help="The confidence that queries must have, as a share of that of training.")
+    ] = DRIFT,
+    as_json: AsJson = False,
+) -> int:
+    """Tell whether a collection still fits its queries; exit code 1 when the queries have drifted.
+
+    Without queries only the rows are looked at, and the exit code is 0. With queries it is 1 if the mean confidence of
+    their bits is below --least times that of training rows: then fit anew, or migrate.
+    """
+    X = None if queries is None else np.asarray(files.open_features(queries)[:])
+    with Collection.open(uri, read_only=True) as collection, progress(f"looking at {collection.uri}"):
+        found = collection.health(X)
+        share = found.relative_confidence
+        drifted = None if share is None else share < least
+        facts = {"collection": collection.uri, **found._asdict(), "relative_confidence": share}
+        has_hasher = collection.hasher is not None
+    tell({**{name: _rounded(value) for name, value in facts.items()}, "drifted": drifted}, as_json)
+    if queries is not None and drifted is None:
+        say(_UNKNOWN if has_hasher else f"{facts['collection']} has no hasher, so nothing is known about its queries.")
+    return 1 if drifted else 0
+
+
+def _rounded(value: Any) -> Any:
+    return round(value, 4) if isinstance(value, float) else value
 
 
 @upkeep.command(epilog=epilog("hashlearn index compact shop/"))

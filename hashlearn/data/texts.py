@@ -48,7 +48,7 @@ def read_texts(path: str | Path, text: str, labels: str | None = None) -> Texts:
     for number, row in enumerate(payload_rows(path)):
         row = row or {}
         value = row.get(text)
-        # A reader of CSV files makes numbers of fields that look like numbers; str gives the field back.
+        # A reader of CSV files makes numbers of fields that look like numbers; str gives them back, but for last zeros.
         if value is None or not str(value).strip():
             raise FileError(f"{path}: row {number} has no text in column '{text}'; its columns are {', '.join(row)}.")
         found.append(str(value))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 import zipfile
 from collections.abc import Callable
@@ -65,7 +66,8 @@ def split_part(name: str | Path) -> tuple[Path, str | None]:
     text = str(name)
     # A colon means something only behind a known kind of file, so drive letters and odd names stay whole.
     ends = [found.start() for found in re.finditer(":", text) if Path(text[: found.start()]).suffix.lower() in SUFFIXES]
-    if ends and not Path(text).exists():
+    # With the names of many columns the text may be too long for a path: os.path.exists says no, Path.exists fails.
+    if ends and not os.path.exists(text):
         return Path(text[: ends[0]]), text[ends[0] + 1 :]
     return Path(text), None
 

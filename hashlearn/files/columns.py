@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import re
 import warnings
 from collections.abc import Sequence
@@ -30,12 +31,14 @@ def looks_like_id(name: str) -> bool:
 
 
 def named_places(path: Path, names: Sequence[str], part: str) -> list[int]:
-    """The places of the columns that ``part`` names: one name, or several with commas between them."""
-    wanted = [part] if part in names else part.split(",")
-    for name in wanted:
-        if name not in names:
+    """The places of the columns that ``part`` names: one name or pattern, or several with commas between them."""
+    wanted: list[str] = []
+    for name in [part] if part in names else part.split(","):
+        found = [name] if name in names else fnmatch.filter(names, name)
+        if not found:
             raise FileError(f"{path} has no column '{name}'; it has {', '.join(names[:8])}.")
-    return [list(names).index(name) for name in wanted]
+        wanted += found
+    return [list(names).index(name) for name in dict.fromkeys(wanted)]
 
 
 def warn_left_out(path: Path, what: str, names: Sequence[str], how: str = "") -> None:

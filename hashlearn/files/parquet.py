@@ -34,6 +34,16 @@ def parquet_features(path: Path, part: str | None, *, ids: bool = False) -> NDAr
     return _feature_rows(path, file.read(columns=names), 0)
 
 
+def parquet_names(path: Path) -> list[str]:
+    """The names of all columns."""
+    return list(open_parquet(path).schema_arrow.names)
+
+
+def parquet_feature_names(path: Path, part: str | None) -> list[str]:
+    """The names of the columns that are features."""
+    return _feature_columns(path, open_parquet(path), part)
+
+
 def _feature_columns(path: Path, file: Any, part: str | None, ids: bool = False) -> list[str]:
     """The columns that are features: those that ``part`` picks, the only list column, or all numbers."""
     fields = {field.name: field.type for field in file.schema_arrow}

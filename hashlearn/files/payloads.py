@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
+from decimal import Decimal
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -12,27 +14,45 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hashlearn.files.arrays import FileError, check_there, one_line, open_part, split_part
+from hashlearn.files.columns import named_places
 from hashlearn.files.parquet import open_parquet
 from hashlearn.files.shards import shard_names
-from hashlearn.files.tables import TABLES, table_labels
+from hashlearn.files.tables import TABLES, table_labels, table_names
 from hashlearn.files.text_form import TextForm, not_text, text_rows
 
 SUFFIXES = (".parquet", ".jsonl", ".ndjson", ".csv", ".tsv")
+_PLAIN_NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,400})(?:\.\d{1,400})?", re.ASCII)
 _BATCH_ROWS = 10_000
 
 
 def payload_rows(name: str | Path) -> Iterator[dict[str, Any] | None]:
-    """Yield one JSON object per row of a file, or of all files of a pattern. An empty line of .jsonl has no payload."""
+    """Yield one JSON object per row of a file, or of all files of a pattern. An empty line of .jsonl has no payload.
+
+    A part picks columns of a table: ``t.csv:price,color`` those, ``t.csv:-e0,e1`` all but those.
+    """
     names = shard_names(name)
     if names != [str(name)]:
         return chain.from_iterable(map(payload_rows, names))
-    path = Path(name)
+    path, part = split_part(name)
     check_there(path)
     if path.suffix.lower() not in SUFFIXES:
         raise FileError(f"{path} holds no payload: its name must end in {', '.join(SUFFIXES)}.")
     if path.suffix.lower() == ".parquet":
-        return _parquet_rows(path)
-    return _table_rows(path) if path.suffix.lower() in (".csv", ".tsv") else _json_rows(path)
+        rows = _parquet_rows(path)
+    elif path.suffix.lower() in (".csv", ".tsv"):
+        rows = _table_rows(path)
+    else:
+        return _json_rows(path)
+    return rows if part is None else _picked(path, rows, part)
+
+
+def _picked(path: Path, rows: Iterator[dict[str, Any]], part: str) -> Iterator[dict[str, Any]]:
+    names = table_names(path)
+    if names is None:
+        raise FileError(f"{path} has no header, so it has no column '{part}'.")
+    chosen = {names[place] for place in named_places(path, names, part.removeprefix("-"))}
+    keep = set(names) - chosen if part.startswith("-") and part not in names else chosen
+    return ({name: value for name, value in row.items() if name in keep} for row in rows)
 
 
 def count_payload_rows(name: str | Path) -> int:
@@ -40,7 +60,7 @@ def count_payload_rows(name: str | Path) -> int:
     names = shard_names(name)
     if names != [str(name)]:
         return sum(map(count_payload_rows, names))
-    path = Path(name)
+    path = split_part(name)[0]
     check_there(path)
     if path.suffix.lower() == ".parquet":
         return int(open_parquet(path).metadata.num_rows)
@@ -139,10 +159,11 @@ def _table_rows(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def _number_or_text(field: str, form: TextForm) -> Any:
-    """Only what JSON would write as this very number: "007", "1e5", "nan" and "1_000" stay text."""
+    """Plain numbers, "12.50" among them, if nothing of them is lost: "007", "1e5", "nan" and "1_000" stay text."""
     text = field.replace(",", ".") if form.decimal == "," else field
-    try:
-        number = json.loads(text)
-    except (ValueError, RecursionError):
+    if not _PLAIN_NUMBER.fullmatch(text):
         return field
-    return number if type(number) in (int, float) and str(number) == text else field
+    number = float(text) if "." in text else int(text)
+    if str(number) != text and Decimal(str(number)) != Decimal(text):
+        return field
+    return number if abs(number) < 2**63 else field  # payloads hold whole numbers of 64 bits

@@ -6,6 +6,7 @@ Readers of one file call ``shard_names`` first and, if there are several, join w
 from __future__ import annotations
 
 import glob
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -27,12 +28,12 @@ def shard_names(name: str | Path, suffixes: Sequence[str] | None = None) -> list
         If a pattern or a folder has no files.
     """
     text = str(name)
-    if Path(text).is_dir() and suffixes is not None:
+    if os.path.isdir(text) and suffixes is not None:
         found = sorted(str(path) for path in Path(text).iterdir() if path.suffix.lower() in suffixes)
         if not found:
             raise FileError(f"{text} is a folder without files that end in {', '.join(suffixes)}.")
         return found
-    if not glob.has_magic(text) or Path(text).exists() or split_part(text)[0].exists():
+    if not glob.has_magic(text) or os.path.exists(text) or split_part(text)[0].exists():
         return [text]
     pattern, colon, part = text.partition(":")
     found = sorted(glob.glob(pattern, recursive=True))

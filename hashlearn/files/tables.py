@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
 from numpy.typing import NDArray
 
 from hashlearn.files.parquet import ParquetRows as ParquetRows
-from hashlearn.files.parquet import parquet_features, parquet_labels
-from hashlearn.files.text_tables import LabelColumns, text_features, text_labels
+from hashlearn.files.parquet import parquet_feature_names, parquet_features, parquet_labels, parquet_names
+from hashlearn.files.text_tables import LabelColumns, text_feature_names, text_features, text_labels, text_names
 
 TABLES = (".csv", ".tsv", ".txt", ".parquet")
 
@@ -29,6 +30,18 @@ def table_labels(path: Path, part: str | None, *, n_rows: int | None = None, ids
     ``n_rows``, the number of labels that are expected, tells a header from a first label.
     """
     return parquet_labels(path, part, ids=ids) if _is_parquet(path) else text_labels(path, part, n_rows=n_rows, ids=ids)
+
+
+def table_names(path: Path) -> list[str] | None:
+    """The names of the columns of a table; None if it has no header."""
+    return parquet_names(path) if _is_parquet(path) else text_names(path)
+
+
+def table_feature_names(path: Path, part: str | None) -> list[str] | None:
+    """The names of the columns that ``table_features`` reads; None if the table has no header."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the reading of the features warns of what is left out
+        return parquet_feature_names(path, part) if _is_parquet(path) else text_feature_names(path, part)
 
 
 def _is_parquet(path: Path) -> bool:

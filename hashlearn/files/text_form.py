@@ -15,6 +15,8 @@ from hashlearn.files.arrays import FileError, but_is, one_line
 
 # The usual separator of each kind of file comes first.
 _SEPARATORS = {".csv": ",;\t|", ".tsv": "\t,;|", ".txt": "\t,;|"}
+# The first line of a file that Excel is to read may tell the separator.
+_TOLD_SEPARATOR = re.compile(r"sep=([,;\t|])\r?\n")
 _SAMPLE_CHARACTERS = 2**16
 _SAMPLE_ROWS = 200
 _COMMA_NUMBER = re.compile(r"\s*[+-]?\d*,\d+(?:[eE][+-]?\d+)?\s*")
@@ -32,6 +34,11 @@ class TextForm:
         return is_number(field.replace(",", ".") if self.decimal == "," else field)
 
 
+def has_decimal_comma(field: str) -> bool:
+    """Whether this looks like a number with a decimal comma."""
+    return _COMMA_NUMBER.fullmatch(field) is not None
+
+
 def is_number(text: str) -> bool:
     """Whether this is a number with a decimal point; "1_000", which Python takes for one, is text."""
     try:
@@ -43,7 +50,8 @@ def is_number(text: str) -> bool:
 
 def not_text(path: Path) -> FileError:
     """The error about a file that should be text and is not, though its beginning may be."""
-    return FileError(f"{path} is not text in UTF-8{but_is(path, 'text')}.")
+    what = but_is(path, "text") or ": save it as UTF-8, in Excel as 'CSV UTF-8'"
+    return FileError(f"{path} is not text in UTF-8{what}.")
 
 
 @contextmanager
@@ -51,8 +59,12 @@ def open_text(path: Path) -> Iterator[tuple[IO[str], TextForm]]:
     """The stream of a text table, at its start, and the form it is written in."""
     try:
         with path.open(newline="", encoding="utf-8-sig") as stream:
-            form = _form_of(stream.read(_SAMPLE_CHARACTERS), path.suffix.lower())
+            sample = stream.read(_SAMPLE_CHARACTERS)
+            told = _TOLD_SEPARATOR.match(sample)
+            form = _form_of(sample[told.end() :] if told else sample, path.suffix.lower(), told and told[1])
             stream.seek(0)
+            if told:
+                stream.readline()
             yield stream, form
     except UnicodeDecodeError as error:
         raise not_text(path) from error
@@ -79,12 +91,12 @@ def even_rows(path: Path, reader: Any) -> Iterator[list[str]]:
         yield row
 
 
-def _form_of(sample: str, suffix: str) -> TextForm:
+def _form_of(sample: str, suffix: str, told: str | None) -> TextForm:
     if len(sample) == _SAMPLE_CHARACTERS:  # the last line may be cut
         sample = sample[: sample.rfind("\n") + 1] or sample
     best: tuple[float, float] = (0.0, 0.0)
-    form = TextForm(_SEPARATORS[suffix][0])
-    for separator in _SEPARATORS[suffix]:
+    form = TextForm(told or _SEPARATORS[suffix][0])
+    for separator in told or _SEPARATORS[suffix]:
         rows = _sample_rows(sample, separator)
         if not rows or len(rows[0]) == 1:
             continue
@@ -114,4 +126,4 @@ def _sample_rows(sample: str, separator: str) -> list[list[str]]:
 def _has_decimal_commas(rows: list[list[str]]) -> bool:
     """Whether some numbers have a decimal comma and none has a point."""
     fields = [field for row in rows for field in row]
-    return any(map(_COMMA_NUMBER.fullmatch, fields)) and not any(map(_POINT_NUMBER.fullmatch, fields))
+    return any(map(has_decimal_comma, fields)) and not any(map(_POINT_NUMBER.fullmatch, fields))

@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 
 from hashlearn.files.arrays import FileError, one_line
 from hashlearn.files.columns import LABEL_NAMES, looks_like_id, named_places, warn_left_out, without_ids
-from hashlearn.files.text_form import TextForm, even_rows, is_number, not_text, open_text, text_rows
+from hashlearn.files.text_form import TextForm, even_rows, has_decimal_comma, is_number, not_text, open_text, text_rows
 
+_FRACTION = re.compile(r"\s*[+-]?\d*[.,]\d.*")
 _WHOLE = re.compile(r"\s*[+-]?\d+\s*")
 LabelColumns = tuple[list[str] | None, list[list[Any]]]
 
@@ -50,13 +51,51 @@ def _head(path: Path, stream: IO[str], form: TextForm) -> tuple[list[str] | None
     row = next(rows, None)
     if row is None:
         raise FileError(f"{path} has no rows.")
-    names = None if any(map(form.is_number, row)) else row
-    if names:
+    names = None
+    if not any(map(form.is_number, row)):
+        names = row
         held.clear()
         row = next(rows, None)
         if row is None:
             raise FileError(f"{path} has a header but no rows.")
+    elif _counts_columns(row):
+        first_lines = len(held)
+        second = next(rows, None)
+        if second is not None and _holds_fractions(row, second, form):
+            names, row = row, second
+            del held[:first_lines]
     return names, row, chain(held, stream)
+
+
+def _counts_columns(row: list[str]) -> bool:
+    """Whether the numbers in a row are 0, 1, 2 … or 1, 2, 3 …, as pandas names columns that have no names.
+
+    Two such numbers are too few to tell: features may well be 0 and 1.
+    """
+    numbers = [field for field in row if is_number(field)]
+    return len(numbers) > 2 and any(numbers == list(map(str, range(k, k + len(numbers)))) for k in (0, 1))
+
+
+def _holds_fractions(names: list[str], row: list[str], form: TextForm) -> bool:
+    """Whether a row holds numbers under names that are whole numbers, some of which are not whole themselves.
+
+    Without this, a first row of features such as 0, 1, 2 would be taken for names.
+    """
+    below = [field for name, field in zip(names, row, strict=True) if _WHOLE.fullmatch(name)]
+    return all(map(form.is_number, below)) and any(map(_FRACTION.fullmatch, below))
+
+
+def text_names(path: Path) -> list[str] | None:
+    """The header, if there is one."""
+    with open_text(path) as (stream, form):
+        return _head(path, stream, form)[0]
+
+
+def text_feature_names(path: Path, part: str | None) -> list[str] | None:
+    """The names of the columns that are features, if there is a header."""
+    with open_text(path) as (stream, form):
+        names, row, _ = _head(path, stream, form)
+        return names and [names[place] for place in _feature_places(path, names, row, part, form, ids=False)]
 
 
 def _feature_places(
@@ -75,7 +114,11 @@ def _feature_places(
         warn_left_out(path, "are not numbers", [names[place] if names else str(place + 1) for place in text])
     keep = [place for place in keep if place not in text]
     if not keep:
-        raise FileError(f"{path} has no column of numbers.")
+        commas = [row[place] for place in text if has_decimal_comma(row[place])]
+        hint = (
+            f": commas separate its columns, so {commas[0]!r} is no number; save it with semicolons" if commas else ""
+        )
+        raise FileError(f"{path} has no column of numbers{hint}.")
     if names is None or ids:
         return keep
     numbering = [names[k] for k in keep if looks_like_id(names[k]) and _WHOLE.fullmatch(row[k])]

@@ -36,11 +36,24 @@ def test_estimate_migrate_and_undo(call, shop):
     assert features(shop) == 6
 
 
+def test_kept_vectors_are_dropped_only_if_that_is_asked_for(call, shop, folder):
+    assert call("index", "create", "kept", "--model", "model.hl", "--vectors")[0] == 0
+    assert call("index", "add", "kept", "X.npy")[0] == 0
+    migrate = ("index", "migrate", "kept", "new.npy", "--ids", "ids.npy")
+    code, _, err = call(*migrate)
+    assert code == 1
+    assert "(on the command line: --vectors drop)" in err
+    assert call(*migrate, "--vectors", "drop")[0] == 0
+    assert call("search", "kept", "new.npy", "--rescore", "2")[0] == 1
+    assert call("index", "migrate", "kept", "--undo")[0] == 0
+    assert call("search", "kept", "X.npy", "--rescore", "2")[0] == 0
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "sentence"),
     [
         (["new.npy"], 2, "Give embeddings X of some rows and --ids, or --undo."),
-        (["new.npy", "--undo"], 2, "--undo takes nothing else."),
+        (["new.npy", "--undo"], 2, "--undo takes nothing else but --vectors."),
         (["--undo"], 1, "there is no migration to undo."),
         (["new.npy", "--ids", "ids.npy", "--max-loss", "-1"], 1, "stays as it is"),
     ],

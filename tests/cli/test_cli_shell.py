@@ -34,6 +34,24 @@ def test_what_no_command_is_needed_for_imports_no_numpy(argument):
     assert done.stdout.splitlines()[-1] == "[]"
 
 
+def test_the_version_takes_less_than_four_tenths_of_a_second(run):
+    """Processor time, because other processes take their share of the clock."""
+    used = []
+    for _ in range(3):
+        before = os.times()
+        assert run("--version").returncode == 0
+        after = os.times()
+        used.append(after.children_user + after.children_system - before.children_user - before.children_system)
+    assert min(used) < 0.4
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_every_command_has_an_example_of_itself(group):
+    command = load_command(group)
+    commands = {group: command} | {f"{group} {name}": one for name, one in getattr(command, "commands", {}).items()}
+    assert [name for name, one in commands.items() if f"hashlearn {name}" not in (one.epilog or "")] == []
+
+
 @pytest.mark.parametrize("name", GROUPS)
 def test_the_list_of_commands_says_what_each_says_of_itself(name):
     assert load_command(name).help.split("\n\n")[0] == GROUPS[name]

@@ -14,6 +14,7 @@ def facts(result):
     return json.loads(out)
 
 
+@pytest.mark.slow
 def test_texts_from_files_to_hits(call, model, folder):
     names = [f"sku {n}, [red]" for n in range(240)]
     (folder / "names.txt").write_text("".join(f"{name}\n" for name in names))
@@ -63,3 +64,10 @@ def test_update_of_payloads(call, folder):
             {"sku": "7a", "price": 1},
             {"sku": "7b", "price": 5},
         ]
+    where = ("--where", '{"price": {"<": 3}}')
+    told = facts(call("index", "update", "shop", *where, "--fields", '{"cheap": true}', "--json"))
+    assert told["rows_updated"] == 1
+    with Collection.open(folder / "shop") as shop:
+        assert shop.get("7a").payload == {"sku": "7a", "price": 1, "cheap": True}
+    for words in ((), where, (*where, "--payload", "new.jsonl"), (*where, "--fields", "[1]"), ("--ids", "one.txt")):
+        assert call("index", "update", "shop", *words)[0] == 2, words

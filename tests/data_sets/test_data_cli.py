@@ -39,7 +39,8 @@ def test_bare_is_help(call):
 def test_info_says_what_is_known_and_what_is_not(call):
     code, out, _ = call("data", "info", "cifar10")
     assert code == 0
-    assert "170,498,071 bytes, md5:c58f30108f718f92721af3b95e74349a, not here; https://www.cs.toronto.edu" in out
+    assert "170,498,071 bytes, not here\n          md5:c58f30108f718f92721af3b95e74349a\n" in out
+    assert "https://www.cs.toronto.edu" in out
     assert "checksum not known" in call("data", "info", "nuswide")[1]
     facts = json.loads(call("data", "info", "mnist", "--json")[1])
     assert facts["files"][0]["size"] == 9912422

