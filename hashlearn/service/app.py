@@ -20,6 +20,7 @@ from hashlearn.service import (
     routes_overview,
     routes_pages,
     routes_search,
+    routes_writes,
 )
 from hashlearn.service.body_limits import BodyLimitMiddleware
 from hashlearn.service.middleware import RecordingMiddleware, TokenMiddleware
@@ -58,7 +59,7 @@ def make_api(service: Service, on_start: Callable[[], None] | None = None) -> Fa
     )
     app.state.service = service
     errors.install(app)
-    modules = (routes_about, routes_collections, routes_overview, routes_search, routes_items)
+    modules = (routes_about, routes_collections, routes_overview, routes_search, routes_items, routes_writes)
     routers = [module.router for module in modules]
     app.state.api_routes = [route for router in routers for route in router.routes]
     for router in routers:

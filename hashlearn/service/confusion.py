@@ -53,13 +53,15 @@ def confusion_of(served: ServedCollection) -> bytes:
             misses[one.name] += one.all - one.own
         names = sorted(frequent, key=lambda name: -misses[name])[:MOST_LABELS]
     whole = sum(one.all for one in seen)
+    by_label = {name: [one for one in seen if one.name == name] for name in names}
     facts = {
         "k": NEAREST,
         "sampled": len(queries),
         "all_labels": len(frequent),
         "own_share": round(sum(one.own for one in seen) / whole, 4) if whole else None,
         "labels": names,
-        "rows": [_row([one for one in seen if one.name == name], names) for name in names],
+        "rows": [_row(own, names) for own in by_label.values()],
+        "most_confused": [_most_confused(own, name) for name, own in by_label.items()],
     }
     return to_json(facts)
 
@@ -98,3 +100,16 @@ def _row(seen: list[_Seen], names: list[str]) -> list[dict[str, Any]]:
         {"share": round(float(share), 4), "id": json_id(seen[place].id) if table[place, column] > 1e-9 else None}
         for column, (share, place) in enumerate(zip(shares, examples.tolist(), strict=True))
     ]
+
+
+def _most_confused(seen: list[_Seen], name: str) -> dict[str, Any] | None:
+    """The label, of all there are, that the nearest rows have most often instead of ``name``; None if there is none."""
+    others: Counter[str] = Counter()
+    for one in seen:
+        others.update(one.shares)
+    del others[name]
+    if not others:
+        return None
+    ((other, share),) = others.most_common(1)
+    example = max(seen, key=lambda one: one.shares[other])
+    return {"label": other, "share": round(share / sum(one.all for one in seen), 4), "id": json_id(example.id)}

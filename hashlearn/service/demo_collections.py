@@ -23,7 +23,7 @@ from hashlearn.data.pool import TRAIN
 from hashlearn.files.arrays import FileError
 from hashlearn.files.images import as_png
 from hashlearn.files.output import written_whole
-from hashlearn.hashers import METHODS
+from hashlearn.hashers import BaseHasher, find_method
 from hashlearn.progress import report
 from hashlearn.service.display_config import DisplayConfig
 
@@ -34,43 +34,36 @@ _ADDED_ROWS = 10_000
 
 @dataclass(frozen=True)
 class DemoData:
-    """The rows of a demonstration, their codes by each way of encoding, and what to tell about each row."""
+    """The rows of a demonstration, the hashers that encode them, and what to tell about each row."""
 
-    hashers: dict[str, Any]
-    codes: dict[str, NDArray[np.uint8]]
+    hashers: dict[str, BaseHasher]
     rows: NDArray[np.float32]
     payload: list[dict[str, Any]]
     display: DisplayConfig
 
 
 def pixel_demo(dataset: Dataset, n_bits: int, seed: int, folder: Path) -> DemoData:
-    """Learned and random codes of square grey pictures whose pixels are the features."""
+    """Learned and random codes of square gray pictures whose pixels are the features."""
     side = math.isqrt(dataset.train_X.shape[1])
     rows = np.concatenate([dataset.train_X, dataset.query_X])
     labels = np.concatenate([dataset.train_y, dataset.query_y]).tolist()
     names = GARMENTS if dataset.name == "Fashion-MNIST" else DIGITS
     parts = ["train"] * len(dataset.train_X) + ["test"] * len(dataset.query_X)
-    hashers, codes = {}, {}
-    for name in ("gsdhp", "lsh"):
-        hashers[name] = METHODS[name](n_bits=n_bits, random_state=seed).fit(dataset.train_X, dataset.train_y)
-        codes[name] = hashers[name].encode(rows)
     _write_pictures(folder / PICTURES, rows.reshape(len(rows), side, side))
     payload = [{"label": names[label], "part": part} for label, part in zip(labels, parts, strict=True)]
-    display = DisplayConfig(images=f"../{PICTURES}", image_features=f"grey:{side}", label_field="label")
-    return DemoData(hashers, codes, rows, payload, display)
+    display = DisplayConfig(images=f"../{PICTURES}", image_features=f"gray:{side}", label_field="label")
+    hashers = _fitted(dataset.train_X, dataset.train_y, n_bits, seed)
+    return DemoData(hashers, rows, payload, display)
 
 
 def gist_demo(images: Path, side: int, n_bits: int, seed: int) -> DemoData:
-    """Codes that training pictures got with their labels ("learned"), and codes that any picture gets ("hashed")."""
+    """Learned and random codes of the user's own pictures, by their GIST features."""
     if not images.is_dir() and images.suffix.lower() != ".zip":
         raise FileError(f"{images} is no folder and no zip of pictures.")
     pool = image_folder(images, size=side)
     features = np.asarray(gist_pool(pool, cache_folder() / "features").X, dtype=np.float32)
     training = np.arange(len(pool)) if pool.part is None else np.flatnonzero(pool.part == TRAIN)
-    hasher = METHODS["gsdhp"](n_bits=n_bits, random_state=seed).fit(features[training], pool.y[training])
-    hashed = hasher.encode(features)
-    learned = hashed.copy()
-    learned[training] = hasher.codes_
+    hashers = _fitted(features[training], pool.y[training], n_bits, seed)
     learning = np.zeros(len(pool), dtype=bool)
     learning[training] = True
     assert pool.ids is not None
@@ -79,8 +72,12 @@ def gist_demo(images: Path, side: int, n_bits: int, seed: int) -> DemoData:
         for label, train, path in zip(pool.y.tolist(), learning.tolist(), pool.ids.tolist(), strict=True)
     ]
     display = DisplayConfig(images=str(images.resolve()), image_features=f"gist:{side}", label_field="label")
-    codes = {"learned": learned, "hashed": hashed}
-    return DemoData(dict.fromkeys(codes, hasher), codes, features, payload, display)
+    return DemoData(hashers, features, payload, display)
+
+
+def _fitted(X: NDArray[np.float32], y: NDArray[Any], n_bits: int, seed: int) -> dict[str, BaseHasher]:
+    """The hashers that are compared, by the names of their collections; the one to look at comes first."""
+    return {name: find_method(name)(n_bits=n_bits, random_state=seed).fit(X, y) for name in ("auto", "lsh")}
 
 
 def make_demo(folder: Path, settings: dict[str, Any], compute: Callable[[Path], DemoData]) -> list[Path]:
@@ -99,29 +96,30 @@ def make_demo(folder: Path, settings: dict[str, Any], compute: Callable[[Path], 
         raise FileError(f"{folder} holds other files: choose an empty or a new folder for the demo.")
     _write(path, {"settings": settings, "collections": None})
     data = compute(folder)
-    for name, codes in data.codes.items():
-        _fill(folder / name, name, codes, data)
-    _write(path, {"settings": settings, "collections": list(data.codes)})
-    return [folder / name for name in data.codes]
+    for name, hasher in data.hashers.items():
+        _fill(folder / name, name, hasher, data)
+    _write(path, {"settings": settings, "collections": list(data.hashers)})
+    return [folder / name for name in data.hashers]
 
 
-def _fill(folder: Path, name: str, codes: NDArray[np.uint8], data: DemoData) -> None:
-    with Collection.create(folder, data.hashers[name], store_vectors=True) as collection:
-        for start in range(0, len(codes), _ADDED_ROWS):
-            part = slice(start, start + _ADDED_ROWS)
-            ids = np.arange(start, start + len(codes[part]))
-            collection.add(codes=codes[part], ids=ids, payload=data.payload[part], vectors=data.rows[part])
-            report(f"filling {name}", min(part.stop, len(codes)), len(codes))
+def _fill(folder: Path, name: str, hasher: BaseHasher, data: DemoData) -> None:
+    with Collection.create(folder, hasher, store_vectors=True) as collection:
+        for start in range(0, len(data.rows), _ADDED_ROWS):
+            rows = data.rows[start : start + _ADDED_ROWS]
+            collection.add(
+                rows, ids=np.arange(start, start + len(rows)), payload=data.payload[start : start + len(rows)]
+            )
+            report(f"filling {name}", start + len(rows), len(data.rows))
     data.display.write(folder)
 
 
 def _write_pictures(path: Path, pictures: NDArray[np.float32]) -> None:
-    grey = (pictures * np.float32(255)).round().astype(np.uint8)
+    gray = (pictures * np.float32(255)).round().astype(np.uint8)
     with written_whole(path) as stream, zipfile.ZipFile(stream, "w") as archive:
-        for number, picture in enumerate(grey):
+        for number, picture in enumerate(gray):
             archive.writestr(f"{number}.png", as_png(picture))
-            if number % 1000 == 999 or number == len(grey) - 1:
-                report("writing pictures", number + 1, len(grey))
+            if number % 1000 == 999 or number == len(gray) - 1:
+                report("writing pictures", number + 1, len(gray))
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -23,7 +23,7 @@ class DisplayConfig:
     image_field : str or None
         The payload field that holds the path of a picture.
     image_features : str or None
-        How pictures become rows: "gist:32", "pixels:32" or "grey:28".
+        How pictures become rows: "gist:32", "pixels:32" or "gray:28".
     label_field : str or None
         The payload field that holds the labels of an item.
     """

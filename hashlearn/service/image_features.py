@@ -13,7 +13,8 @@ from hashlearn.data import gist
 from hashlearn.files.images import Scaling, square
 from hashlearn.service.image_decoding import ImageDecoder
 
-_TEXT = re.compile(r"(gist|pixels|grey):(\d{1,4})")
+# Configurations of 0.2 spell gray "grey"; they are read like the others.
+_TEXT = re.compile(r"(gist|pixels|gray|grey):(\d{1,4})")
 _LARGEST_SIDE = 1024
 
 
@@ -31,7 +32,7 @@ class SquareFeatures:
     Parameters
     ----------
     kind : str
-        "gist" for 512 numbers, "pixels" for the colors in 0..1, "grey" for their brightness in 0..1.
+        "gist" for 512 numbers, "pixels" for the colors in 0..1, "gray" for their brightness in 0..1.
     side : int
     """
 
@@ -41,7 +42,7 @@ class SquareFeatures:
     @property
     def size(self) -> int:
         """How many numbers a row has."""
-        return {"gist": gist.N_FEATURES, "pixels": 3 * self.side**2, "grey": self.side**2}[self.kind]
+        return {"gist": gist.N_FEATURES, "pixels": 3 * self.side**2, "gray": self.side**2}[self.kind]
 
     def __str__(self) -> str:
         return f"{self.kind}:{self.side}"
@@ -52,7 +53,7 @@ class SquareFeatures:
         pixels = square(decoder.upload(data, self.side), Scaling(self.side, resample="bilinear"))
         if self.kind == "gist":
             return gist.gist(pixels[None], n_jobs=1)
-        if self.kind == "grey":
+        if self.kind == "gray":
             pixels = np.asarray(Image.fromarray(pixels).convert("L"))
         return pixels.astype(np.float32).reshape(1, -1) / np.float32(255)
 
@@ -74,8 +75,8 @@ def image_features(text: str | None, hasher: Any) -> ImageFeatures | None:
         return BackboneFeatures() if has_backbone(hasher) else None
     found = _TEXT.fullmatch(text)
     if not found or not 4 <= int(found[2]) <= _LARGEST_SIDE:
-        raise ValueError(f"Image features are gist:32, pixels:32 or grey:28, with the side in pixels. Got {text!r}.")
-    features = SquareFeatures(found[1], int(found[2]))
+        raise ValueError(f"Image features are gist:32, pixels:32 or gray:28, with the side in pixels. Got {text!r}.")
+    features = SquareFeatures(found[1].replace("grey", "gray"), int(found[2]))
     wanted = None if hasher is None else int(hasher.n_features_in_)
     if wanted != features.size:
         have = "there is no hasher" if wanted is None else f"the hasher was fitted on rows of {wanted}"

@@ -35,16 +35,20 @@ class FieldsResponse(BaseModel):
     fields: list[FieldInfo]
 
 
-class MapProjection(BaseModel):
-    weights: list[list[float]] = Field(description="Per bit what a 1 adds to x and to y.")
-    offsets: list[float] = Field(description="x and y of a code of zeros.")
+class MapLandmark(BaseModel):
+    code: str = Field(description="Hexadecimal.")
+    x: float
+    y: float
 
 
 class MapResponse(BaseModel):
     rows: int
     shown: int = Field(description="Rows on the map: all, or 100,000 drawn at random.")
-    explained: list[float] = Field(description="Share of the bits' variance that x and y show.")
-    projection: MapProjection
+    trust: float | None = Field(description="Trustworthiness of the map, from 0 to 1; null for fewer than 21 rows.")
+    landmarks: list[MapLandmark] = Field(
+        description="Codes that place any other code: at the mean of the 3 landmarks with the fewest differing bits, "
+        "weighted by exp(-bits) and, among equally near ones, taken in their order."
+    )
     labels: list[str] = Field(description="The most frequent first.")
     ids: list[int | str]
     x: list[float]
@@ -57,6 +61,12 @@ class ConfusionCell(BaseModel):
     id: int | str | None = Field(description="A row of this label whose nearest rows show it.")
 
 
+class ConfusedWith(BaseModel):
+    label: str
+    share: float
+    id: int | str = Field(description="A row whose nearest rows show it.")
+
+
 class ConfusionResponse(BaseModel):
     k: int = Field(description="Nearest rows that were looked at per sampled row.")
     sampled: int = Field(description="Rows with labels, drawn at random.")
@@ -65,4 +75,7 @@ class ConfusionResponse(BaseModel):
     labels: list[str] = Field(description="The most frequent first; of more than 20, those with the most misses.")
     rows: list[list[ConfusionCell]] = Field(
         description="Per label one cell per label, and a last one for other labels and rows without any."
+    )
+    most_confused: list[ConfusedWith | None] = Field(
+        description="Per listed label the one, of all labels, that its nearest rows have most often instead of it."
     )

@@ -1,4 +1,4 @@
-"""Routes of items: looking at them, adding and deleting them, and their pictures."""
+"""Routes that show items, and their pictures."""
 
 from __future__ import annotations
 
@@ -6,26 +6,14 @@ from bisect import bisect_right
 from typing import Annotated, Any
 
 import numpy as np
-from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from fastapi import APIRouter, Path, Query, Response
 
 from hashlearn.collection.id_kinds import MAX_CHARACTERS, json_id
 from hashlearn.service import schemas
-from hashlearn.service.errors import ApiError, bad, collection_errors, json_response, to_json
-from hashlearn.service.item_ids import id_in_address, ids_in_body
-from hashlearn.service.made_collections import check_there
+from hashlearn.service.errors import ApiError, collection_errors, json_response, to_json
+from hashlearn.service.item_ids import id_in_address
 from hashlearn.service.pictures import LARGEST_SIDE
-from hashlearn.service.request_bodies import (
-    JSON_TYPE,
-    NPY_TYPE,
-    decode_codes,
-    float_rows,
-    packed_codes,
-    parse_npy,
-    parse_request,
-    read_body,
-)
 from hashlearn.service.search import item_facts
-from hashlearn.service.security import require_writer
 from hashlearn.service.served_collection import ServedCollection
 from hashlearn.service.service import CollectionDep, Service, ServiceDep
 from hashlearn.service.settings import Limits
@@ -35,7 +23,6 @@ ItemId = Annotated[str, Path(min_length=1, max_length=MAX_CHARACTERS)]
 _ALL_PARTS = {"code", "payload", "vector"}
 _GUESSES = 64
 _PICTURE = {"schema": {"type": "string", "format": "binary"}}
-_WRITER: Any = {"dependencies": [Depends(require_writer)]}
 
 
 @router.get("/items", response_model=schemas.ItemPage, responses=schemas.error_responses())
@@ -96,11 +83,11 @@ def _item(served: ServedCollection, id: Any) -> bytes:
     with collection_errors():
         item = served.collection.get(id)
     if item is None:
-        raise _no_item(served, id)
+        raise no_item(served, id)
     return to_json(item_facts(served, item, _ALL_PARTS))
 
 
-def _no_item(served: ServedCollection, id: Any) -> ApiError:
+def no_item(served: ServedCollection, id: Any) -> ApiError:
     return ApiError(404, "no_item", f"There is no item {id} in {served.name}.")
 
 
@@ -127,130 +114,8 @@ def _picture(service: Service, served: ServedCollection, id: Any, side: int | No
     with collection_errors():
         item = served.collection.get(id, vectors=False)
     if item is None:
-        raise _no_item(served, id)
+        raise no_item(served, id)
     name = None if served.pictures is None else served.pictures.name(id, item.payload)
     if name is None or served.pictures is None:
         raise ApiError(404, "no_image", f"Item {id} of {served.name} has no picture.")
     return served.pictures.picture(name, side, service.decoder)
-
-
-# A body is parsed in the threads for reading, so that the one thread that writes does nothing else.
-
-
-@router.post(
-    "/items",
-    response_model=schemas.AddResponse,
-    responses=schemas.error_responses(401, 408, 413, 415),
-    openapi_extra=schemas.json_body(schemas.AddRequest),
-    **_WRITER,
-)
-async def add_items(request: Request, service: ServiceDep, served: CollectionDep) -> Response:
-    """Add items, or replace those whose id exists. What is answered is on the disk. All are added, or none."""
-    _check_writable(served)
-    body = await read_body(request, JSON_TYPE)
-    rows = await service.reads.run(_rows_of_json, served, body, service.limits)
-    return json_response(await service.writes.run(_add, service, served, rows))
-
-
-def _rows_of_json(served: ServedCollection, body: bytes, limits: Limits) -> dict[str, Any]:
-    """The arguments of ``Collection.add`` for a JSON body."""
-    asked = parse_request(schemas.AddRequest, body, limits)
-    _check_count(max(len(part) for part in (asked.vectors, asked.codes) if part is not None), limits)
-    ids = None if asked.ids is None else ids_in_body(served, asked.ids)
-    rows: dict[str, Any] = {"ids": ids, "payload": asked.payload}
-    if asked.codes is None:
-        return {**rows, "X": _encodable(served, asked.vectors)}
-    rows["codes"] = decode_codes(asked.codes, served.n_bits)
-    if asked.vectors is not None:
-        if served.collection.vector_size is None:
-            raise bad("bad_vector", f"The collection {served.name} keeps no vectors: give codes alone.")
-        rows["vectors"] = float_rows(asked.vectors, served.collection.vector_size)
-    return rows
-
-
-def _encodable(served: ServedCollection, vectors: Any) -> Any:
-    if served.n_features is None:
-        raise bad("bad_vector", f"The collection {served.name} takes no vectors: give codes.")
-    return float_rows(vectors, served.n_features)
-
-
-def _add(service: Service, served: ServedCollection, rows: dict[str, Any]) -> bytes:
-    check_there(service, served)
-    with collection_errors():
-        ids = served.collection.add(**rows)
-    return to_json({"ids": [json_id(one) for one in ids.tolist()], "count": len(ids)})
-
-
-@router.post(
-    "/items.npy",
-    response_model=schemas.AddResponse,
-    responses=schemas.error_responses(401, 408, 413, 415),
-    openapi_extra=schemas.binary_body(NPY_TYPE),
-    **_WRITER,
-)
-async def add_npy(
-    request: Request,
-    service: ServiceDep,
-    served: CollectionDep,
-    first_id: Annotated[int | None, Query(ge=0, le=2**62)] = None,
-) -> Response:
-    """Add an .npy array of vectors (float32, float64) or packed codes (uint8), with ids that count on from first_id."""
-    _check_writable(served)
-    body = await read_body(request, NPY_TYPE)
-    rows = await service.reads.run(_rows_of_npy, served, body, first_id, service.limits)
-    return json_response(await service.writes.run(_add, service, served, rows))
-
-
-def _rows_of_npy(served: ServedCollection, body: bytes, first_id: int | None, limits: Limits) -> dict[str, Any]:
-    """The arguments of ``Collection.add`` for a .npy file."""
-    array = parse_npy(body, limits.rows)
-    ids = None if first_id is None else first_id + np.arange(len(array), dtype=np.int64)
-    if array.dtype == np.uint8:
-        return {"ids": ids, "codes": packed_codes(array, served.n_bits)}
-    return {"ids": ids, "X": _encodable(served, array)}
-
-
-@router.delete(
-    "/items",
-    response_model=schemas.DeleteResponse,
-    responses=schemas.error_responses(401, 408, 413, 415),
-    openapi_extra=schemas.json_body(schemas.DeleteRequest),
-    **_WRITER,
-)
-async def delete_items(request: Request, service: ServiceDep, served: CollectionDep) -> Response:
-    """Delete items by their ids, or all whose payload matches a filter. Ids that do not exist do no harm."""
-    _check_writable(served)
-    body = await read_body(request, JSON_TYPE)
-    asked = await service.reads.run(parse_request, schemas.DeleteRequest, body, service.limits)
-    _check_count(len(asked.ids or ()), service.limits)
-    ids = None if asked.ids is None else ids_in_body(served, asked.ids)
-    return json_response(to_json({"deleted": await service.writes.run(_delete, service, served, ids, asked.where)}))
-
-
-@router.delete(
-    "/items/{id:path}", response_model=schemas.DeleteResponse, responses=schemas.error_responses(401), **_WRITER
-)
-async def delete_item(service: ServiceDep, served: CollectionDep, id: ItemId) -> Response:
-    """Delete one item."""
-    _check_writable(served)
-    wanted = id_in_address(served, id)
-    deleted = await service.writes.run(_delete, service, served, [wanted], None)
-    if not deleted:
-        raise _no_item(served, wanted)
-    return json_response(to_json({"deleted": deleted}))
-
-
-def _delete(service: Service, served: ServedCollection, ids: list[Any] | None, where: dict[str, Any] | None) -> int:
-    check_there(service, served)
-    with collection_errors():
-        return served.collection.delete(ids, where=where)
-
-
-def _check_writable(served: ServedCollection) -> None:
-    if not served.writable:
-        raise ApiError(403, "read_only", f"The collection {served.name} was opened to be read only.")
-
-
-def _check_count(count: int, limits: Limits) -> None:
-    if count > limits.rows:
-        raise ApiError(413, "too_many", f"At most {limits.rows:,} items are taken at once. Got {count:,}.")

@@ -28,7 +28,7 @@ async def get_fields(service: ServiceDep, served: CollectionDep) -> Response:
 
 @router.get("/map", response_model=overview_schemas.MapResponse, responses=schemas.error_responses())
 async def get_map(service: ServiceDep, served: CollectionDep) -> Response:
-    """Where the rows lie when their codes are projected onto two directions; at most 100,000 rows, drawn at random.
+    """A place in two dimensions for every row, rows with similar codes together; at most 100,000 rows, drawn at random.
 
     It is computed once, and again when the collection has changed.
     """

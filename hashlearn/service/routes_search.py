@@ -82,7 +82,8 @@ async def search(request: Request, service: ServiceDep, served: CollectionDep) -
 async def search_by_npy(request: Request, service: ServiceDep, served: CollectionDep, options: OptionsDep) -> Response:
     """A batch: an .npy array of vectors (float32, float64) or packed codes (uint8); the answer is an .npz.
 
-    It holds ids and distances (queries, k), with -1 in empty places; with a radius, lims, ids and distances.
+    It holds ids and distances (queries, k), with -1 in empty places; with a radius, lims, ids and distances. If
+    there are warnings, it holds them as texts, as in the answer to a JSON search.
     """
     body = await read_body(request, NPY_TYPE)
     return Response(await service.reads.run(_npz, served, body, options, service.limits), media_type=NPZ_TYPE)

@@ -50,6 +50,12 @@ def _payloads(value: Any) -> list[dict[str, Any]]:
     return value
 
 
+def _object(value: Any) -> dict[str, Any]:
+    if type(value) is not dict:
+        raise ValueError('this must be an object such as {"price": 9.5}')
+    return value
+
+
 def _filter(value: Any) -> dict[str, Any]:
     if type(value) is not dict:
         raise ValueError('a filter must be an object such as {"year": {">=": 2020}}')
@@ -78,9 +84,12 @@ Payloads = Annotated[
     PlainValidator(_payloads),
     WithJsonSchema({"type": "array", "minItems": 1, "items": _OBJECT}),
 ]
+Object = Annotated[dict[str, Any], PlainValidator(_object), WithJsonSchema(_OBJECT)]
 Where = Annotated[dict[str, Any], PlainValidator(_filter), WithJsonSchema(_OBJECT)]
 
 _CODE = "A packed code as hex or base64; bit 0 is the most significant bit of the first byte."
+_WARNINGS = "Only where a filter found nothing: one sentence per field of it that no payload has."
+_MERGE = "Replace only the fields that the new payload has; false replaces payloads whole."
 _WHERE = 'A filter over payloads: {"color": "red", "year": {">=": 2020}}.'
 
 
@@ -172,6 +181,31 @@ class AddRequest(RequestModel):
         return self
 
 
+class UpdateRequest(RequestModel):
+    """New payloads for items that exist, or the same fields for all items whose payload matches."""
+
+    one_of = ("ids", "where")
+    model_config = ConfigDict(json_schema_extra=_needs("oneOf", *one_of))
+
+    ids: list[Id] | None = Field(None, min_length=1)
+    where: Where | None = Field(None, description=_WHERE)
+    payload: Payloads | Object = Field(description="One JSON object per id; with where, one object for all.")
+    merge: bool = Field(True, description=_MERGE)
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if (self.ids is None) != isinstance(self.payload, dict):
+            raise ValueError("payload must be a list of objects with ids, and one object with where")
+        return self
+
+
+class UpdateItemRequest(RequestModel):
+    """A new payload for one item; its code and its vector stay."""
+
+    payload: Object
+    merge: bool = Field(True, description=_MERGE)
+
+
 class CreateRequest(RequestModel):
     """A collection to make: for codes of so many bits, or with the hasher of a collection that is here."""
 
@@ -224,6 +258,7 @@ class SearchResponse(BaseModel):
     mode: Mode
     n_bits: int
     took_ms: float
+    warnings: list[str] | None = Field(None, description=_WARNINGS)
     results: list[SearchResult]
 
 
@@ -283,8 +318,14 @@ class AddResponse(BaseModel):
     count: int
 
 
+class UpdateResponse(BaseModel):
+    updated: int
+    warnings: list[str] | None = Field(None, description=_WARNINGS)
+
+
 class DeleteResponse(BaseModel):
     deleted: int
+    warnings: list[str] | None = Field(None, description=_WARNINGS)
 
 
 class DropResponse(BaseModel):
@@ -309,7 +350,15 @@ class ErrorResponse(BaseModel):
     error: ErrorDetail
 
 
-REQUESTS: tuple[type[RequestModel], ...] = (SearchRequest, HistogramRequest, AddRequest, DeleteRequest, CreateRequest)
+REQUESTS: tuple[type[RequestModel], ...] = (
+    SearchRequest,
+    HistogramRequest,
+    AddRequest,
+    UpdateRequest,
+    UpdateItemRequest,
+    DeleteRequest,
+    CreateRequest,
+)
 
 
 def error_responses(*statuses: int) -> dict[int | str, dict[str, Any]]:

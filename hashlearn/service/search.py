@@ -108,7 +108,7 @@ def queries_from_ids(served: ServedCollection, ids: Sequence[int | str], needs_v
         items = served.collection.get(wanted, vectors=with_vectors)
     missing = [one for one, item in zip(wanted, items, strict=True) if item is None]
     if missing:
-        raise ApiError(404, "no_item", f"There is no item {missing[0]} in {served.name}.")
+        raise ApiError(404, "no_item", f"There is no item {json_id(missing[0])!r} in {served.name}.")
     vectors = np.stack([item.vector for item in items]) if with_vectors and items[0].vector is not None else None
     return Queries(np.stack([item.code for item in items]), vectors, items)
 
@@ -135,7 +135,10 @@ def search_json(served: ServedCollection, body: bytes, limits: Limits) -> bytes:
 def search_npy(
     served: ServedCollection, body: bytes, options: SearchOptions, limits: Limits
 ) -> dict[str, NDArray[Any]]:
-    """The answer to a .npy search: ids and distances (queries, k), -1 in empty places; with a radius also lims."""
+    """The answer to a .npy search: ids and distances (queries, k), -1 in empty places; with a radius also lims.
+
+    Where a filter names fields that no payload has, ``warnings`` are texts about them.
+    """
     array = parse_npy(body, limits.queries)
     options.check(len(array), limits.k_npy, limits.hits_npy, limits)
     if array.dtype == np.uint8:
@@ -144,11 +147,17 @@ def search_npy(
         queries = queries_from_vectors(served, array)
     if options.radius is None:
         hits = _nearest(served, queries, options)
-        return {"ids": plain_ids(hits.ids), "distances": hits.distances}
+        told = served.filter_warnings(options.where, bool(hits.filled.any()))
+        return {"ids": plain_ids(hits.ids), "distances": hits.distances, **_as_arrays(told)}
     found = _within(served, queries.codes, options, limits.hits_npy, limits)
     lims = np.cumsum([0, *(len(hits.ids) for hits in found)], dtype=np.int64)
     ids, distances = (np.concatenate([getattr(hits, name) for hits in found]) for name in ("ids", "distances"))
-    return {"lims": lims, "ids": plain_ids(ids), "distances": distances}
+    told = served.filter_warnings(options.where, len(ids) > 0)
+    return {"lims": lims, "ids": plain_ids(ids), "distances": distances, **_as_arrays(told)}
+
+
+def _as_arrays(told: dict[str, list[str]]) -> dict[str, NDArray[Any]]:
+    return {name: np.array(sentences, dtype=np.str_) for name, sentences in told.items()}
 
 
 def answer(
@@ -181,8 +190,9 @@ def answer(
         ]
         count = b"" if hits.found is None else b',"found":%d' % hits.found
         results.append(b'{"query":' + to_json(query) + b',"hits":[' + b",".join(parts) + b"]" + count + b"}")
+    told = served.filter_warnings(options.where, any(len(hits.ids) for hits in found))
     took = round(1000 * (time.perf_counter() - started), 3)
-    head = to_json({"mode": options.mode, "n_bits": served.n_bits, "took_ms": took})
+    head = to_json({"mode": options.mode, "n_bits": served.n_bits, "took_ms": took, **told})
     return head[:-1] + b',"results":[' + b",".join(results) + b"]}"
 
 

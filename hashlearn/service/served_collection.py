@@ -14,6 +14,7 @@ from hashlearn.codes import n_bytes
 from hashlearn.collection import Collection, UnsupportedByStoreError
 from hashlearn.collection.health import Health
 from hashlearn.service.display_config import DisplayConfig
+from hashlearn.service.errors import LONGEST_MESSAGE, collection_errors
 from hashlearn.service.image_features import ImageFeatures, has_backbone, image_features
 from hashlearn.service.pictures import DEFAULT_FIELD, Pictures, open_pictures
 from hashlearn.service.text_features import TextFeatures
@@ -53,6 +54,8 @@ class ServedCollection:
             raise ValueError(f"A collection's name has 1 to 64 letters, digits, '_', '.' or '-'. Got {name!r}.")
         self.name = name
         self.collection = collection
+        # Clients are told in the answer. A warning would be told once, to the operator, and be kept in memory.
+        collection.warns_of_fields = False
         self.pictures = pictures
         self.features = features
         self.writable = writable
@@ -92,6 +95,14 @@ class ServedCollection:
         if known is None or known[0] != version:
             known = self._looked_at = version, self.collection.health()
         return known[1]._replace(rows=self.collection.count(), **self.collection.query_figures()._asdict())
+
+    def filter_warnings(self, where: dict[str, Any] | None, found: bool) -> dict[str, list[str]]:
+        """Sentences about fields that no payload has, as ``warnings``, if a filter with them has found nothing."""
+        if not where or found:
+            return {}
+        with collection_errors():
+            told = self.collection.unknown_fields(where)
+        return {"warnings": [sentence[:LONGEST_MESSAGE] for sentence in told]} if told else {}
 
     def ids(self) -> NDArray[Any]:
         """All ids, sorted. Texts are read with the payloads, which takes longer than numbers take."""

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+import uuid
 from contextlib import contextmanager
 from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
@@ -38,12 +39,25 @@ FLAGS = (
 LOCAL_SCHEMES = ("data", "blob", "chrome")  # the last is the page of a new tab
 ROWS = 300
 LONG_NAME = "average_customer_rating_overal"  # 30 letters
+# Ids as texts may be: with signs that addresses, markup and JSON give a meaning, and long ones.
+ODD_IDS = (
+    "a/b/c.png",
+    "what?k=1&id=2",
+    "50 % #1",
+    'it\'s "quoted" \\ back',
+    "Zürich 東京 🦉",
+    "<b>bold</b>",
+    " spaces  around ",
+    "17",
+    "x" * 300,
+    "a+b=c;d,e",
+)
 HOSTILE = "<img src=x onerror=\"document.title='run'\"><script>document.title='run'</script>"
 
 
 def make_collections(folder):
-    """Two with pictures and vectors ("learned", "random"), one of plain rows ("cards"), one without any ("empty"), and
-    one each of texts and of products."""
+    """Two with pictures and vectors ("learned", "random"), one of plain rows ("cards"), one without any ("empty"), one
+    each of texts and of products, and one each whose ids are texts ("named") and UUIDs ("drawn")."""
     X, y = load_digits(return_X_y=True)
     X, y = (X[:ROWS] / 16).astype(np.float32), y[:ROWS]
     pictures = folder / "pictures"
@@ -54,7 +68,7 @@ def make_collections(folder):
     for name, hasher in (("learned", ITQ(n_bits=32, random_state=0)), ("random", LSH(n_bits=24, random_state=0))):
         with Collection.create(folder / name, hasher.fit(X), store_vectors=True) as collection:
             collection.add(X, payload=payload)
-        display = {"images": "../pictures", "image_features": "grey:8", "label_field": "label"}
+        display = {"images": "../pictures", "image_features": "gray:8", "label_field": "label"}
         (folder / name / "serve.json").write_text(json.dumps(display))
     with Collection.create(folder / "cards", n_bits=12) as collection:
         codes = np.random.default_rng(0).integers(0, 256, (40, 2), dtype=np.uint8) & np.array(
@@ -66,7 +80,19 @@ def make_collections(folder):
     Collection.create(folder / "empty", n_bits=16).close()
     _make_texts(folder / "texts")
     _make_products(folder / "products")
-    return [folder / name for name in ("learned", "random", "cards", "empty", "texts", "products")]
+    _make_named(folder, "named", "text", [*ODD_IDS, *(f"row {number}" for number in range(len(ODD_IDS), 40))])
+    _make_named(folder, "drawn", "uuid", [uuid.UUID(int=2**100 + number) for number in range(40)])
+    names = ("learned", "random", "cards", "empty", "texts", "products", "named", "drawn")
+    return [folder / name for name in names]
+
+
+def _make_named(folder, name, kind, ids):
+    """Rows whose ids are no numbers, with pictures."""
+    codes, groups = _codes_of_groups(len(ids), 4, 32)
+    payload = [{"label": f"g{group}", "image": f"{row}.png", "id": row} for row, group in enumerate(groups.tolist())]
+    with Collection.create(folder / name, n_bits=32, ids=kind) as collection:
+        collection.add(codes=codes, ids=ids, payload=payload)
+    (folder / name / "serve.json").write_text(json.dumps({"images": "../pictures"}))
 
 
 def _codes_of_groups(n_rows, n_groups, n_bits):
@@ -200,6 +226,10 @@ class Page:
         ready = """const panes = [...document.querySelectorAll('.pane')];
                    return panes.length > 0 && panes.every(pane => pane.getAttribute('aria-busy') === 'false')"""
         self.until(lambda: self.js(ready), "panes at rest")
+        # Results have no text for Chromium until it has drawn them (content-visibility in the style sheet).
+        self.driver.execute_async_script(
+            "const done = arguments[0]; requestAnimationFrame(() => requestAnimationFrame(() => done()))"
+        )
 
     def one(self, selector):
         return self.driver.find_element("css selector", selector)

@@ -58,7 +58,7 @@ def served_shop(folder: Path, **more: Any) -> ServedCollection:
     path = folder / "shop"
     if not path.exists():
         make_shop(folder, pictures=True)
-    return open_collection(str(path), images=folder / "pictures", features=f"grey:{SIDE}", **more)
+    return open_collection(str(path), images=folder / "pictures", features=f"gray:{SIDE}", **more)
 
 
 def new_service(folder: Path, limits: Limits | None = None, **settings: Any) -> Service:

@@ -134,3 +134,40 @@ def test_conditions_there_and_back(page):
     assert told[:4] == texts[:4]
     assert told[4] == '{"a":{">":1},"$and":[{"a":{">":2}}]}'
     assert told[5:] == [None, None, None]
+
+
+def test_values_as_people_read_them(page):
+    page.open("?c=empty")
+    values = ["a", 3, True, None, [], ["x", "y"], {"d": {"min": 3}, "w": 1}, [{"sizes": [1, 2], "sku": "K"}, {}], [[]]]
+    script = """const done = arguments[1];
+        import('/static/payload.js').then(m => done(arguments[0].map(value => m.written(value))))"""
+    assert page.driver.execute_async_script(script, values) == [
+        "a",
+        "3",
+        "true",
+        "none",
+        "none",
+        "x, y",
+        "d: (min: 3), w: 1",
+        "(sizes: [1, 2], sku: K), none",
+        "none",
+    ]
+
+
+@pytest.mark.parametrize("width", [1400, 420])
+def test_a_long_id_stays_inside(page, width):
+    """300 letters without a space: in the query's card, in every layout and in the closer look."""
+    page.width(width)
+    try:
+        for address in ("?c=named&id=row+12&k=39", f"?c=named&id={'x' * 300}&k=39&layout=text"):
+            page.open(address)
+            page.js("document.querySelector('[data-id^=xxx], .hit').parentElement.querySelector('.closer').click()")
+            outside = """const right = node => node.getBoundingClientRect().right;
+                const boxes = [['.query-card', '.block'], ['.hit .facts', '.hit'], ['#closer-title', '#closer']];
+                return boxes.filter(([part, box]) => [...document.querySelectorAll(part)].some(
+                    node => right(node) > right(node.closest(box)) || node.scrollWidth > node.clientWidth + 1))"""
+            assert page.js(outside) == []
+            heights = "return Math.max(...[...document.querySelectorAll('.facts')].map(node => node.clientHeight))"
+            assert page.js(heights) < 40  # one line
+    finally:
+        page.width(1280)

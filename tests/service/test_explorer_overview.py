@@ -6,6 +6,8 @@ import pytest
 POINT = """const map = [...document.querySelectorAll('canvas.map')].map(c => c.getBoundingClientRect())[0];
            return [map.left, map.top, map.width, map.height]"""
 
+PIXELS = "return document.querySelector('canvas.map').getContext('2d').getImageData(0, 0, 400, 300).data.join()"
+
 
 def drawn(page):
     """How many pixels of the map have a color."""
@@ -28,8 +30,8 @@ def test_the_map(page):
     assert labels == told["labels"]
     # A click on the point of a row makes the row the query.
     left, top, width, height = page.js(POINT)
-    side = min(width, height) * 0.8
-    wide = side * min(1.8, max(1, width / height))
+    side = min(width, height) * 0.88
+    wide = side * min(2, max(1, width / height))
     x = left + width / 2 + (told["x"][5] - 0.5) * wide
     y = top + height / 2 - (told["y"][5] - 0.5) * side
     ActionChains(page.driver).move_by_offset(round(x), round(y)).click().perform()
@@ -53,17 +55,49 @@ def test_the_map(page):
 def test_a_label_and_a_part_of_the_map(page):
     page.open("?c=texts&id=4&show=map")
     page.until(lambda: drawn(page) > 100, "points")
-    view = "return document.querySelector('canvas.map').getContext('2d').getImageData(0, 0, 400, 300).data.join()"
-    whole = page.js(view)
+    whole = page.js(PIXELS)
     page.one(".legend button").click()
-    page.until(lambda: page.js(view) != whole, "one label brought out")
+    page.until(lambda: page.js(PIXELS) != whole, "one label brought out")
     assert page.one(".legend button").get_attribute("aria-pressed") == "true"
     page.one(".legend button").click()
-    page.until(lambda: page.js(view) == whole, "all labels again")
+    page.until(lambda: page.js(PIXELS) == whole, "all labels again")
     page.one(".zooms button").click()
-    page.until(lambda: page.js(view) != whole, "a part of the map")
+    page.until(lambda: page.js(PIXELS) != whole, "a part of the map")
     page.one(".zooms button:last-child").click()
-    page.until(lambda: page.js(view) == whole, "the whole map again")
+    page.until(lambda: page.js(PIXELS) == whole, "the whole map again")
+
+
+def test_fingers_on_the_map(page):
+    """Two that move apart zoom in; then one moves the map, also up and down, where before it scrolls the page."""
+    page.width(390, 844)
+
+    def touch(kind, *points):
+        fingers = [{"x": x, "y": y, "id": number} for number, (x, y) in enumerate(points)]
+        page.driver.execute_cdp_cmd("Input.dispatchTouchEvent", {"type": kind, "touchPoints": fingers})
+
+    try:
+        page.open("?c=learned&id=17&show=map")
+        page.until(lambda: drawn(page) > 300, "points")
+        page.js("document.querySelector('canvas.map').scrollIntoView({block: 'center'})")
+        left, top, width, height = page.js(POINT)
+        x, y = left + width / 2, top + height / 2
+        action = "return getComputedStyle(document.querySelector('canvas.map')).touchAction"
+        assert page.js(action) == "pan-y"
+        touch("touchStart", (x - 20, y), (x + 20, y))
+        touch("touchMove", (x - 40, y), (x + 40, y))
+        touch("touchMove", (x - 80, y), (x + 80, y))
+        touch("touchEnd")
+        page.until(lambda: page.js(action) == "none", "a part of the map")
+        before, scrolled = page.js(PIXELS), page.js("return scrollY")
+        touch("touchStart", (x, y))
+        touch("touchMove", (x, y + 30))
+        touch("touchMove", (x, y + 60))
+        touch("touchEnd")
+        page.until(lambda: page.js(PIXELS) != before, "the map moved")
+        assert page.js("return scrollY") == scrolled
+        assert page.address()["id"] == "17"  # no click
+    finally:
+        page.width(1280)
 
 
 def test_a_hundred_thousand_rows_are_drawn_in_a_frame(page):
@@ -91,16 +125,33 @@ def test_a_hundred_thousand_rows_are_drawn_in_a_frame(page):
 
 
 def test_labels_that_are_confused(page):
+    from selenium.webdriver.common.keys import Keys
+
     page.open("?c=learned&id=17&show=labels")
     page.until(lambda: page.js("return document.querySelectorAll('.confusion tbody tr').length") == 10, "the table")
     told = page.ask("/learned/confusion")
     cells = page.js("""return [...document.querySelectorAll('.confusion tbody tr')].map(row =>
-        [...row.querySelectorAll('td')].map(cell => Number(cell.textContent.replace('·', '0'))))""")
+        [...row.querySelectorAll('td:not(.most)')].map(cell => Number(cell.textContent.replace('·', '0'))))""")
     np.testing.assert_array_equal(cells, [[int(100 * cell["share"] + 0.5) for cell in row] for row in told["rows"]])
+    worst = page.js("return [...document.querySelectorAll('.confusion td.most')].map(cell => cell.textContent)")
+    assert worst == [
+        "" if one is None else f"{int(100 * one['share'] + 0.5) or '<1'} {one['label']}"
+        for one in told["most_confused"]
+    ]
     example = next(cell["id"] for place, row in enumerate(told["rows"]) for other, cell in enumerate(row[:-1])
                    if other != place and cell["share"] > 0.005)  # fmt: skip
     page.one(f".confusion td:not(.own) [data-query='{example}']").click()
     page.until(lambda: page.address()["id"] == str(example), "a row that is confused as query")
+    # On a narrow page arrows scroll the table, once it has the focus.
+    page.width(390, 844)
+    try:
+        page.open("?c=learned&id=17&show=labels")
+        page.until(lambda: page.js("return document.querySelector('.confusion .scroll') !== null"), "the table")
+        page.js("document.querySelector('.confusion .scroll').focus()")
+        page.keys(Keys.ARROW_RIGHT)
+        page.until(lambda: page.js("return document.querySelector('.confusion .scroll').scrollLeft") > 0, "a scroll")
+    finally:
+        page.width(1280)
     page.open("?c=empty&show=labels")
     page.until(lambda: "no labels" in page.text(".overview-part"), "nothing to confuse")
 

@@ -3,6 +3,9 @@
 import numpy as np
 import pytest
 
+from hashlearn.codes import unpack
+from hashlearn.service.code_places import fitted_landmarks
+
 
 @pytest.fixture(autouse=True)
 def _opened(page):
@@ -95,8 +98,58 @@ def test_arrows_in_a_grid(page):
 def test_addresses_there_and_back(page):
     given = "?c=a+b&mode=rescore&c2=%C3%A9&id=9223372036854775807&by=radius&k=7&radius=3&where=%7B%22x%22%3A1%7D"
     assert call(page, "state.js", "m.toAddress(m.fromAddress(a[0]))", given) == given
-    wild = "?k=99999&radius=-1&id=12345678901234567890&mode=x&code=zz&scale=3&by=all"
+    wild = f"?k=99999&radius=-1&id={'1' * 3000}&mode=x&code=zz&scale=3&by=all"
     assert call(page, "state.js", "m.toAddress(m.fromAddress(a[0]))", wild) == "?k=1000"
+
+
+def test_names_on_the_map(page):
+    """The label with the most rows comes first, in their middle; names that would cover others are left out."""
+    told = {"x": [0, 0.1, 0.9, 0.5, 0.5, 0.5, 0.5], "y": [0, 0.2, 0.1, 1, 1, 1, 1], "label": [1, 1, 1, 0, 0, 0, 0]}
+    expression = "m.middles({x: Float32Array.from(a[0].x), y: Float32Array.from(a[0].y), label: a[0].label})"
+    first, second = call(page, "mapnames.js", expression, told)
+    assert (first["label"], first["x"], first["y"]) == (0, 0.5, 1)
+    assert (second["label"], round(second["x"], 3), round(second["y"], 3)) == (1, 0.1, 0.1)
+    places = [
+        {"text": text, "left": left, "top": 50} for text, left in (("one", 100), ("two", 120), ("far", 300), ("out", 5))
+    ]
+    room = call(page, "mapnames.js", "m.withRoom(a[0], () => 30, 400, 100).map(place => place.text)", places)
+    assert room == ["one", "far"]
+
+
+def test_typed_ids(page):
+    cases = {
+        ("17", "int"): "17",
+        (" 007 ", "int"): "7",
+        (str(2**63 - 1), "int"): str(2**63 - 1),
+        (str(2**63), "int"): None,
+        ("1x", "int"): None,
+        ("a/b ", "text"): "a/b ",
+        ("", "text"): None,
+        (" 123E4567-e89b-12d3-a456-426614174000", "uuid"): "123E4567-e89b-12d3-a456-426614174000",
+        ("{123e4567e89b12d3a456426614174000}", "uuid"): "{123e4567e89b12d3a456426614174000}",
+        ("123e4567", "uuid"): None,
+    }
+    told = call(page, "ids.js", "a[0].map(([t, k]) => m.typedId(t, k))", [list(case) for case in cases])
+    assert [one["id"] for one in told] == list(cases.values())
+    assert all((one["id"] is None) == (one["wrong"] is not None) for one in told)
+    written = call(
+        page, "ids.js", "[['9007199254740993', 'int'], ['1', 'text'], ['x', 'int']].map(([i, k]) => m.jsonOf(i, k))"
+    )
+    assert written == ["9007199254740993", '"1"', '"x"']
+
+
+def test_a_code_is_placed_as_the_server_places_it(page):
+    rng = np.random.default_rng(0)
+    codes = rng.integers(0, 256, (200, 3), dtype=np.uint8)
+    landmarks = fitted_landmarks(codes[:100], 20)
+    expression = """a[1].map(bits => m.placeOf(bits, a[0].map(([bits, x, y]) => ({bits, x, y}))))"""
+    bits = unpack(codes, 20).tolist()
+    told = [
+        [unpack(code[None], 20)[0].tolist(), *place]
+        for code, place in zip(landmarks.codes, landmarks.places.tolist(), strict=True)
+    ]
+    places = call(page, "points.js", expression, told, bits)
+    np.testing.assert_allclose([[place["x"], place["y"]] for place in places], landmarks.places_of(codes), atol=1e-5)
 
 
 def test_what_is_wrong_with_a_filter(page):

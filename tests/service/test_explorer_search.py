@@ -191,6 +191,10 @@ def test_a_filter(page):
     box.clear()
     box.send_keys('{"label": "none of them"}')
     page.until(lambda: "No row passes the filter" in page.text(".message"), "no results")
+    assert "no payload" not in page.text(".message").lower()
+    box.clear()
+    box.send_keys('{"lable": "3"}')
+    page.until(lambda: "No payload has the field 'lable'" in page.text(".message"), "what is wrong with the field")
 
 
 def test_keys(page):

@@ -60,9 +60,12 @@ def test_an_address_with_nonsense(page):
     assert "the filter cannot be used" in page.text(".message")
     page.open("?c=learned&code=00ff")
     assert "codes must be hex" in page.text(".message")
-    page.open("?c=learned&id=9223372036854775808")  # one more than any id
-    assert page.text(".message") != ""
-    assert page.hits() == []
+    for id in ("9223372036854775808", "a%2Fb"):  # one more than any id, and no number
+        page.open(f"?c=learned&id={id}")
+        assert "whole number" in page.text(".message")
+        assert page.hits() == []
+    page.one(".message button").click()
+    page.until(lambda: len(page.hits()) == 20, "a random row instead")
 
 
 @pytest.mark.parametrize(
@@ -140,6 +143,23 @@ def test_a_storage_that_cannot_count_distances(page):
     page.until(lambda: page.text(".query-card .name") == f"Row {chosen}", "the new query")
     assert len(page.hits()) == 20
     assert "cannot count" in page.text("figure")
+
+
+def test_a_server_that_fails(page):
+    """Its sentence and a way to ask again, for results and for the map."""
+    page.open("?id=4&show=query")
+    page.js("""
+        window.asked = window.fetch;
+        const error = {code: 'internal', message: 'The server failed.'};
+        window.fetch = () => Promise.resolve(new Response(JSON.stringify({error}), {status: 500}));
+        document.querySelector('.hit').click()""")
+    page.until(lambda: "The server failed." in page.text(".pane.failed .message"), "the error state")
+    page.one("[data-part=map]").click()
+    page.until(lambda: "The server failed." in page.text(".map-told"), "the same for the map")
+    page.js("window.fetch = window.asked")
+    page.one(".message button").click()
+    page.until(lambda: len(page.hits()) == 20, "results after Try again")
+    page.until(lambda: "300 rows" in page.text(".map-told"), "the map as well")
 
 
 def test_the_bench_report_is_linked(page):

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -16,7 +17,7 @@ from PIL import Image
 from service_box import ROWS, TOKEN, command, make_shop
 
 from hashlearn import Collection, cli
-from hashlearn.data import digits
+from hashlearn.data import Dataset, digits
 from hashlearn.service.demo_collections import DemoData, make_demo, pixel_demo
 from hashlearn.service.served_collection import open_collection
 
@@ -92,9 +93,14 @@ def test_serving_two_under_names_until_ctrl_c(tmp_path):
         assert server.wait(60) == 0
 
 
+def few_digits(n_train: int) -> Dataset:
+    whole = digits()
+    return replace(whole, train_X=whole.train_X[:n_train], train_y=whole.train_y[:n_train])
+
+
 @pytest.mark.slow
 def test_the_demo_is_made_once_and_shown(tmp_path):
-    dataset = digits()
+    dataset = few_digits(600)
     calls = []
 
     def compute(folder: Path) -> DemoData:
@@ -103,14 +109,14 @@ def test_the_demo_is_made_once_and_shown(tmp_path):
 
     folder = tmp_path / "demo"
     made = make_demo(folder, {"bits": 16}, compute)
-    assert [path.name for path in made] == ["gsdhp", "lsh"]
+    assert [path.name for path in made] == ["auto", "lsh"]
     assert make_demo(folder, {"bits": 16}, compute) == made
     assert len(calls) == 1
     with pytest.raises(ValueError, match="other settings"):
         make_demo(folder, {"bits": 32}, compute)
     with command("serve", *map(str, made)) as (_, url):
-        api = f"{url}/api/v1/collections/gsdhp"
-        item = httpx.get(f"{api}/items/1600", timeout=60).json()
+        api = f"{url}/api/v1/collections/auto"
+        item = httpx.get(f"{api}/items/700", timeout=60).json()
         assert item["payload"] == {"label": str(dataset.query_y[100]), "part": "test"}
         picture = httpx.get(f"{url}{item['image']}", timeout=60).content
         pixels = np.asarray(Image.open(io.BytesIO(picture)))
@@ -120,8 +126,8 @@ def test_the_demo_is_made_once_and_shown(tmp_path):
         found = httpx.post(f"{api}/search/image?k=1", content=picture, headers=headers, timeout=60).json()
         assert found["results"][0]["query"]["code"] == item["code"]
         shares = []
-        for name in ("gsdhp", "lsh"):
-            body = {"ids": list(range(1500, 1700)), "k": 10}
+        for name in ("auto", "lsh"):
+            body = {"ids": list(range(600, 800)), "k": 10}
             answer = httpx.post(f"{url}/api/v1/collections/{name}/search", json=body, timeout=60).json()
             agree = [
                 hit["payload"]["label"] == result["query"]["payload"]["label"]
@@ -134,15 +140,16 @@ def test_the_demo_is_made_once_and_shown(tmp_path):
 
 def test_a_demo_that_was_stopped_begins_anew(tmp_path):
     def stopped(folder: Path) -> DemoData:
-        with Collection.create(folder / "gsdhp", n_bits=8) as half:
+        with Collection.create(folder / "auto", n_bits=8) as half:
             half.add(codes=np.zeros((100, 1), dtype=np.uint8))
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         make_demo(tmp_path, {}, stopped)
-    made = make_demo(tmp_path, {}, lambda folder: pixel_demo(digits(), 8, 0, folder))
+    few = few_digits(200)
+    made = make_demo(tmp_path, {}, lambda folder: pixel_demo(few, 8, 0, folder))
     with open_collection(str(made[0])).collection as whole:
-        assert len(whole) == 1797
+        assert len(whole) == 200 + len(few.query_X)
     (tmp_path / "else").mkdir()
     (tmp_path / "else" / "file").touch()
     with pytest.raises(ValueError, match="other files"):
@@ -169,10 +176,10 @@ def test_the_demo_with_pictures_of_ones_own(tmp_path, monkeypatch):
     with command("demo", "--serve", *more) as (server, url):
         facts = httpx.get(f"{url}/api/v1/collections", timeout=60).json()["collections"]
         assert [(one["name"], one["rows"], one["can"]["image"]) for one in facts] == [
-            ("learned", 96, True),
-            ("hashed", 96, True),
+            ("auto", 96, True),
+            ("lsh", 96, True),
         ]
-        api = f"{url}/api/v1/collections/hashed"
+        api = f"{url}/api/v1/collections/auto"
         item = httpx.get(f"{api}/items/95", timeout=60).json()
         assert item["payload"] == {"label": "stripes", "part": "test", "image": "test/stripes/7.png"}
         picture = httpx.get(url + item["image"], timeout=60)

@@ -35,6 +35,7 @@ def test_made_filled_searched_and_dropped(tmp_path):
         http.post(AT, json=asked, headers=AUTH).raise_for_status()  # the name is free again
 
 
+@pytest.mark.slow
 def test_what_is_refused(tmp_path):
     (tmp_path / "made" / "notes").mkdir(parents=True)
     settings = {"create_in": tmp_path / "made", "tokens": (Token(TOKEN), Token("only-reads-things", False, "r"))}
@@ -68,7 +69,7 @@ def test_what_is_refused(tmp_path):
 def test_writes_that_waited_for_a_collection_that_is_gone(tmp_path):
     """They are told so; the storage is not touched."""
     service = new_service(tmp_path, create_in=tmp_path / "made")
-    from hashlearn.service import made_collections, routes_items
+    from hashlearn.service import made_collections, routes_writes
     from hashlearn.service.errors import ApiError
     from hashlearn.service.schemas import CreateRequest
 
@@ -77,7 +78,7 @@ def test_writes_that_waited_for_a_collection_that_is_gone(tmp_path):
         served = service.collections["x"]
         made_collections.drop(service, served)
         with pytest.raises(ApiError, match="any more"):
-            routes_items._add(service, served, {"codes": np.zeros((1, 1), dtype=np.uint8)})
+            routes_writes._add(service, served, {"codes": np.zeros((1, 1), dtype=np.uint8)})
         with pytest.raises(ApiError, match="any more"):
             made_collections.drop(service, served)
     finally:

@@ -253,6 +253,7 @@ def _answer(connection: socket.socket) -> bytes:
     return b"".join(parts)
 
 
+@pytest.mark.slow
 def test_slow_bodies_are_sent_away(small):
     http, _ = small
     post = b"POST %s/search HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n" % API.encode()

@@ -79,6 +79,7 @@ def test_random_items_are_of_the_collection_and_not_always_the_same(http):
     assert ids <= set(range(ROWS))
 
 
+@pytest.mark.slow
 def test_random_where_ids_are_few_and_far_between(tmp_path):
     with Collection.create(tmp_path / "far", n_bits=8) as far:
         far.add(codes=np.array([[1], [2]], dtype=np.uint8), ids=[10**15, 2**62])

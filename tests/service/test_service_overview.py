@@ -10,8 +10,8 @@ import pytest
 from service_box import API, AUTH, N_BITS, ROWS, client, new_service
 
 from hashlearn import Collection
-from hashlearn.codes import unpack
 from hashlearn.service import code_map, routes_overview
+from hashlearn.service.code_places import Landmarks, fitted_landmarks
 from hashlearn.service.served_collection import open_collection
 from hashlearn.service.service import Service
 
@@ -42,8 +42,8 @@ def test_fields(tmp_path):
             assert len(result["hits"]) == 5, name
 
 
-def test_the_map_keeps_what_is_near_together(tmp_path):
-    """Places are the weighted sums that the answer gives, also for codes that are not on the map."""
+def test_the_map(tmp_path):
+    """Rows lie where the landmarks of the answer put their codes; other rows of the same code lie around them."""
     with client(new_service(tmp_path)) as http:
         told = http.get(f"{API}/map").json()
         items = http.get(f"{API}/items?limit=1000").json()["items"]
@@ -52,21 +52,22 @@ def test_the_map_keeps_what_is_near_together(tmp_path):
     assert told["labels"] == ["0", "1", "2", "3"]
     assert [told["labels"][label] for label in told["label"]] == [item["payload"]["label"] for item in items]
     codes = np.stack([np.frombuffer(bytes.fromhex(item["code"]), dtype=np.uint8) for item in items])
-    bits = unpack(codes, N_BITS)
-    places = bits @ np.array(told["projection"]["weights"]) + told["projection"]["offsets"]
+    landmarks = Landmarks(
+        np.stack([np.frombuffer(bytes.fromhex(one["code"]), dtype=np.uint8) for one in told["landmarks"]]),
+        np.array([[one["x"], one["y"]] for one in told["landmarks"]], dtype=np.float32),
+        N_BITS,
+    )
+    places = landmarks.places_of(codes)
     shown = np.stack([told["x"], told["y"]], axis=1)
-    first = np.unique(codes, axis=0, return_index=True)[1]  # other rows of the same code are spread around them
+    first = np.unique(codes, axis=0, return_index=True)[1]
     np.testing.assert_allclose(shown[first], places[first], atol=1e-3)
-    assert places.min() >= -1e-3
-    assert places.max() <= 1 + 1e-3
-    variances = np.sort(np.linalg.eigvalsh(np.cov(bits.T)))[::-1]
-    np.testing.assert_allclose(told["explained"], variances[:2] / variances.sum(), atol=0.01)
+    assert 0.8 < told["trust"] <= 1
 
 
 def test_rows_with_one_code_do_not_cover_each_other():
     codes = np.zeros((500, 2), dtype=np.uint8)
     codes[300:] = 255
-    places = code_map.fitted_projection(codes, 16).places(codes) + code_map.spread(codes)
+    places = fitted_landmarks(codes, 16).places_of(codes) + code_map.spread(codes)
     assert len(np.unique(places.round(4), axis=0)) == 500
     assert np.ptp(places[:300, 0]) < 0.5
 
@@ -128,6 +129,10 @@ def test_of_many_labels_the_most_confused_are_listed(tmp_path):
     assert len(told["labels"]) == len(told["rows"]) == 20
     assert set(told["labels"][:2]) == {"l30", "l31"}
     assert 0.3 < told["rows"][0][1]["share"] < 0.7
+    worst = told["most_confused"]
+    assert [worst[0]["label"], worst[1]["label"]] == told["labels"][1::-1]
+    assert worst[0]["share"] == told["rows"][0][1]["share"]
+    assert worst[2:].count(None) >= 17  # the other labels are confused with none
     for row in told["rows"]:
         assert sum(cell["share"] for cell in row) == pytest.approx(1, abs=0.005)
 

@@ -202,4 +202,4 @@ def test_what_is_not_there(shop):
     assert error_of(http.get("/nothing"), 404) == "not_found"
     response = http.put(f"{API}/items", json={})
     assert error_of(response, 405) == "wrong_method"
-    assert response.headers["allow"] == "DELETE, GET, HEAD, POST"
+    assert response.headers["allow"] == "DELETE, GET, HEAD, PATCH, POST"

@@ -311,7 +311,7 @@ def test_filters_are_never_code(tmp_path):
                     content=_ascii({"where": where}),
                     headers={**AUTH, "Content-Type": "application/json"},
                 )
-                assert response.status_code == 400 or response.json() == {"deleted": 0}
+                assert response.status_code == 400 or response.json()["deleted"] == 0
         assert http.get(API).json()["rows"] == ROWS
         stored = [{"colour": text, text.replace("\0", ""): 1} for text in INJECTIONS if text.isprintable()]
         body = {"vectors": rows(len(stored)).tolist(), "payload": stored, "ids": list(range(100, 100 + len(stored)))}

@@ -18,15 +18,23 @@ export const token = {
   clear: () => sessionStorage.removeItem(TOKEN),
 };
 
-// Ids go up to 2^63, numbers of JavaScript are exact to 2^53: ids are text everywhere on this page.
+// Ids go up to 2^63, numbers of JavaScript are exact to 2^53: larger ones are read as text.
 function exact(key, value, context) {
-  return key === "id" && typeof value === "number" ? context?.source ?? String(value) : value;
+  return key === "id" && typeof value === "number" && !Number.isSafeInteger(value) ? context?.source ?? String(value) : value;
 }
 
-// The same on the way out: ids are written as the numbers they are, a filter as it was typed.
+// Ids are text everywhere on this page, whatever they are in the answer. Fields called id in payloads stay as they are.
+function withTextIds(told) {
+  for (const { query, hits } of told.results) {
+    for (const row of [query, ...hits]) if (row.id !== undefined) row.id = String(row.id);
+  }
+  return told;
+}
+
+// Ids are given as JSON, which is exact, and a filter as it was typed.
 function bodyOf({ ids, where, ...rest }) {
   const parts = Object.entries(rest).map(([name, value]) => `${JSON.stringify(name)}:${JSON.stringify(value)}`);
-  if (ids) parts.push(`"ids":[${ids.map(BigInt).join(",")}]`);
+  if (ids) parts.push(`"ids":[${ids.join(",")}]`);
   if (where) parts.push(`"where":${where}`);
   return `{${parts.join(",")}}`;
 }
@@ -86,23 +94,24 @@ export function confusion(name) {
   return json(at(name, "confusion"));
 }
 
-// Its ids are written as text before they are read, which is quicker for 100,000 than to look at each.
+// Numbers among its ids become text before they are read, which is quicker for 100,000 than to look at each.
 export async function map(name) {
   const text = await (await answer(at(name, "map"), {})).text();
   return JSON.parse(text.replace(/"ids":\[([\d,]+)\]/, (_, ids) => `"ids":["${ids.replaceAll(",", '","')}"]`));
 }
 
-export function random(name) {
-  return json(at(name, "random"));
+// The id of a random row.
+export async function random(name) {
+  return String((await json(at(name, "random"))).id);
 }
 
-export function search(name, body, signal) {
-  return post(at(name, "search"), body, signal);
+export async function search(name, body, signal) {
+  return withTextIds(await post(at(name, "search"), body, signal));
 }
 
-export function searchImage(name, file, options, signal) {
+export async function searchImage(name, file, options, signal) {
   const path = `${at(name, "search", "image")}?${new URLSearchParams(options)}`;
-  return json(path, { method: "POST", headers: { "Content-Type": file.type }, body: file, signal });
+  return withTextIds(await json(path, { method: "POST", headers: { "Content-Type": file.type }, body: file, signal }));
 }
 
 export function histogram(name, { id, code }, signal) {

@@ -24,7 +24,7 @@ function cellsOf(nBits, fewest) {
   return cells;
 }
 
-// One path a kind of cell: few elements a strip, however many bits. Colours come from the style sheet.
+// One path a kind of cell: few elements a strip, however many bits. Colors come from the style sheet.
 // reference: the bits to compare with; without them nothing is marked, and there is more room.
 export function strip(bits, reference = null) {
   const perLine = cellsOf(bits.length, reference === null ? 32 : 16);

@@ -1,10 +1,10 @@
 // Which labels a collection confuses: a table of shares, each cell a way to a row that shows it.
 
 import { el } from "./dom.js";
-import { shortened } from "./payload.js";
+import { shortenedInside } from "./payload.js";
 import { addressOf } from "./state.js";
 
-const LONGEST = 24;
+const LONGEST = 21;
 
 function cell({ share, id }, own, other) {
   const percent = Math.round(100 * share);
@@ -16,12 +16,20 @@ function cell({ share, id }, own, other) {
   return made;
 }
 
+// The label that is mistaken for another most often, of all labels, as a way to a row that shows it.
+function mostConfused(found, own) {
+  if (found === null) return el("td", { class: "most" });
+  const percent = Math.round(100 * found.share);
+  const told = `${percent} % of the rows nearest to ${own} have ${found.label}`;
+  return el("td", { class: "most", title: told }, el("a", { href: addressOf(found.id), "data-query": found.id, "aria-label": `${told}: show a row` }, `${percent || "<1"} ${shortenedInside(found.label, LONGEST)}`));
+}
+
 // told: what the API says.
 export function confusionTable(told) {
   if (!told.labels.length) return el("p", { class: "quiet" }, "The rows of this collection have no labels: there is nothing to confuse.");
   const names = [...told.labels, "others"];
   const part = told.labels.length < told.all_labels ? ` Shown are the ${told.labels.length} of ${told.all_labels} labels with the most misses.` : "";
-  const head = (name, scope) => el("th", { scope, title: name }, el("span", {}, shortened(name, LONGEST)));
+  const head = (name, scope) => el("th", { scope, title: name }, el("span", {}, shortenedInside(name, LONGEST)));
   return el(
     "figure",
     { class: "confusion" },
@@ -32,8 +40,8 @@ export function confusionTable(told) {
       el(
         "table",
         {},
-        el("thead", {}, el("tr", {}, el("td", {}), ...names.map((name) => head(name, "col")))),
-        el("tbody", {}, ...told.rows.map((row, place) => el("tr", {}, head(told.labels[place], "row"), ...row.map((part, other) => cell(part, told.labels[place], names[other]))))),
+        el("thead", {}, el("tr", {}, el("td", {}), ...names.map((name) => head(name, "col")), el("th", { scope: "col", class: "most" }, "most often instead"))),
+        el("tbody", {}, ...told.rows.map((row, place) => el("tr", {}, head(told.labels[place], "row"), ...row.map((part, other) => cell(part, told.labels[place], names[other])), mostConfused(told.most_confused[place], told.labels[place])))),
       ),
     ),
   );

@@ -3,6 +3,7 @@
 import { lookCloser } from "./closer.js";
 import { byId, el, say } from "./dom.js";
 import { labelList } from "./hits.js";
+import { FIELDS as ID_FIELDS, typedId } from "./ids.js";
 import { later } from "./later.js";
 import { payloadList } from "./payload.js";
 import { picture, show } from "./pictures.js";
@@ -12,6 +13,8 @@ import { fileOf } from "./upload.js";
 const PICTURE = 160;
 const FIELDS = 12; // of the query; a closer look shows all
 const PAUSE = 150; // ms without movement before a slider asks the server
+
+let idKind = "int"; // of the first collection
 
 // A slider and a number field for one whole number.
 function pair(name) {
@@ -42,10 +45,9 @@ export function listen({ random, upload, compare }) {
   byId("more").open = window.matchMedia("(min-width: 60rem)").matches || state().where !== "" || state().other !== null;
   byId("query-form").addEventListener("submit", (event) => {
     event.preventDefault();
-    const text = byId("query-id").value.trim();
-    const right = /^\d{1,19}$/.test(text) && BigInt(text) < 2n ** 63n;
-    say(byId("query-note"), right ? "" : "An id is a whole number from 0.");
-    if (right) query(String(BigInt(text)));
+    const { id, wrong } = typedId(byId("query-id").value, idKind);
+    say(byId("query-note"), wrong);
+    if (wrong === null) query(id);
   });
   byId("text-form").addEventListener("submit", (event) => {
     event.preventDefault();
@@ -86,6 +88,10 @@ export function showState(now, infos) {
     put(byId(name), now[name]);
     put(byId(`${name}-number`), now[name]);
   }
+  if (idKind !== infos[0].ids) say(byId("query-note"), "");
+  idKind = infos[0].ids;
+  byId("query-form").dataset.ids = idKind;
+  for (const [name, value] of Object.entries(ID_FIELDS[idKind])) byId("query-id").setAttribute(name, value);
   byId("query-id").value = now.id ?? "";
   byId("compare").checked = now.other !== null;
   byId("log-scale").checked = now.scale === "log";

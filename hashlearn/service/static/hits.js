@@ -74,7 +74,7 @@ export function hitCard(hit, queryBits, layout, roles) {
       "span",
       { class: "facts" },
       el("span", { class: "distance", title: `distance ${hit.distance}${bits === null ? "" : `, ${bits} bits differ`}` }, distance),
-      el("span", { class: "id" }, `#${hit.id}`),
+      el("span", { class: "id", title: `id ${hit.id}` }, `#${hit.id}`),
       el("span", { class: "verdict", title: told }, sign),
     ),
     labelList(hit.labels),

@@ -43,6 +43,7 @@ export function listen(actions) {
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || typing(event.target) || document.querySelector("dialog[open]")) return;
     if (ARROWS.includes(event.key)) {
+      if (event.target.closest?.(".scroll")) return; // where arrows scroll
       // Elsewhere Home and End go to the ends of the page, as everywhere.
       const inside = event.target.closest?.(".hits");
       if (inside || event.key.startsWith("Arrow")) arrow(event);

@@ -29,6 +29,7 @@ const first = new Pane("First collection", false, {
   collection: (name) => pick({ collection: name }),
   mode: (mode) => change({ mode }, { step: true }),
   radius: (radius) => change({ radius }, { step: true }),
+  random,
   shown: (pane) => {
     // The server answers again.
     if (byId("notice").querySelector("button")) say(byId("notice"), "");
@@ -44,6 +45,7 @@ const second = new Pane("Second collection", true, {
   collection: (name) => pick({ other: name }),
   mode: (mode) => change({ otherMode: mode }, { step: true }),
   radius: (radius) => change({ radius }, { step: true }),
+  random,
   shown: () => controls.resultsTold(shownPanes()),
   emptied: () => {},
   failed,
@@ -62,12 +64,12 @@ function trouble(error, again) {
   if (error.status === 401) tokens.ask();
 }
 
-async function random() {
+async function random(name = state().collection) {
   if (!infos.length) return;
   try {
-    query((await api.random(state().collection)).id);
+    query(await api.random(name));
   } catch (error) {
-    trouble(error, random);
+    trouble(error, () => random(name));
   }
 }
 
@@ -157,7 +159,7 @@ async function start() {
   const part = settled(state());
   if (state().id === null && state().text === null && !state().code && !state().otherCode && infoOf(part.collection).rows) {
     try {
-      part.id = (await api.random(part.collection)).id;
+      part.id = await api.random(part.collection);
     } catch (error) {
       trouble(error, start);
     }
@@ -176,7 +178,7 @@ byId("panes").addEventListener("click", (event) => {
   query(hit.dataset.id);
 });
 keys.listen({
-  r: random,
+  r: () => random(),
   "/": () => {
     byId("query-id").focus();
     byId("query-id").select();
@@ -190,7 +192,7 @@ keys.listen({
 });
 closer.listen();
 filterbox.listen();
-controls.listen({ random, upload, compare });
+controls.listen({ random: () => random(), upload, compare });
 tokens.listen(start);
 onChange((now) => {
   if (!infos.length) return;

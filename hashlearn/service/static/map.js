@@ -1,9 +1,12 @@
 // The map of a collection on a canvas: every row a point, rows with similar codes together. A click makes a row the query.
 
 import { map as fetchMap } from "./api.js";
+import { bitsOf } from "./bits.js";
 import { count, el } from "./dom.js";
+import { drawNames, middles } from "./mapnames.js";
 import { MOST, colorOf } from "./palette.js";
-import { beside, nearest, paint, pointSize, pointsOf, screen } from "./points.js";
+import { pinching } from "./pinch.js";
+import { beside, nearest, paint, placeOf, pointSize, pointsOf, screen } from "./points.js";
 
 const START = { x: 0.5, y: 0.5, zoom: 1 };
 const REACH = 10; // pixels around a point that still mean it
@@ -42,6 +45,7 @@ export class CodeMap {
     if (this.name !== info.name) {
       Object.assign(this, { name: info.name, points: null, view: { ...START }, chosen: null, current: -1 });
       this.told.textContent = "Computing the map…";
+      this.canvas.setAttribute("aria-label", `Map of ${info.name}, which is being computed`);
       this.legend.replaceChildren();
       this.draw();
     }
@@ -50,6 +54,9 @@ export class CodeMap {
       if (this.name !== info.name) return undefined;
       this.map = told;
       this.points = pointsOf(told);
+      this.middles = middles(this.points);
+      this.landmarks = told.landmarks.map(({ code, x, y }) => ({ bits: bitsOf(code, info.n_bits), x, y }));
+      this.placed = new WeakMap(); // bits of a code that is no row of the map → its place
       this.tell();
       this.showLegend();
     } catch (error) {
@@ -60,10 +67,10 @@ export class CodeMap {
   }
 
   tell() {
-    const { rows, shown, explained } = this.map;
+    const { rows, shown, trust } = this.map;
     const drawn = shown < rows ? `${count(shown, "row")} of ${rows.toLocaleString("en")}, drawn at random` : count(rows, "row");
-    const share = Math.round(100 * explained.reduce((sum, part) => sum + part, 0));
-    this.what = `${drawn}, by the two directions in which their codes vary most (${share} % of the variance).`;
+    const figure = trust === null ? "" : ` (trustworthiness ${trust.toFixed(2)})`;
+    this.what = `${drawn}. Rows close together have similar codes${figure}; distances between groups mean little.`;
     this.told.textContent = this.what;
     this.canvas.setAttribute("aria-label", `Map of ${this.name}: ${this.what} ${KEYS}`);
   }
@@ -102,6 +109,7 @@ export class CodeMap {
   move(view) {
     const inside = (value) => Math.min(1, Math.max(0, value));
     this.view = { x: inside(view.x), y: inside(view.y), zoom: view.zoom };
+    this.canvas.classList.toggle("zoomed", view.zoom > 1);
     this.draw();
   }
 
@@ -114,23 +122,30 @@ export class CodeMap {
   listen() {
     let down = null;
     const { canvas } = this;
+    const pinch = pinching((by, x, y) => this.zoom(by, this.placeAt(x, y)));
     canvas.addEventListener("pointerdown", (event) => {
-      down = { x: event.offsetX, y: event.offsetY, view: this.view, moved: false };
+      // Two fingers neither drag nor click.
+      down = pinch.down(event) > 1 ? null : { x: event.offsetX, y: event.offsetY, view: this.view, moved: false };
       canvas.setPointerCapture(event.pointerId);
     });
     canvas.addEventListener("pointermove", (event) => {
       if (!this.points) return;
-      if (down) this.drag(down, event);
+      if (pinch.move(event)) down = null;
+      else if (down) this.drag(down, event);
       else this.point(nearest(this.points, this.view, this.width, this.height, event.offsetX, event.offsetY, REACH));
     });
     canvas.addEventListener("pointerup", (event) => {
+      pinch.up(event);
       const clicked = down && !down.moved && this.points;
       down = null;
       if (!clicked) return;
       const found = nearest(this.points, this.view, this.width, this.height, event.offsetX, event.offsetY, REACH);
       if (found >= 0) this.query(this.points.ids[found]);
     });
-    canvas.addEventListener("pointercancel", () => (down = null));
+    canvas.addEventListener("pointercancel", (event) => {
+      pinch.up(event);
+      down = null;
+    });
     canvas.addEventListener("pointerleave", () => this.points && !down && this.point(-1));
     // The wheel scrolls the page, as everywhere, unless the map is being worked with.
     canvas.addEventListener("wheel", (event) => {
@@ -198,9 +213,23 @@ export class CodeMap {
     context.restore();
   }
 
-  // Rings around the results and the query.
+  // Names of labels, dots on the results, a ring around the query.
   marks(context) {
     const { left, top } = screen(this.view, this.width, this.height);
+    const ground = style(this.canvas, "--card");
+    const ink = style(this.canvas, "--ink");
+    const named = this.middles.filter(({ label }) => this.chosen === null || label === this.chosen);
+    const names = named.map(({ label, x, y }) => ({ text: this.map.labels[label], left: left(x), top: top(y) }));
+    drawNames(context, names, this.width, this.height, ink, ground);
+    const dot = (place) => {
+      context.beginPath();
+      context.arc(left(place.x), top(place.y), 3, 0, 2 * Math.PI);
+      context.fillStyle = ink;
+      context.fill();
+      context.lineWidth = 1;
+      context.strokeStyle = ground;
+      context.stroke();
+    };
     const ring = (place, radius, width, color) => {
       context.beginPath();
       context.arc(left(place.x), top(place.y), radius, 0, 2 * Math.PI);
@@ -208,10 +237,9 @@ export class CodeMap {
       context.strokeStyle = color;
       context.stroke();
     };
-    const ink = style(this.canvas, "--ink");
-    for (const hit of this.answer?.hits ?? []) ring(this.placeOf(hit), 5, 1.25, ink);
+    for (const hit of (this.answer?.hits ?? []).filter(({ bits }) => bits)) dot(this.placeOf(hit));
     if (this.answer?.query.bits) {
-      ring(this.placeOf(this.answer.query), 9, 5, style(this.canvas, "--card"));
+      ring(this.placeOf(this.answer.query), 9, 5, ground);
       ring(this.placeOf(this.answer.query), 9, 3, style(this.canvas, "--differs"));
     }
     if (this.current >= 0) ring({ x: this.points.x[this.current], y: this.points.y[this.current] }, 7, 2, style(this.canvas, "--accent"));
@@ -221,8 +249,7 @@ export class CodeMap {
   placeOf({ id, bits }) {
     const place = this.points.places.get(id);
     if (place !== undefined) return { x: this.points.x[place], y: this.points.y[place] };
-    const { weights, offsets } = this.map.projection;
-    const along = (axis) => weights.reduce((sum, weight, bit) => sum + (bits?.[bit] ? weight[axis] : 0), offsets[axis]);
-    return { x: along(0), y: along(1) };
+    if (!this.placed.has(bits)) this.placed.set(bits, placeOf(bits, this.landmarks));
+    return this.placed.get(bits);
   }
 }

@@ -1,4 +1,4 @@
-// Colors of labels: ten that are told apart on light and on dark ground, used again for more labels; grey for none.
+// Colors of labels: ten that are told apart on light and on dark ground, used again for more labels; gray for none.
 
 const COLORS = ["#4e79a7", "#f28e2b", "#59a14f", "#e15759", "#b07aa1", "#76b7b2", "#c9a820", "#ff8fa3", "#9c755f", "#3fa7d6"];
 const NONE = "#8b93a3";

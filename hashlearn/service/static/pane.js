@@ -19,7 +19,7 @@ const NO_TEXTS = "The query is a text, and this collection cannot be searched by
 const NOT_HERE = "The query is a picture, and this collection has no code of it.";
 
 export class Pane {
-  // events: {collection(name), mode(name), radius(number), shown(pane), emptied(), failed(error), refused(error, before)}
+  // events: {collection(name), mode(name), radius(number), random(name), shown(pane), emptied(), failed(error), refused(error, before)}
   constructor(title, second, events) {
     this.second = second;
     this.events = events;
@@ -102,7 +102,8 @@ export class Pane {
       if (error.code === "bad_filter") return this.refused(error);
       // What the server has refused it would refuse again.
       const again = error.status === 0 || [401, 408, 429].includes(error.status) || error.status >= 500;
-      this.say(error.message, again ? ["Try again", () => this.show(this.state, this.info)] : null);
+      const other = ["no_item", "bad_id"].includes(error.code) ? ["Show a random row", () => this.events.random(this.info.name)] : null;
+      this.say(error.message, again ? ["Try again", () => this.show(this.state, this.info)] : other);
       this.root.classList.add("failed");
       this.events.failed(error);
     }
@@ -141,7 +142,7 @@ export class Pane {
   }
 
   // Labels, agreement and bits, once an answer.
-  worked({ counts, fields, query, hits, found }) {
+  worked({ counts, fields, warnings, query, hits, found }) {
     const info = this.info;
     const labelField = info.label_field;
     const labels = labelsOf(query.payload, labelField);
@@ -150,7 +151,7 @@ export class Pane {
       const own = labelsOf(hit.payload, labelField);
       return { ...hit, rank: place + 1, labelField, labels: own, agrees: agree(labels, own), bits: hit.code ? bitsOf(hit.code, info.n_bits) : null };
     });
-    return { counts, fields, roles: rolesOf(fields, labelField), query: { ...query, labels, labelField, bits }, hits: seen, found };
+    return { counts, fields, warnings, roles: rolesOf(fields, labelField), query: { ...query, labels, labelField, bits }, hits: seen, found };
   }
 
   draw() {
@@ -161,7 +162,7 @@ export class Pane {
     this.root.classList.remove("failed");
     this.overview.show(info, this.answer, () => this.summary(agreements));
     const pages = paged(hits.length, state.page);
-    this.shown = sorted(hits, state.sort, state.order === "down", fields).slice(pages.first, pages.last);
+    this.shown = sorted(hits, state.sort, state.order === "down", fields, info.ids).slice(pages.first, pages.last);
     const layouts = layoutsFor(hits, roles);
     const layout = layouts.includes(state.layout) ? state.layout : layouts[0];
     this.grid.className = `hits ${layout}`;
@@ -218,7 +219,7 @@ export class Pane {
         return this.put(`No row within ${count(view.radius, "bit")} of the query. The nearest lies at ${nearest}.`, action);
       }
     }
-    if (view.where) return this.put("No row passes the filter here.");
+    if (view.where) return this.put(["No row passes the filter here.", ...this.answer.warnings].join(" "));
     return this.put(view.by === "radius" ? "No other row within the radius." : "There is no other row in this collection.");
   }
 

@@ -6,19 +6,29 @@ const TITLES = /^(title|name|headline|heading|subject|product_?name)$/i;
 const TEXTS = /^(text|texts|body|content|description|abstract|summary|message|review|sentence|utterance|document|passage|question|query|comment|caption)$/i;
 const LONG = 60; // characters, on average, that make a field without a telling name the text
 const FOLDED = 160; // characters that are folded away in a row of text
+const CHIPS = 8;
 const LONGEST = 200;
 
-// Lists and objects without the signs of JSON, but for those that lie in each other.
+// Lists and objects without the signs of JSON; those that lie in each other stand in brackets.
 export function written(value, inside = false) {
   if (typeof value === "string") return value;
-  if (inside || typeof value !== "object" || value === null) return JSON.stringify(value) ?? "";
-  if (Array.isArray(value)) return value.length ? value.map((part) => written(part, true)).join(", ") : "none";
-  return Object.entries(value).map(([name, part]) => `${name}: ${written(part, true)}`).join(", ");
+  if (value === null || value === undefined) return "none";
+  if (typeof value !== "object") return String(value);
+  const listed = Array.isArray(value);
+  const parts = listed ? value.map((part) => written(part, true)) : Object.entries(value).map(([name, part]) => `${name}: ${written(part, true)}`);
+  const text = parts.join(", ") || "none";
+  return inside && parts.length ? (listed ? `[${text}]` : `(${text})`) : text;
 }
 
 export function shortened(value, longest = LONGEST) {
   const text = written(value);
   return text.length > longest ? `${text.slice(0, longest)}…` : text;
+}
+
+// Names that begin alike are told apart by their ends.
+export function shortenedInside(text, longest) {
+  const half = (longest - 1) >> 1;
+  return text.length > longest ? `${text.slice(0, half)}…${text.slice(-half)}` : text;
 }
 
 // {title, text}: names of the fields that hold them, or null. fields: as the API tells them.
@@ -32,9 +42,10 @@ export function rolesOf(fields, labelField) {
   return { text: text?.path[0] ?? null, title: title?.path[0] ?? null };
 }
 
-// Names and values; a name too long to stand beside its value stands above it.
-function list(fields, kind, longest) {
-  const rows = fields.map(([name, value]) => el("div", {}, el("dt", {}, shortened(name, longest)), el("dd", {}, shortened(value, longest))));
+// Names and values, at most so many; a name too long to stand beside its value stands above it.
+function list(fields, kind, most, longest) {
+  const rows = fields.slice(0, most).map(([name, value]) => el("div", {}, el("dt", {}, shortened(name, longest)), el("dd", {}, shortened(value, longest))));
+  if (fields.length > most) rows.push(el("div", {}, el("dt", {}, `and ${fields.length - most} more`)));
   return rows.length ? el("dl", { class: `payload ${kind}` }, ...rows) : null;
 }
 
@@ -44,19 +55,16 @@ function others(payload, skip) {
 
 // All fields but those named, at most so many.
 export function payloadList(payload, skip, most = Infinity, longest = LONGEST) {
-  const fields = others(payload, skip);
-  const shown = list(fields.slice(0, most), "", longest);
-  if (shown && fields.length > most) shown.append(el("div", {}, el("dt", {}, `and ${fields.length - most} more`)));
-  return shown;
+  return list(others(payload, skip), "", most, longest);
 }
 
 export function isLong(value) {
   return written(value).length > FOLDED;
 }
 
-// The short fields, one after the other in a line.
+// The short fields, one after the other in a line. Fields without a value are left out.
 export function chips(payload, skip) {
-  return list(others(payload, skip).filter(([, value]) => !isLong(value)), "chips", FOLDED);
+  return list(others(payload, skip).filter(([, value]) => value !== null && !isLong(value)), "chips", CHIPS, FOLDED);
 }
 
 // The long fields, each under its name, which opens it.

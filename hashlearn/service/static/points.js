@@ -2,9 +2,10 @@
 
 import { MOST as COLORS, pixelOf } from "./palette.js";
 
-const MARGIN = 0.1; // of the smaller side
+const MARGIN = 0.06; // of the smaller side
 const FAINT = 40;
 const STRONG = 225;
+const NEAREST = 3; // landmarks that a code lies between
 
 // told: what the API says. x and y lie within 0..1, y goes up.
 export function pointsOf(told) {
@@ -16,8 +17,8 @@ export function pointsOf(told) {
 // Where a point of the map lies on a canvas of this size, for a view {x, y, zoom} whose middle is at x, y.
 export function screen(view, width, height) {
   const side = Math.min(width, height) * (1 - 2 * MARGIN) * view.zoom;
-  // A wide canvas is used: the map is stretched by at most 1.8.
-  const wide = side * Math.min(1.8, Math.max(1, width / height));
+  // A wide canvas is used: the map is stretched by at most 2.
+  const wide = side * Math.min(2, Math.max(1, width / height));
   return {
     wide,
     side,
@@ -75,6 +76,24 @@ export function nearest(points, view, width, height, atX, atY, most) {
     }
   }
   return best;
+}
+
+// Where a code lies that is no row of the map: at the mean of the landmarks nearest to it. The server places rows by the
+// same rule. landmarks: [{bits, x, y}]; among equally near ones the first is taken.
+export function placeOf(bits, landmarks) {
+  const near = []; // {apart, x, y}, the nearest first
+  for (const landmark of landmarks) {
+    let apart = 0;
+    for (let i = 0; i < bits.length; i += 1) apart += bits[i] ^ landmark.bits[i];
+    if (near.length === NEAREST && apart >= near[NEAREST - 1].apart) continue;
+    const place = near.findIndex((other) => other.apart > apart);
+    near.splice(place === -1 ? near.length : place, 0, { apart, x: landmark.x, y: landmark.y });
+    near.length = Math.min(near.length, NEAREST);
+  }
+  const weights = near.map(({ apart }) => Math.exp(near[0].apart - apart));
+  const whole = weights.reduce((sum, weight) => sum + weight, 0);
+  const mean = (axis) => near.reduce((sum, landmark, i) => sum + (landmark[axis] * weights[i]) / whole, 0);
+  return { x: mean("x"), y: mean("y") };
 }
 
 const DIRECTIONS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };

@@ -1,5 +1,6 @@
 // The order of the results and the pages they are shown on.
 
+import { orderOf } from "./ids.js";
 import { value } from "./paths.js";
 
 export const PAGE = 100;
@@ -11,8 +12,8 @@ export function orders(fields, labelField) {
   return [["distance", "distance"], ["id", "id"], ...(labelField ? [["label", "label"]] : []), ...own.map((field) => [`.${field.name}`, field.name])];
 }
 
-function keyOf(sort, fields) {
-  if (sort === "id") return (hit) => (/^\d+$/.test(hit.id) ? BigInt(hit.id) : hit.id);
+function keyOf(sort, fields, ids) {
+  if (sort === "id") return (hit) => orderOf(hit.id, ids);
   if (sort === "label") return (hit) => hit.labels.join(", ") || undefined;
   const field = fields.find(({ name }) => `.${name}` === sort);
   return field ? (hit) => value(hit.payload, field.path) : (hit) => hit.distance;
@@ -23,9 +24,9 @@ function compare(one, other) {
   return typeof one < typeof other ? -1 : 1;
 }
 
-// Rows without the value come last whichever way; equal ones stay by distance.
-export function sorted(hits, sort, down, fields) {
-  const key = keyOf(sort, fields);
+// ids: the kind of the collection's ids. Rows without the value come last whichever way; equal ones stay by distance.
+export function sorted(hits, sort, down, fields, ids) {
+  const key = keyOf(sort, fields, ids);
   const missing = (found) => found === undefined || found === null;
   const keyed = hits.map((hit) => [key(hit), hit]);
   keyed.sort(([one], [other]) => {

@@ -3,6 +3,8 @@
 export const MAX_K = 1000;
 export const MODES = ["hamming", "asymmetric", "rescore"];
 
+export const LONGEST_ID = 2048; // in units of JavaScript, of which a character has up to two
+
 const START = {
   collection: null,
   mode: "hamming",
@@ -60,7 +62,7 @@ function whole(text, lowest, highest, otherwise) {
 const READ = {
   mode: (text) => (MODES.includes(text) ? text : START.mode),
   otherMode: (text) => (MODES.includes(text) ? text : START.otherMode),
-  id: (text) => (/^\d{1,19}$/.test(text) ? text : START.id),
+  id: (text) => (text !== "" && text.length <= LONGEST_ID ? text : START.id),
   code: (text) => (/^([0-9a-f]{2})+$/.test(text) ? text : START.code),
   otherCode: (text) => (/^([0-9a-f]{2})+$/.test(text) ? text : START.otherCode),
   by: (text) => (text === "radius" ? "radius" : "k"),

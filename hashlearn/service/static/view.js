@@ -1,6 +1,7 @@
 // What one pane is asked to show, worked out from the state and from what its collection can do; and the answer to it.
 
 import * as api from "./api.js";
+import { jsonOf } from "./ids.js";
 import { fieldsOf } from "./known.js";
 import { MAX_K } from "./state.js";
 import { fileOf } from "./upload.js";
@@ -45,10 +46,10 @@ async function countsOf(info, view, found, signal) {
   }
 }
 
-// {counts, fields, query, hits, found}: rows by distance, the fields of payloads, the query as the server knows it, the
-// results, and how many there are in all within a radius.
+// {counts, fields, warnings, query, hits, found}: rows by distance, the fields of payloads, what the server says about a
+// filter that finds nothing, the query as the server knows it, the results, and how many there are in all within a radius.
 export async function answerTo(info, view, signal) {
-  const query = view.id !== null ? { ids: [view.id] } : view.text !== null ? { texts: [view.text] } : { codes: [view.code] };
+  const query = view.id !== null ? { ids: [jsonOf(view.id, info.ids)] } : view.text !== null ? { texts: [view.text] } : { codes: [view.code] };
   const limit = view.by === "radius" ? { radius: view.radius, k: MAX_K } : { k: view.k };
   let found;
   if (view.code && view.mode !== "hamming") {
@@ -59,6 +60,6 @@ export async function answerTo(info, view, signal) {
     found = api.search(info.name, { ...query, ...limit, include: INCLUDE, mode: view.mode, where: view.where }, signal);
   }
   const counting = countsOf(info, view, found, signal);
-  const [counts, fields, { results }] = await Promise.all([counting, fieldsOf(info.name), found]);
-  return { counts, fields, found: results[0].hits.length, ...results[0] };
+  const [counts, fields, { results, warnings = [] }] = await Promise.all([counting, fieldsOf(info.name), found]);
+  return { counts, fields, warnings, found: results[0].hits.length, ...results[0] };
 }
