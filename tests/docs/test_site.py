@@ -1,14 +1,24 @@
-"""The site is built without a warning, and what its pages refer to is on this host."""
+"""The site is built without a warning, it is complete, and what its pages refer to is on this host."""
 
+import inspect
+import json
 import re
 from html.parser import HTMLParser
+from importlib import import_module
 
 import pytest
 from mkdocs.commands.build import build
 from mkdocs.config import load_config
-from test_pages import ROOT
+from test_pages import PAGES, ROOT
 
+import hashlearn as hl
 from hashlearn.hashers import METHODS
+from hashlearn.index import Ball, Hits
+
+MODULES = ["data", "files", "fitting", "functions", "hashers", "metrics", "deep", "codecs"]
+"""Modules whose names are all public. They list them in ``__all__``."""
+PARTS = ["index", "collection", "exporting", "models"]
+"""Modules of names that ``hashlearn`` has itself, with the errors and results that belong to them."""
 
 
 class LoadedFiles(HTMLParser):
@@ -26,19 +36,65 @@ class LoadedFiles(HTMLParser):
             self.addresses.append(values["href"])
 
 
+def public_objects():
+    """All functions and classes of the API, by the name under which users find them."""
+    homes = [hl, *(import_module(f"hashlearn.{name}") for name in (*MODULES, *PARTS))]
+    named = {f"{home.__name__}.{name}": getattr(home, name) for home in homes for name in home.__all__}
+    own = {name: made for name, made in vars(hl.codes).items() if getattr(made, "__module__", "") == hl.codes.__name__}
+    named |= {f"hashlearn.codes.{name}": made for name, made in own.items() if not name.startswith("_")}
+    return {
+        name: made
+        for name, made in named.items()
+        if (inspect.isclass(made) or inspect.isfunction(made)) and made.__module__.startswith("hashlearn")
+    }
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("site")
+    build(load_config(str(ROOT / "mkdocs.yml"), site_dir=str(folder)))  # strict: a warning ends it
+    return folder
+
+
 @pytest.mark.slow
-def test_the_site_is_whole(tmp_path):
-    build(load_config(str(ROOT / "mkdocs.yml"), site_dir=str(tmp_path)))  # strict: a warning ends it
-    reference = (tmp_path / "api" / "hashers.html").read_text()
-    for method in METHODS.values():
-        assert f'<h2 id="{method.__module__}.{method.__qualname__}"' in reference
-    home = (tmp_path / "index.html").read_text()
+def test_the_site_is_complete(site):
+    home = (site / "index.html").read_text()
     assert 'href="guide.html"' in home
     assert "docs/guide" not in home
-    pages = list(tmp_path.rglob("*.html"))
-    assert len(pages) > 25
+    pages = {str(page.relative_to(site)) for page in site.rglob("*.html")}
+    wanted = {str(page.relative_to(ROOT / "docs").with_suffix(".html")) for page in PAGES if page.parent != ROOT}
+    assert wanted <= pages
     for page in pages:
         loaded = LoadedFiles()
-        loaded.feed(page.read_text())
+        loaded.feed((site / page).read_text())
         assert loaded.addresses
         assert not [address for address in loaded.addresses if re.match(r"(https?:)?//", address or "")]
+
+
+@pytest.mark.slow
+def test_the_reference_has_every_public_name(site):
+    entries = {
+        entry
+        for page in (site / "api").glob("*.html")
+        for entry in re.findall(r'id="(hashlearn[^"]*)"', page.read_text())
+    }
+    objects = public_objects()
+    assert {"hashlearn.AutoHasher", "hashlearn.deep.DCH", "hashlearn.metrics.Scores"} <= set(objects)
+    assert [name for name, made in objects.items() if f"{made.__module__}.{made.__qualname__}" not in entries] == []
+    for made in (hl.Collection, Hits, Ball):
+        members = {name for name, _ in inspect.getmembers(made, inspect.isfunction) if not name.startswith("_")} - {
+            "lines"
+        }
+        shown = {name for name in members if f"{made.__module__}.{made.__qualname__}.{name}" in entries}
+        assert shown == members
+    reference = (site / "api" / "hashers.html").read_text()
+    for method in METHODS.values():
+        assert f'id="{method.__module__}.{method.__qualname__}"' in reference
+
+
+@pytest.mark.slow
+def test_the_search_knows_pages_and_names(site):
+    documents = json.loads((site / "search" / "search_index.json").read_text())["docs"]
+    places = {document["location"] for document in documents}
+    assert {"guide.html", "api/hashers.html", "examples/dask.html"} <= places
+    assert any(place.endswith("#hashlearn.hashers.gsdhp.GSDHP") for place in places)
