@@ -1,4 +1,4 @@
-"""hashlearn: fit labelled features, get compact binary codes, search them, trust the numbers."""
+"""hashlearn: fit labeled features, get compact binary codes, search them, trust the numbers."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
