@@ -64,10 +64,16 @@ function trouble(error, again) {
   if (error.status === 401) tokens.ask();
 }
 
+const DRAWS = 5;
+
+// The server draws from all rows. The row that is shown is drawn again, because a button that changes nothing looks broken.
 async function random(name = state().collection) {
   if (!infos.length) return;
+  const shown = name === state().collection ? state().id : null;
   try {
-    query(await api.random(name));
+    let id = await api.random(name);
+    for (let draws = 1; id === shown && infoOf(name)?.rows > 1 && draws < DRAWS; draws += 1) id = await api.random(name);
+    query(id);
   } catch (error) {
     trouble(error, () => random(name));
   }
