@@ -36,7 +36,7 @@ FLAGS = (
     "--disable-component-update",
     "--disable-sync",
 )
-LOCAL_SCHEMES = ("data", "blob", "chrome")  # the last is the page of a new tab
+LOCAL_SCHEMES = ("data", "blob", "chrome", "chrome-untrusted")  # the last two are the page of a new tab
 ROWS = 300
 LONG_NAME = "average_customer_rating_overal"  # 30 letters
 # Ids as texts may be: with signs that addresses, markup and JSON give a meaning, and long ones.
