@@ -18,7 +18,8 @@ from hashlearn.cli.columns import feature_names, labels_in, warn_of_scale, witho
 from hashlearn.cli.many import Cluster, Workers, is_many, working
 from hashlearn.cli.pictures import fit_images, takes_images
 from hashlearn.cli.shell import BadUse, epilog, plain_value, print_facts, print_json, progress, say
-from hashlearn.cli.texts import EmbedOption, TextOption, embedding_model, fit_texts
+from hashlearn.cli.texts import EmbedOption, TextOption, fit_texts
+from hashlearn.data.embed import embedding_model
 from hashlearn.fitting import as_source
 from hashlearn.hashers import BaseHasher, make_hasher, method_names
 from hashlearn.parameters import check_parameters

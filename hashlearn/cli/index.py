@@ -12,11 +12,12 @@ from hashlearn.cli.migration import migration
 from hashlearn.cli.places import AsJson, Uri, tell
 from hashlearn.cli.rows import rows
 from hashlearn.cli.shell import BadUse, epilog, progress, say
-from hashlearn.cli.texts import checked_model
+from hashlearn.cli.texts import wrong_models_as_bad_use
 from hashlearn.cli.upkeep import upkeep
 from hashlearn.collection import Collection
 from hashlearn.collection.id_kinds import IdKind
 from hashlearn.collection.uri import shown
+from hashlearn.data.named_model import checked_model
 
 app = typer.Typer()
 index = typer.Typer(
@@ -89,7 +90,8 @@ def create(
     if embed is not None:
         if hasher is None:
             raise BadUse("--embed needs --model: codes made elsewhere cannot be made of texts.")
-        hasher.text_model_ = checked_model(hasher, embed).name
+        with wrong_models_as_bad_use():
+            hasher.text_model_ = checked_model(hasher, embed).name
     with Collection.create(
         uri,
         hasher,

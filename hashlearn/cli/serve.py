@@ -134,9 +134,10 @@ def serve(
 
 
 def _load_text_models(served: list[ServedCollection]) -> None:
-    from hashlearn.service.text_features import EmbeddedTexts, text_features
+    from hashlearn.data.embed import TextModel
+    from hashlearn.service.text_features import text_features
 
-    loaded: dict[str, EmbeddedTexts] = {}
+    loaded: dict[str, TextModel] = {}
     for one in served:
         one.texts = text_features(one.hasher, loaded)
     if not loaded:

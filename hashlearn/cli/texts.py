@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,8 +14,8 @@ import typer
 from hashlearn import files
 from hashlearn.cli.shell import BadUse, epilog, print_facts, print_json, progress
 from hashlearn.data.embed import TextModel, embed_texts, text_model
+from hashlearn.data.named_model import TextModelError, named_model
 from hashlearn.data.texts import read_texts
-from hashlearn.files.feature_file import sidecar
 from hashlearn.typing import Float32Array
 
 EPILOG = epilog(
@@ -103,8 +104,7 @@ class TextRows:
         self.shape = (len(texts), model.n_features)
 
     def __getitem__(self, rows: Any) -> Float32Array:
-        chosen = self._texts if rows is Ellipsis else self._texts[rows]
-        return np.concatenate(list(self._model.encode(chosen)))
+        return self._model.rows(self._texts if rows is Ellipsis else self._texts[rows])
 
 
 def open_texts(hasher: Any, where: str, source: str, text: str) -> TextRows:
@@ -115,34 +115,14 @@ def open_texts(hasher: Any, where: str, source: str, text: str) -> TextRows:
 
 def model_of(hasher: Any, where: str) -> TextModel:
     """Load the text model that a fitted hasher names. ``where`` is the hasher's file or collection, for errors."""
-    name = getattr(hasher, "text_model_", None)
-    if name is None:
-        raise BadUse(
-            f"{where} was not fitted to texts and names no text model, so --text does not go with it: give features, "
-            "or 'fit' and 'index create' with --embed."
-        )
-    return checked_model(hasher, name)
+    with wrong_models_as_bad_use():
+        return named_model(hasher, where)
 
 
-def checked_model(hasher: Any, name: str) -> TextModel:
-    """Load a text model, and check that it makes rows as a fitted hasher takes them."""
-    model = text_model(name)
-    if model.n_features != hasher.n_features_in_:
-        raise BadUse(
-            f"The text model {name!r} makes rows of {model.n_features} numbers, the hasher takes "
-            f"{hasher.n_features_in_}."
-        )
-    return model
-
-
-def embedding_model(features: str) -> str | None:
-    """The text model that made a file of features, if 'hashlearn data embed' wrote it and says so beside it."""
-    path = sidecar(Path(features))
-    if not path.is_file():
-        return None
+@contextmanager
+def wrong_models_as_bad_use() -> Iterator[None]:
+    """Report a text model that is missing or does not go with the hasher as a mistake in the arguments."""
     try:
-        facts = json.loads(path.read_bytes())
-    except ValueError:
-        return None  # a file of somebody else's
-    name = facts.get("model") if isinstance(facts, dict) and "n_texts" in facts else None
-    return name if isinstance(name, str) else None
+        yield
+    except TextModelError as error:
+        raise BadUse(str(error)) from error

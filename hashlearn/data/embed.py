@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
+import threading
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from importlib.util import find_spec
@@ -13,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from hashlearn.files.arrays import FileError
-from hashlearn.files.feature_file import FeatureWriter, is_finished, read_finished
+from hashlearn.files.feature_file import FeatureWriter, is_finished, read_finished, sidecar
 from hashlearn.messages import one_line
 from hashlearn.progress import report
 from hashlearn.typing import Float32Array
@@ -47,6 +49,8 @@ class TextModel:
     """
 
     def __init__(self, name: str) -> None:
+        if not isinstance(name, str):  # a loaded model, say, whose name no model file could keep
+            raise ValueError(f"A text model is given by its name or folder. Got {type(name).__name__} instead.")
         if find_spec("sentence_transformers") is None:
             raise TextExtraMissing("Embedding texts needs sentence-transformers: pip install 'hashlearn[text]'.")
         from sentence_transformers import SentenceTransformer
@@ -54,11 +58,16 @@ class TextModel:
 
         disable_progress_bar()  # it would write to the terminal of every command that loads a model
         self.name = os.path.abspath(name) if Path(name).is_dir() else name
+        self._lock = threading.Lock()
         try:
             self._network = SentenceTransformer(str(_packaged(name) or self.name))
         except Exception as error:  # the library raises many kinds, from the network down to damaged weights
             raise FileError(f"The text model {name!r} cannot be loaded: {one_line(error)}") from error
         self.n_features = int(self._vectors([""]).shape[1])
+
+    def rows(self, texts: Sequence[str]) -> Float32Array:
+        """Return the vectors of the texts, one row per text. Several threads may ask at the same time."""
+        return np.concatenate([np.empty((0, self.n_features), np.float32), *self.encode(texts)])
 
     def encode(self, texts: Sequence[str], start: int = 0) -> Iterator[Float32Array]:
         """Yield the vectors of the texts from number ``start`` on, shard by shard. ``start`` begins a shard."""
@@ -68,9 +77,12 @@ class TextModel:
             report(PHASE, min(first + _SHARD, len(texts)), len(texts))
 
     def _vectors(self, texts: Sequence[str]) -> Float32Array:
-        found: Any = self._network.encode(
-            list(texts), normalize_embeddings=True, convert_to_numpy=True, show_progress_bar=False
-        )
+        # A tokenizer of transformers must not be used by two threads at once. The lock is given back after each shard,
+        # so that a query does not wait for the end of a long list.
+        with self._lock:
+            found: Any = self._network.encode(
+                list(texts), normalize_embeddings=True, convert_to_numpy=True, show_progress_bar=False
+            )
         return np.asarray(found, dtype=np.float32)
 
 
@@ -99,7 +111,7 @@ def embed_texts(
     """
     embedder = text_model(model)
     if path is None:
-        return np.concatenate([np.empty((0, embedder.n_features), np.float32), *embedder.encode(texts)])
+        return embedder.rows(texts)
     path = Path(path)
     facts = {"model": embedder.name, "texts": _digest(texts), "n_texts": len(texts)}
     if not restart and is_finished(path):
@@ -111,6 +123,19 @@ def embed_texts(
                 writer.add(vectors, writer.done + len(vectors), {})
             writer.finish({})
     return np.load(path, mmap_mode="r", allow_pickle=False)
+
+
+def embedding_model(features: str | Path) -> str | None:
+    """The text model that made a file of features, if ``embed_texts`` wrote the file and says so beside it."""
+    path = sidecar(Path(features))
+    if not path.is_file():
+        return None
+    try:
+        facts = json.loads(path.read_bytes())
+    except ValueError:
+        return None  # a file of somebody else's
+    name = facts.get("model") if isinstance(facts, dict) and "n_texts" in facts else None
+    return name if isinstance(name, str) else None
 
 
 def _packaged(name: str) -> Path | None:

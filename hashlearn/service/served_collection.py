@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from hashlearn.codes import n_bytes
 from hashlearn.collection import Collection, UnsupportedByStoreError
 from hashlearn.collection.health import Health
+from hashlearn.data.embed import TextModel
 from hashlearn.service.display_config import DisplayConfig
 from hashlearn.service.errors import LONGEST_MESSAGE, collection_errors
 from hashlearn.service.image_features import ImageFeatures, has_backbone, image_features
 from hashlearn.service.pictures import DEFAULT_FIELD, Pictures, open_pictures
-from hashlearn.service.text_features import TextFeatures
 
 NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 LABEL_FIELDS = ("labels", "label")
@@ -59,7 +59,7 @@ class ServedCollection:
         self.pictures = pictures
         self.features = features
         self.writable = writable
-        self.texts: TextFeatures | None = None  # how a text becomes a row that the hasher takes
+        self.texts: TextModel | None = None  # how a text becomes a row that the hasher takes
         self.droppable = False  # whether it lies in the folder where clients make and drop collections
         self.hasher = collection.hasher
         self.n_bits = collection.n_bits

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
+from letters_model import letters
 from service_box import API, SIDE, client, error_of, new_service, rows
 
 from hashlearn.service import text_features
 from hashlearn.service.settings import Limits
+
+__all__ = ["letters"]  # a fixture
 
 
 class Lengths:
@@ -38,29 +40,17 @@ def test_texts_are_embedded_and_searched(tmp_path):
         assert error_of(http.post(f"{API}/search", json={"texts": ["a"]}), 400) == "no_texts"
 
 
-def test_the_model_that_a_hasher_names(tmp_path, monkeypatch):
-    class Model:
-        n_features = 16
-
-        def __init__(self, name):
-            made.append(name)
-
-        def encode(self, texts):
-            yield np.ones((len(texts), 16), dtype=np.float32)
-
-    made: list[str] = []
-    monkeypatch.setattr("hashlearn.data.embed.text_model", Model)
-
+def test_the_model_that_a_hasher_names(letters):
     class Hasher:
         text_model_ = "some-model"
-        n_features_in_ = 16
+        n_features_in_ = 26
 
     loaded: dict = {}
     one, other = (text_features.text_features(Hasher(), loaded) for _ in range(2))
     assert one is other
-    assert made == ["some-model"]
-    assert one.rows(["a", "b"]).shape == (2, 16)
+    assert letters.loaded == ["some-model"]
+    assert one.rows(["a", "b"]).shape == (2, 26)
     assert text_features.text_features(object(), loaded) is None
     Hasher.n_features_in_ = 17
-    with pytest.raises(ValueError, match="makes rows of 16, the hasher takes 17"):
+    with pytest.raises(ValueError, match="makes rows of 26 numbers, the hasher takes 17"):
         text_features.text_features(Hasher(), loaded)
