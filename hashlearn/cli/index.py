@@ -17,7 +17,6 @@ from hashlearn.cli.upkeep import upkeep
 from hashlearn.collection import Collection
 from hashlearn.collection.id_kinds import IdKind
 from hashlearn.collection.uri import shown
-from hashlearn.data.named_model import checked_model
 
 app = typer.Typer()
 index = typer.Typer(
@@ -87,23 +86,23 @@ def create(
     if (model is None) == (bits is None):
         raise BadUse("Give --model, or --bits for codes made elsewhere.")
     hasher = None if model is None else load(model)
-    if embed is not None:
-        if hasher is None:
-            raise BadUse("--embed needs --model: codes made elsewhere cannot be made of texts.")
-        with wrong_models_as_bad_use():
-            hasher.text_model_ = checked_model(hasher, embed).name
-    with Collection.create(
-        uri,
-        hasher,
-        n_bits=bits,
-        store_vectors=vectors,
-        vector_size=vector_size,
-        kind=kind,
-        indexed=indexed or (),
-        ids=ids,
-        exist_ok=False,
-        **dict(map(_setting, settings or [])),
-    ) as collection:
+    if embed is not None and hasher is None:
+        raise BadUse("--embed needs --model: codes made elsewhere cannot be made of texts.")
+    with wrong_models_as_bad_use():
+        collection = Collection.create(
+            uri,
+            hasher,
+            n_bits=bits,
+            store_vectors=vectors,
+            vector_size=vector_size,
+            kind=kind,
+            indexed=indexed or (),
+            ids=ids,
+            text_model=embed,
+            exist_ok=False,
+            **dict(map(_setting, settings or [])),
+        )
+    with collection:
         tell(collection.info(), as_json)
 
 

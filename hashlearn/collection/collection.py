@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from hashlearn.collection import validation
 from hashlearn.collection.collapse import warn_of_collapse
 from hashlearn.collection.health import Health, QueryLog, health_of
 from hashlearn.collection.id_kinds import IdKind
-from hashlearn.collection.new_spec import check_same, make_spec
+from hashlearn.collection.new_spec import check_same, make_spec, naming_text_model
 from hashlearn.collection.payloads import checked_payloads
 from hashlearn.collection.reading import ReadableRows, Where, condition_of
 from hashlearn.collection.rescore import MAX_CANDIDATES, Metric, make_rescore_plan, rescored
@@ -90,6 +91,7 @@ class Collection(ReadableRows):
         kind: str = "flat",
         indexed: Sequence[str] = (),
         ids: IdKind = "int",
+        text_model: str | None = None,
         exist_ok: bool = False,
         **settings: int | None,
     ) -> Collection:
@@ -116,6 +118,10 @@ class Collection(ReadableRows):
         ids : {"int", "text", "uuid"}, default="int"
             The kind of ids. Whole numbers are the fastest. UUIDs are given as ``uuid.UUID`` or text and returned as
             ``uuid.UUID``.
+        text_model : str, default=None
+            The sentence-transformers model whose embeddings the hasher was fitted to, by name or folder, for
+            ``add(texts=...)`` and ``search(texts=...)``. It is loaded at once, to check the number of features. A
+            hasher that ``hashlearn fit`` fitted to texts names it already.
         exist_ok : bool, default=False
             Open a collection that is there already, with its rows, if it was made with a hasher that computes the same
             and with the same settings.
@@ -129,6 +135,9 @@ class Collection(ReadableRows):
         """
         text, hasher = as_uri(uri), models.as_hasher(hasher)
         spec = make_spec(hasher, n_bits, store_vectors, vector_size, kind, dict(settings), indexed, ids)
+        if text_model is not None:
+            hasher = naming_text_model(hasher, text_model)
+            spec = replace(spec, model=models.dumps(hasher))
         try:
             store = store_class(text).create(text, spec)
         except CollectionExistsError:
@@ -193,7 +202,7 @@ class Collection(ReadableRows):
             "uri": self.uri,
             "n_bits": spec.n_bits,
             "hasher": type(self.hasher).__name__ if spec.model else None,
-            "text_model": getattr(self.hasher, "text_model_", None) if spec.model else None,
+            "text_model": self.text_model,
             "vector_size": spec.vector_size,
             "kind": spec.kind,
             "settings": dict(spec.settings),
@@ -210,6 +219,7 @@ class Collection(ReadableRows):
         payload: Any = None,
         *,
         codes: ArrayLike | None = None,
+        texts: Any = None,
         vectors: ArrayLike | None = None,
         bit_order: BitOrder = "big",
         progress: Callable[[int, int], None] | None = None,
@@ -221,8 +231,8 @@ class Collection(ReadableRows):
         Parameters
         ----------
         X : array (rows, n_features), default=None
-            Rows that the hasher encodes; or give ``codes``. A 1-D array is a single row; then ``ids`` may be one id
-            and ``payload`` one dict.
+            Rows that the hasher encodes; or give ``codes`` or ``texts``. A 1-D array is a single row; then ``ids`` may
+            be one id and ``payload`` one dict.
         ids : array-like, default=None
             Of the collection's kind, each once: whole numbers from 0 (without them, rows get the numbers after the
             largest id so far), UUIDs (without them, rows get random ones), or texts, which must be given.
@@ -231,6 +241,9 @@ class Collection(ReadableRows):
             DataFrame of pandas or polars.
         codes : uint8 array (rows, bytes), default=None
             Packed codes made elsewhere, in ``bit_order``.
+        texts : list of str, or one str, default=None
+            Texts that the collection's text model embeds. They are not kept, unless ``payload`` holds them too, such
+            as ``payload={"text": texts}``.
         vectors : array (rows, vector_size), default=None
             Floats to keep in place of X, in a collection that keeps vectors.
         bit_order : {"big", "little"}, default="big"
@@ -247,13 +260,15 @@ class Collection(ReadableRows):
             old, new = "the argument 'progress' of Collection.add", "hashlearn.progress.listening"
             warn_deprecated(old, new, since="0.3", stacklevel=3)
             with listening(lambda phase, done, total: progress(done, total)):
-                return self.add(X, ids, payload, codes=codes, vectors=vectors, bit_order=bit_order)
-        rows = validation.one_of_rows_and_codes(X, codes)
-        if len(rows.shape) == 1:
+                return self.add(X, ids, payload, codes=codes, texts=texts, vectors=vectors, bit_order=bit_order)
+        rows, single = validation.given_rows(X, codes, texts)
+        if single:
             rows, ids, payload, vectors = self._one_row(rows, ids, payload, vectors)
         n_rows = validation.row_count(rows)
         row_ids = self._ids.of_new_rows(ids, n_rows)
         payloads = checked_payloads(payload, n_rows)
+        if texts is not None:
+            rows = self._embedded(rows)  # after the checks of ids and payloads, because it takes long
         kept = self._vectors_to_keep(rows if codes is None else None, vectors, n_rows)
         packed = self._packed_codes(rows, None if codes is None else rows, bit_order)
         if not n_rows:
@@ -295,6 +310,7 @@ class Collection(ReadableRows):
         k: int = 10,
         *,
         codes: ArrayLike | None = None,
+        texts: Any = None,
         where: Where | None = None,
         asymmetric: bool = False,
         rescore: bool | float | None = None,
@@ -311,10 +327,12 @@ class Collection(ReadableRows):
         Parameters
         ----------
         X : array (queries, n_features), default=None
-            Queries that the hasher encodes; or give ``codes``. A 1-D array is a single query.
+            Queries that the hasher encodes; or give ``codes`` or ``texts``. A 1-D array is a single query.
         k : int, default=10
         codes : uint8 array (queries, bytes), default=None
             Packed codes of queries, in ``bit_order``.
+        texts : list of str, or one str, default=None
+            Texts that the collection's text model embeds. One str is a single query.
         where : dict, default=None
             Only rows whose payload matches, such as ``{"color": "red", "year": {">=": 2020}}``.
         asymmetric : bool, default=False
@@ -338,9 +356,7 @@ class Collection(ReadableRows):
         Hits, or for a single query HitList
             ``hits.to_list()`` has ids, distances and payloads; ``hits[0]`` are the rows of the first query.
         """
-        rows = validation.one_of_rows_and_codes(X, codes)
-        if single := len(rows.shape) == 1:
-            rows = rows[None]
+        rows, single = self._queries(X, codes, texts)
         if vectors and self.vector_size is None:
             raise CollectionError(f"{self.uri} keeps no vectors: {_KEEP_VECTORS}.")
         k = checked_count(k, "k", 1)
@@ -393,6 +409,7 @@ class Collection(ReadableRows):
         radius: int = 2,
         *,
         codes: ArrayLike | None = None,
+        texts: Any = None,
         where: Where | None = None,
         bit_order: BitOrder = "big",
         n_jobs: int | None = None,
@@ -401,7 +418,7 @@ class Collection(ReadableRows):
 
         Parameters
         ----------
-        X, codes, where, bit_order, n_jobs : as in ``search``
+        X, codes, texts, where, bit_order, n_jobs : as in ``search``
         radius : int, default=2
 
         Returns
@@ -411,9 +428,7 @@ class Collection(ReadableRows):
         """
         radius = min(checked_count(radius, "radius", 0), self.n_bits)
         condition = condition_of(where)
-        rows = validation.one_of_rows_and_codes(X, codes)
-        if single := len(rows.shape) == 1:
-            rows = rows[None]
+        rows, single = self._queries(X, codes, texts)
         queries = self._query_codes(rows, None if codes is None else rows, bit_order)
         found = self._store.within(queries, radius, condition, n_jobs)
         self._check_fields(condition, len(found.ids) > 0, 3)
@@ -526,8 +541,8 @@ class Collection(ReadableRows):
         """
         log = self._query_log
         if X is not None:
-            rows, log = validation.one_of_rows_and_codes(X, None), QueryLog(every=1)
-            self._log_queries(rows[None] if len(rows.shape) == 1 else rows, log)
+            log = QueryLog(every=1)
+            self._log_queries(self._queries(X, None, None)[0], log)
         return health_of(self, log)
 
     def verify(self) -> VerifyReport:
@@ -600,6 +615,20 @@ class Collection(ReadableRows):
 
         undo_migration(self, vectors)
 
+    def set_text_model(self, name: str) -> None:
+        """Name the text model of a collection that does not know it, or whose text model has moved to another folder.
+
+        The name is kept with the collection. Codes stay as they are, so it must be the model whose embeddings the
+        hasher was fitted to; only their number of features can be checked. Other processes know the name once they open
+        the collection again.
+
+        Parameters
+        ----------
+        name : str
+            A model of sentence-transformers: name or folder.
+        """
+        self._replace_hasher(naming_text_model(self.hasher, name), self.vector_size)
+
     def compact(self) -> None:
         """Free the space of replaced and removed rows. Other processes may read meanwhile, and write in turn."""
         self._store.compact()
@@ -627,6 +656,12 @@ class Collection(ReadableRows):
         text = as_uri(uri)
         store_class(text).restore(os.fspath(path), text, replace)
         return cls.open(text)
+
+    def _queries(self, X: Any, codes: ArrayLike | None, texts: Any) -> tuple[Any, bool]:
+        """Return queries as rows, or as codes if those were given, and whether there is a single one."""
+        rows, single = validation.given_rows(X, codes, texts)
+        rows = rows[None] if single else rows
+        return rows if texts is None else self._embedded(rows), single
 
     def _one_row(self, row: Any, ids: Any, payload: Any, vectors: Any) -> tuple[Any, Any, Any, Any]:
         """Return the arguments of ``add`` for a single row as those for a list of one."""

@@ -1,14 +1,14 @@
-"""A store with the hasher of its rows: who may use it, how rows and queries are encoded, how certain queries were."""
+"""A store with the hasher of its rows: who may use it, how rows and texts are encoded, how certain queries were."""
 
 from __future__ import annotations
 
 import os
 import threading
 from types import TracebackType
-from typing import Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from hashlearn import models
 from hashlearn.codes import BitOrder, n_bytes
@@ -19,7 +19,10 @@ from hashlearn.collection.store import CollectionError, Store
 from hashlearn.collection.uri import shown
 from hashlearn.modelfile import ModelFileError
 from hashlearn.parallel import BLOCK_ROWS, row_blocks
-from hashlearn.typing import PackedCodes
+from hashlearn.typing import Float32Array, PackedCodes
+
+if TYPE_CHECKING:
+    from hashlearn.data.embed import TextModel
 
 _ENCODED_ROWS = 32 * BLOCK_ROWS
 
@@ -34,6 +37,8 @@ class HashedStore:
         self._hasher = hasher
         self._ids = ids_of_kind(store.spec.ids)
         self._lock = threading.Lock()
+        self._text_lock = threading.Lock()
+        self._text_model: tuple[Any, TextModel] | None = None  # and the hasher that it belongs to
         self._query_log = QueryLog()
         self._closed = False
 
@@ -97,6 +102,11 @@ class HashedStore:
                     raise CollectionError(str(error)) from error
             return self._hasher
 
+    @property
+    def text_model(self) -> str | None:
+        """The sentence-transformers model that embeds texts for the hasher; None if it is not known."""
+        return getattr(self.hasher, "text_model_", None)
+
     def encode_queries(self, X: Any) -> PackedCodes:
         """Packed codes of queries by the collection's hasher; ``health`` counts them."""
         packed = self._encoded(X, "encode_queries", np.uint8, n_bytes(self.n_bits))
@@ -122,8 +132,33 @@ class HashedStore:
                 f"{own.n_features_in_} features) than this {type(hasher).__name__}: open it without a hasher to use "
                 "its own, or create a new collection."
             )
+        if getattr(hasher, "text_model_", None) != self.text_model and self.text_model is not None:
+            hasher = self._with_own_text_model(hasher)
         with self._lock:
             self._hasher = hasher
+
+    def _with_own_text_model(self, hasher: Any) -> Any:
+        """Return a hasher that names the collection's text model; CollectionError if it names another one."""
+        from hashlearn.data.named_model import with_text_model
+
+        if (other := getattr(hasher, "text_model_", None)) is not None:
+            raise CollectionError(
+                f"{self.uri} was made for texts by the text model {self.text_model!r}. Got a hasher for texts by "
+                f"{other!r} instead: open it without a hasher, or change the name with set_text_model."
+            )
+        return with_text_model(hasher, str(self.text_model))
+
+    def _embedded(self, texts: NDArray[Any]) -> Float32Array:
+        """Return the rows of texts by the text model that the hasher names, which is loaded once."""
+        from hashlearn.data.named_model import named_model
+
+        hasher = self.hasher
+        with self._text_lock:
+            # A migration replaces the hasher, and with it the model.
+            if self._text_model is None or self._text_model[0] is not hasher:
+                self._text_model = hasher, named_model(hasher, self.uri)
+            model = self._text_model[1]
+        return model.rows(texts.tolist())
 
     def _encoded(self, rows: Any, method: str, dtype: Any, width: int) -> Any:
         if (hasher := self.hasher) is None:

@@ -47,6 +47,15 @@ def make_spec(
     )
 
 
+def naming_text_model(hasher: Any, name: str) -> Any:
+    """Return the hasher with the name of its text model, which is loaded to check the number of features."""
+    from hashlearn.data.named_model import checked_model, with_text_model
+
+    if hasher is None:
+        raise ValueError(f"A text model needs a hasher for its embeddings, and there is none for {name!r}.")
+    return with_text_model(hasher, checked_model(hasher, name).name)
+
+
 def check_same(found: CollectionSpec, wanted: CollectionSpec, uri: str) -> None:
     """Raise CollectionError if a collection was made for something else than is wanted now, besides its hasher."""
     for name in ("n_bits", "ids", "vector_size", "kind", "settings", "indexed"):

@@ -1,34 +1,55 @@
-"""Rows, codes and vectors as callers give them, checked."""
+"""Rows, codes, texts and vectors as callers give them, checked."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from hashlearn.codes import BitOrder, check_codes, swap_bit_order
 from hashlearn.collection.store import Vectors
-from hashlearn.collection.where import split_path
+from hashlearn.collection.where import listed, split_path
 from hashlearn.typing import PackedCodes
 
 
-def one_of_rows_and_codes(X: Any, codes: ArrayLike | None) -> Any:
-    """Return X or codes, whichever was given, as something with a shape that can be sliced by rows."""
-    if (X is None) == (codes is None):
-        raise ValueError("Give X or codes=, not both and not neither.")
-    chosen = codes if X is None else X
+def given_rows(X: Any, codes: ArrayLike | None, texts: Any) -> tuple[Any, bool]:
+    """Return what was given as something with a shape that can be sliced by rows, and whether it is a single row.
+
+    Texts are an array of objects, without dimensions if there is a single one.
+    """
+    if sum(given is not None for given in (X, codes, texts)) != 1:
+        raise ValueError("Give X, codes= or texts=: one of the three.")
+    if texts is not None:
+        array = _checked_texts(texts)
+        return array, not array.shape
+    rows = _as_rows(codes if X is None else X)
+    return rows, len(rows.shape) == 1
+
+
+def _as_rows(chosen: Any) -> Any:
     shape = getattr(chosen, "shape", None)
     # A series of pandas or polars is a single row, but it cannot be indexed like an array.
     rows: Any = chosen if shape is not None and (len(shape) > 1 or sparse.issparse(chosen)) else np.asarray(chosen)
     if getattr(getattr(rows, "dtype", None), "kind", None) in ("U", "S") and rows.size:
         raise ValueError(
-            f"Rows and queries are numbers. Got the text {rows.ravel()[0].item()!r} instead: embed texts first, for "
-            "example by hashlearn.data.embed.embed_texts."
+            f"Rows and queries are numbers. Got the text {rows.ravel()[0].item()!r} instead: give texts as texts=, to "
+            "a collection that knows its text model."
         )
     return rows
+
+
+def _checked_texts(texts: Any) -> NDArray[Any]:
+    values = listed(texts)
+    single = isinstance(values, str)
+    if not single and (isinstance(values, (bytes, Mapping)) or not isinstance(values, Sequence)):
+        raise ValueError(f"texts must be one text or a list of texts. Got {type(texts).__name__} instead.")
+    for number, text in enumerate([values] if single else values):
+        if not isinstance(text, str) or not text.strip():
+            raise ValueError(f"Each of texts must be a text that is not empty. Got {text!r} at place {number}.")
+    return np.array(values, dtype=object)
 
 
 def checked_indexed(fields: Any) -> tuple[str, ...]:

@@ -67,7 +67,7 @@ def test_a_series_is_a_single_query(texts, rows):
 @pytest.mark.parametrize("given", ["red shoes", ["red shoes"], np.array([["red shoes"]])])
 def test_texts_are_no_rows(texts, given):
     for call in (texts.search, lambda X: texts.add(X, ids=["a"])):
-        with pytest.raises(ValueError, match="Got the text 'red shoes' instead: embed texts first"):
+        with pytest.raises(ValueError, match="Got the text 'red shoes' instead: give texts as texts="):
             call(given)
 
 
