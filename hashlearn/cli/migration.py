@@ -12,7 +12,10 @@ from hashlearn import files
 from hashlearn.cli.adding import read_ids
 from hashlearn.cli.places import AsJson, Uri, tell
 from hashlearn.cli.shell import BadUse, epilog, progress
+from hashlearn.cli.texts import wrong_models_as_bad_use
 from hashlearn.collection import Collection
+from hashlearn.collection.migration import commit_migration, plan_migration
+from hashlearn.data.embed import embedding_model
 
 migration = typer.Typer()
 
@@ -22,6 +25,8 @@ migration = typer.Typer()
         "hashlearn index migrate shop/ new.npy --ids sample.npy --dry-run",
         "hashlearn index migrate shop/ new.npy --ids sample.npy --labels y.npy --max-loss 0.02",
         "hashlearn index migrate shop/ new.npy --ids sample.npy --vectors drop",
+        "hashlearn index migrate faq/ new.npy --ids sample.npy --embed all-MiniLM-L6-v2",
+        "hashlearn index migrate faq/ --embed all-MiniLM-L6-v2",
         "hashlearn index migrate shop/ --undo",
     )
 )
@@ -33,6 +38,15 @@ def migrate(
     ids: Annotated[str | None, typer.Option(metavar="FILE", help="The ids of these rows.")] = None,
     labels: Annotated[
         str | None, typer.Option(metavar="FILE", help="Labels of these rows, to count the expected loss by.")
+    ] = None,
+    embed: Annotated[
+        str | None,
+        typer.Option(
+            "--embed",
+            metavar="NAME",
+            help="The new model, if it is a text model: name or folder. The file of 'data embed' names it already. "
+            "Without X only the name is noted, for a collection that does not know its text model.",
+        ),
     ] = None,
     vectors: Annotated[
         Literal["drop"] | None,
@@ -54,19 +68,33 @@ def migrate(
     rows left out of a trial; then the model is replaced, as a whole or not at all.
     """
     if undo:
-        if features is not None or ids is not None or labels is not None or max_loss is not None or dry_run:
+        if any(given is not None for given in (features, ids, labels, embed, max_loss)) or dry_run:
             raise BadUse("--undo takes nothing else but --vectors.")
         with Collection.open(uri) as collection:
             collection.undo_migration(vectors)
             tell({"collection": collection.uri, "undone": True}, as_json)
         return
+    if embed is not None and not dry_run and all(given is None for given in (features, ids, labels, vectors, max_loss)):
+        with Collection.open(uri) as collection, wrong_models_as_bad_use():
+            collection.set_text_model(embed)
+            tell({"collection": collection.uri, "text_model": collection.text_model}, as_json)
+        return
     if features is None or ids is None:
-        raise BadUse("Give embeddings X of some rows and --ids, or --undo.")
+        raise BadUse("Give embeddings X of some rows and --ids, or --embed alone, or --undo.")
     X = np.asarray(files.open_features(features)[:])
     y = None if labels is None else files.read_labels(labels, missing=True, n_rows=len(X))
-    with Collection.open(uri) as collection, progress("migrating"):
-        report = collection.migrate(
-            X, read_ids(collection, ids), y, vectors=vectors, max_loss=max_loss, commit=not dry_run
-        )
-        facts = {"collection": collection.uri, **asdict(report), "loss": report.loss, "migrated": not dry_run}
+    with Collection.open(uri) as collection, progress("migrating"), wrong_models_as_bad_use():
+        hasher = plan_migration(collection, X, read_ids(collection, ids), y, vectors, embed)
+        # The model that made X need not be loaded to be checked, so a machine without it can migrate too.
+        if embed is None and (made_by := embedding_model(features)) is not None:
+            hasher.text_model_ = made_by
+        if not dry_run:
+            commit_migration(collection, hasher, max_loss)
+        facts = {
+            "collection": collection.uri,
+            **asdict(hasher.report_),
+            "loss": hasher.report_.loss,
+            "text_model": getattr(hasher, "text_model_", None),
+            "migrated": not dry_run,
+        }
     tell({name: round(value, 4) if isinstance(value, float) else value for name, value in facts.items()}, as_json)

@@ -568,6 +568,7 @@ class Collection(ReadableRows):
         ids: ArrayLike,
         y: Any = None,
         *,
+        text_model: str | None = None,
         vectors: OldVectors = None,
         max_loss: float | None = None,
         commit: bool = True,
@@ -586,6 +587,9 @@ class Collection(ReadableRows):
             The ids of these rows.
         y : labels, default=None
             By which the expected loss is counted; without them it is counted by the neighbors that rows had.
+        text_model : str, default=None
+            The new model, if it is one of sentence-transformers: name or folder. Without it texts cannot be added or
+            searched for after the migration; ``set_text_model`` can name it later.
         vectors : {"drop"} or None, default=None
             What becomes of kept vectors, which are of the old model. "drop" goes on without vectors and without
             rescoring; ``undo_migration`` brings them back. With None, a collection that keeps vectors is not migrated.
@@ -600,13 +604,13 @@ class Collection(ReadableRows):
         """
         from hashlearn.collection.migration import commit_migration, plan_migration
 
-        hasher = plan_migration(self, X, ids, y, vectors)
+        hasher = plan_migration(self, X, ids, y, vectors, text_model)
         if commit:
             commit_migration(self, hasher, max_loss)
         return hasher.report_
 
     def undo_migration(self, vectors: OldVectors = None) -> None:
-        """Go back to the hasher before the last ``migrate``. Rows that were added meanwhile stay.
+        """Go back to the hasher, and its text model, before the last ``migrate``. Rows that were added meanwhile stay.
 
         Vectors that the migration dropped are in use again. Rows that were added or replaced meanwhile have none: then
         nothing is changed, unless ``vectors="drop"`` goes back to the hasher alone.

@@ -22,7 +22,12 @@ OldVectors = Literal["drop"] | None
 
 
 def plan_migration(
-    collection: Collection, X: Any, ids: ArrayLike, y: Any = None, vectors: OldVectors = None
+    collection: Collection,
+    X: Any,
+    ids: ArrayLike,
+    y: Any = None,
+    vectors: OldVectors = None,
+    text_model: str | None = None,
 ) -> MigratedHasher:
     """Learn the hasher that would replace the collection's own; nothing is changed yet."""
     _check_choice(vectors)
@@ -32,7 +37,7 @@ def plan_migration(
             "be compared: migrate with vectors='drop' (on the command line: --vectors drop), after which it searches "
             "without rescoring."
         )
-    result = learn_codes(collection.n_bits, X, _stored_codes(collection, ids), y)
+    result = learn_codes(collection.n_bits, X, _stored_codes(collection, ids), y, text_model=text_model)
     result.previous_ = collection.hasher
     result.previous_vector_size_ = collection.vector_size
     return result

@@ -136,6 +136,7 @@ def migrate(
     codes: Any,
     y: Any = None,
     *,
+    text_model: str | None = None,
     n_landmarks: int = 2000,
     random_state: Any = 0,
     n_jobs: int | None = None,
@@ -155,6 +156,9 @@ def migrate(
         The stored codes of these rows.
     y : labels of the rows or None, default=None
         With labels the expected loss is counted by common labels, otherwise by the neighbors that rows had.
+    text_model : str, default=None
+        The new model, if it is one of sentence-transformers: name or folder. The new hasher names it, so that a
+        collection with this hasher takes texts.
     n_landmarks, random_state, n_jobs : as in ``MigratedHasher``
 
     Returns
@@ -174,7 +178,7 @@ def migrate(
     >>> new.n_features_in_, bool(new.report_.wrong_bits < 0.1)
     (12, True)
     """
-    return learn_codes(hasher.n_bits_, X_new, codes, y, n_landmarks, random_state, n_jobs)
+    return learn_codes(hasher.n_bits_, X_new, codes, y, n_landmarks, random_state, n_jobs, text_model)
 
 
 def learn_codes(
@@ -185,13 +189,19 @@ def learn_codes(
     n_landmarks: int = 2000,
     random_state: Any = 0,
     n_jobs: int | None = None,
+    text_model: str | None = None,
 ) -> MigratedHasher:
     """Do what ``migrate`` does, for codes of so many bits whoever made them."""
+    from hashlearn.data import embed
+    from hashlearn.data.named_model import check_fits
+
     packed = check_codes(codes, n_bits)
     n_rows = len(packed)
     if n_rows < LEAST_ROWS:
         raise ValueError(f"A migration needs at least {LEAST_ROWS} rows that are embedded again. Got {n_rows}.")
     check_consistent_length(X_new, packed)
+    # Loaded before anything is learned, so that a name that nobody knows costs no time.
+    embedder = None if text_model is None else embed.text_model(text_model)
     blank = MigratedHasher(n_bits, n_landmarks=n_landmarks, random_state=random_state, n_jobs=n_jobs)
     seed = int(blank._rng().randint(2**31))
     out = rowkeys.draw_rows(seed, rowkeys.CODES, n_rows, min(MOST_LEFT_OUT, int(LEFT_OUT_SHARE * n_rows)))
@@ -202,6 +212,9 @@ def learn_codes(
     report = _report(packed[out], trial.encode_queries(rows[out]), packed[rest], n_bits, common)
     result = clone(blank).fit(rows, packed)
     result.report_ = report
+    if embedder is not None:
+        check_fits(embedder, result)
+        result.text_model_ = embedder.name
     return result
 
 

@@ -4,8 +4,11 @@ import json
 
 import numpy as np
 import pytest
+from letters_model import letters
 
 from hashlearn.collection import Collection
+
+__all__ = ["letters"]  # a fixture
 
 
 @pytest.fixture
@@ -52,7 +55,7 @@ def test_kept_vectors_are_dropped_only_if_that_is_asked_for(call, shop, folder):
 @pytest.mark.parametrize(
     ("arguments", "code", "sentence"),
     [
-        (["new.npy"], 2, "Give embeddings X of some rows and --ids, or --undo."),
+        (["new.npy"], 2, "Give embeddings X of some rows and --ids, or --embed alone, or --undo."),
         (["new.npy", "--undo"], 2, "--undo takes nothing else but --vectors."),
         (["--undo"], 1, "there is no migration to undo."),
         (["new.npy", "--ids", "ids.npy", "--max-loss", "-1"], 1, "stays as it is"),
@@ -63,3 +66,56 @@ def test_mistakes_are_one_sentence_and_change_nothing(arguments, code, sentence,
     assert (got, out) == (code, "")
     assert sentence in err
     assert features(shop) == 6
+
+
+@pytest.fixture
+def faq(call, tmp_path, letters):
+    """A collection of texts by the model "old"; new.npy has them by the model "wide", with a note beside it."""
+    lines = [f"{verb} my {thing}" for verb in ("lost", "found", "sold") for thing in "abcdefghij"]
+    (tmp_path / "t.csv").write_text("question\n" + "".join(f"{line}\n" for line in lines))
+    np.save(tmp_path / "ids.npy", np.arange(30))
+    for words in (
+        ("fit", "t.csv", "--text", "question", "--embed", "old", "--method", "lsh", "--bits", 32, "-o", "m.hl"),
+        ("index", "create", "faq", "--model", "m.hl"),
+        ("index", "add", "faq", "t.csv", "--text", "question"),
+        ("data", "embed", "t.csv", "--text", "question", "--model", "wide", "-o", "new.npy"),
+    ):
+        code, _, error = call(*words)
+        assert code == 0, error
+    return tmp_path
+
+
+def searched(call):
+    code, out, error = call("search", "faq", "--text", "lost my a", "-k", 1, "--json")
+    return (code, json.loads(out)["results"][0][0]) if code == 0 else (code, error)
+
+
+def test_the_text_model_comes_from_the_note_beside_the_embeddings(call, faq, letters):
+    letters.loaded.clear()
+    code, out, _ = call("index", "migrate", "faq", "new.npy", "--ids", "ids.npy", "--json")
+    assert (code, json.loads(out)["text_model"]) == (0, "wide")
+    assert letters.loaded == []  # a machine without the model can migrate too
+    code, hit = searched(call)
+    assert (code, hit["distance"] <= 4) == (0, True)
+    assert call("index", "migrate", "faq", "--undo")[0] == 0
+    assert searched(call)[1]["distance"] == 0
+
+
+def test_the_text_model_is_named_at_the_migration_or_later(call, faq):
+    np.save(faq / "plain.npy", np.load(faq / "new.npy"))
+    migrate = ("index", "migrate", "faq", "plain.npy", "--ids", "ids.npy")
+    code, _, error = call(*migrate, "--embed", "other")
+    assert (code, "makes rows of 26 numbers, the hasher takes 52" in error) == (2, True)
+    assert call(*migrate)[0] == 0
+    code, error = searched(call)
+    assert code == 2
+    assert "was migrated to an embedding model whose name it does not know" in error
+    assert "index migrate --embed NAME" in error
+    code, out, _ = call("index", "migrate", "faq", "--embed", "wide", "--json")
+    assert (code, json.loads(out)["text_model"]) == (0, "wide")
+    assert searched(call)[0] == 0
+    assert call("index", "migrate", "faq", "--undo", "--embed", "wide")[0] == 2
+    assert call("index", "migrate", "faq", "--embed", "wide", "--dry-run")[0] == 2
+    assert call("index", "migrate", "faq", "--undo")[0] == 0
+    assert call(*migrate, "--embed", "wide")[0] == 0
+    assert json.loads(call("index", "info", "faq", "--json")[1])["text_model"] == "wide"

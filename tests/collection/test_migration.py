@@ -2,10 +2,15 @@
 
 import numpy as np
 import pytest
+from letters_model import letters
 
 import hashlearn as hl
 from hashlearn.collection import Collection, CollectionError
 from hashlearn.collection.milvus import meta
+from hashlearn.data.embed import embed_texts
+from hashlearn.data.named_model import TextModelError
+
+__all__ = ["letters"]  # a fixture
 
 
 @pytest.fixture(scope="module")
@@ -174,3 +179,59 @@ def test_on_milvus_a_crash_before_the_end_leaves_the_old_model(milvus_uri, rows,
         assert third.hasher.n_features_in_ == 10
         third.undo_migration()
         assert third.hasher.n_features_in_ == 16
+
+
+TEXTS = [f"{verb} my {thing}" for verb in ("lost", "found", "sold", "bought", "broke") for thing in "abcdefghij"]
+
+
+def text_collection(place):
+    hasher = hl.LSH(32, random_state=0).fit(embed_texts(TEXTS, "old"))
+    faq = Collection.create(place, hasher, text_model="old")
+    faq.add(texts=TEXTS, ids=np.arange(50))
+    return faq
+
+
+def test_texts_are_never_embedded_by_the_model_before_the_migration(place, letters):
+    with text_collection(place) as faq:
+        faq.migrate(embed_texts(TEXTS, "new"), np.arange(50))  # as many features as the old model has
+        assert faq.text_model is None
+        for call in (faq.search, faq.within, faq.add):
+            with pytest.raises(TextModelError, match=r"was migrated to an embedding model whose name it does not know"):
+                call(texts="lost my a")
+    with Collection.open(place) as again:
+        with pytest.raises(TextModelError, match=r"was migrated"):
+            again.search(texts="lost my a")
+        again.set_text_model("new")
+        assert again.search(texts="lost my a", k=1)[0].distance <= 4
+        assert letters.loaded[-1] == "new"
+        again.undo_migration()
+        assert again.text_model == "old"
+    with Collection.open(place) as third:
+        assert third.search(texts="lost my a", k=1)[0].distance == 0
+
+
+def test_a_migration_names_the_new_model(tmp_path, letters):
+    X = embed_texts(TEXTS, "wide")
+    with text_collection(tmp_path / "faq") as faq:
+        with pytest.raises(TextModelError, match="'new' makes rows of 26 numbers, the hasher takes 52"):
+            faq.migrate(X, np.arange(50), text_model="new")
+        assert faq.text_model == "old"
+        assert faq.search(texts="lost my a", k=1)[0].distance == 0  # by the old model, which is in memory from then on
+        faq.migrate(X, np.arange(50), text_model="wide")
+        assert faq.search(texts="lost my a", k=5).to_list() == faq.search(X[0], k=5).to_list()
+    with Collection.open(tmp_path / "faq") as again:
+        assert again.text_model == "wide"
+        again.migrate(X, np.arange(50))
+        assert again.text_model is None
+        again.undo_migration()
+        assert again.text_model == "wide"
+        again.undo_migration()
+        assert again.search(texts="lost my a", k=1)[0].distance == 0
+
+
+def test_migrate_without_a_collection_names_the_model(letters):
+    X = embed_texts(TEXTS, "old")
+    hasher = hl.LSH(32, random_state=0).fit(X)
+    assert hl.migrate(hasher, X, hasher.encode(X), text_model="new").text_model_ == "new"
+    with pytest.raises(TextModelError, match="makes rows of 52 numbers"):
+        hl.migrate(hasher, X, hasher.encode(X), text_model="wide")
