@@ -16,7 +16,7 @@ from hashlearn.cli.texts import wrong_models_as_bad_use
 from hashlearn.cli.upkeep import upkeep
 from hashlearn.collection import Collection
 from hashlearn.collection.id_kinds import IdKind
-from hashlearn.collection.uri import shown
+from hashlearn.collection.uri import MEMORY, shown
 
 app = typer.Typer()
 index = typer.Typer(
@@ -85,6 +85,8 @@ def create(
 
     if (model is None) == (bits is None):
         raise BadUse("Give --model, or --bits for codes made elsewhere.")
+    if uri == MEMORY:
+        raise BadUse(f"A collection in memory ({MEMORY}) would end with this command: give a folder.")
     hasher = None if model is None else load(model)
     if embed is not None and hasher is None:
         raise BadUse("--embed needs --model: codes made elsewhere cannot be made of texts.")

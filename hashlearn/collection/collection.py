@@ -28,7 +28,7 @@ from hashlearn.collection.store import (
     Vectors,
     VerifyReport,
 )
-from hashlearn.collection.uri import as_uri, store_class
+from hashlearn.collection.uri import MEMORY, as_uri, store_class
 from hashlearn.collection.where import Condition
 from hashlearn.deprecation import warn_deprecated
 from hashlearn.index import Hits
@@ -51,20 +51,19 @@ class Collection(ReadableRows):
     ``Collection.create`` makes a new collection, ``Collection.open`` opens one.
 
     The URI says where the collection is kept: in a folder (nothing else to install), ``milvus://host:port/name`` or
-    ``postgresql://user:password@host/database?collection=name``. The methods are the same for all of them.
+    ``postgresql://user:password@host/database?collection=name``. The methods are the same for all of them. ``:memory:``
+    is a new collection for trying out, which is gone when it is closed.
 
     When ``add`` or ``delete`` returns, the change is durable, and every other process sees it in its next call.
     Several threads may use one collection at the same time.
 
     Examples
     --------
-    >>> import tempfile
     >>> import numpy as np
     >>> from hashlearn import Collection, ITQ
     >>> X = np.random.default_rng(0).normal(size=(100, 16))
     >>> hasher = ITQ(n_bits=8, random_state=0).fit(X)
-    >>> folder = tempfile.TemporaryDirectory()
-    >>> shop = Collection.create(folder.name, hasher)
+    >>> shop = Collection.create(":memory:", hasher)
     >>> ids = shop.add(X, payload={"color": ["red", "blue"] * 50, "year": list(range(1950, 2050))})
     >>> hits = shop.search(X[:1], k=3, where={"color": "red", "year": {">=": 1960}})
     >>> [hit.payload["color"] for hit in hits[0]]
@@ -72,7 +71,6 @@ class Collection(ReadableRows):
     >>> shop.delete(where={"year": {"<": 1960}}), len(shop)
     (10, 90)
     >>> shop.close()
-    >>> folder.cleanup()
     """
 
     def __init__(self, uri: str, store: Store, hasher: Any = None) -> None:
@@ -101,6 +99,9 @@ class Collection(ReadableRows):
         ----------
         uri : str or path-like
             A folder, ``milvus://host:port/name`` or ``postgresql://user:password@host/database?collection=name``.
+            ``:memory:`` is a collection for trying out: each call makes another one, in a temporary folder of its own,
+            which is removed when the collection is closed or no longer used, or Python ends. Other processes cannot
+            open it; ``backup`` keeps it.
         hasher : fitted hasher, or a pipeline that ``hl.save`` takes, default=None
             It is kept with the collection. Without one, give ``n_bits`` and add codes made elsewhere.
         n_bits : int, default=None
@@ -134,6 +135,8 @@ class Collection(ReadableRows):
             If the place cannot be used, or the collection there was made in another way.
         """
         text, hasher = as_uri(uri), models.as_hasher(hasher)
+        if exist_ok and text == MEMORY:
+            raise ValueError("Each collection in memory is a new one, so exist_ok=True has no meaning: leave it out.")
         spec = make_spec(hasher, n_bits, store_vectors, vector_size, kind, dict(settings), indexed, ids)
         if text_model is not None:
             hasher = naming_text_model(hasher, text_model)

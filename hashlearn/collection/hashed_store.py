@@ -16,7 +16,7 @@ from hashlearn.collection import validation
 from hashlearn.collection.health import QueryFigures, QueryLog
 from hashlearn.collection.id_kinds import IdKind, ids_of_kind
 from hashlearn.collection.store import CollectionError, Store
-from hashlearn.collection.uri import shown
+from hashlearn.collection.uri import MEMORY, shown
 from hashlearn.modelfile import ModelFileError
 from hashlearn.parallel import BLOCK_ROWS, row_blocks
 from hashlearn.typing import Float32Array, PackedCodes
@@ -57,10 +57,14 @@ class HashedStore:
             self._opened.close()
 
     def __reduce__(self) -> NoReturn:
+        remedy = self._remedy(f"open {self.uri} where it is needed")
         raise TypeError(
-            f"A collection cannot be pickled or copied, because it holds open files or connections: open {self.uri} "
-            "where it is needed."
+            f"A collection cannot be pickled or copied, because it holds open files or connections: {remedy}."
         )
+
+    def _remedy(self, usual: str) -> str:
+        """What to do where another process needs the collection, which cannot open one in memory."""
+        return "create it in a folder instead of in memory" if self.uri == MEMORY else usual
 
     @property
     def _store(self) -> Store:
@@ -70,9 +74,9 @@ class HashedStore:
         the fork are never released in the child. Using the storage there could hang, or damage what the parent writes.
         """
         if os.getpid() != self._process:
+            remedy = self._remedy("open the collection in each process")
             raise CollectionError(
-                f"{self.uri} was opened in process {self._process}, and this is its fork {os.getpid()}: open the "
-                "collection in each process."
+                f"{self.uri} was opened in process {self._process}, and this is its fork {os.getpid()}: {remedy}."
             )
         return self._opened
 

@@ -12,28 +12,29 @@ _SCHEME = re.compile(r"([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
 _SECRET = re.compile(r"pass|secret|token|key", re.IGNORECASE)
 _HIDDEN = "***"
 
+MEMORY = ":memory:"
+"""A collection that ends with the object that made it; SQLite, Qdrant and others call it so too."""
+
 
 def as_uri(uri: str | os.PathLike[str]) -> str:
     """Return the URI as text; ValueError for anything that cannot be a URI."""
     text = os.fspath(uri)
     if not isinstance(text, str) or not text.strip() or "\0" in text:
         raise ValueError(f"A collection is a folder, milvus://host:port/name or postgresql://…. Got {uri!r} instead.")
-    # SQLite, Qdrant and others call a store in memory so; here it would be the name of a folder.
-    if text == ":memory:":
-        raise ValueError(
-            "There are no collections in memory: give a temporary folder (tempfile.mkdtemp()), or use hl.Index, which "
-            "holds codes and ids in memory."
-        )
     return text
 
 
 def is_folder(uri: str) -> bool:
-    """Whether the collection is kept in a folder here."""
-    return _SCHEME.match(uri) is None
+    """Whether the collection is kept in a folder that the URI names."""
+    return uri != MEMORY and _SCHEME.match(uri) is None
 
 
 def store_class(uri: str) -> type[Store]:
     """Return the store class for a URI. The client package of a server is imported only for its URIs."""
+    if uri == MEMORY:
+        from hashlearn.collection.embedded.temporary import TemporaryStore
+
+        return TemporaryStore
     found = _SCHEME.match(uri)
     scheme = found.group(1).lower() if found else ""
     if not scheme:

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from hashlearn.collection import Collection, CollectionError
+from hashlearn.collection import CollectionError
 from hashlearn.collection.uri import is_folder, shown, store_class
 
 
@@ -26,17 +26,13 @@ def test_secrets_are_not_shown(uri, text):
     assert shown(uri) == text
 
 
-def test_there_are_no_collections_in_memory(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(ValueError, match="no collections in memory: give a temporary folder"):
-        Collection.create(":memory:", n_bits=8)
-    assert not list(tmp_path.iterdir())
-
-
 def test_kinds_of_storage():
     assert store_class("shop").__name__ == "EmbeddedStore"
     assert store_class("C:/shop").__name__ == "EmbeddedStore"
+    assert store_class(":memory:").__name__ == "TemporaryStore"
     assert is_folder("./milvus")
+    assert is_folder("./:memory:")
+    assert not is_folder(":memory:")
     assert not is_folder("milvus://host/x")
     with pytest.raises(CollectionError, match="redis:// is no known storage") as caught:
         store_class("redis://me:secret@host/x")
