@@ -443,10 +443,13 @@ class Collection(ReadableRows):
     ) -> int:
         """Give rows new payloads; codes and vectors stay.
 
-        If one of the rows does not exist, that is a NoSuchRowsError and nothing is changed. Rows are written 10,000 at
-        a time, so a call that is interrupted may have changed the first of them; to repeat it does no harm. A row that
-        another process replaces during the call may get its old code and vector back. Kinds of index that cannot
-        replace rows refuse it.
+        In a folder and on PostgreSQL the call is one transaction, however many rows there are: if it fails or is
+        interrupted, nothing is changed. Other writers wait meanwhile, so what they replace is not lost. If one of the
+        rows does not exist, that is a NoSuchRowsError and nothing is changed.
+
+        Milvus has no transactions: it writes 10,000 rows at a time, so a call that is interrupted may have changed the
+        first of them (to repeat it does no harm), and a row that another process replaces during the call may get its
+        old code and vector back.
 
         Parameters
         ----------
@@ -462,20 +465,22 @@ class Collection(ReadableRows):
         int
             How many rows there were.
         """
-        from hashlearn.collection.update import update_payload
+        from hashlearn.collection.update import update_matching, update_rows
 
         if (ids is None) == (where is None):
             raise ValueError("Give ids or where= to update, not both and not neither.")
         if where is not None:
             if not isinstance(payload, Mapping):
                 raise ValueError(f"With where=, payload must be one dict for all rows. Got {payload!r} instead.")
-            ids = [item.id for item in self._matching(where, None, vectors=False)]
-            payload = [payload] * len(ids)
-        elif self._ids.is_single(ids):
+            condition = condition_of(where)
+            updated = update_matching(self._store, self._ids, condition, payload, merge)
+            self._check_fields(condition, updated > 0, 2)
+            return updated
+        if self._ids.is_single(ids):
             ids, payload = [ids], [payload]
         wanted = self._ids.array(ids)
         self._ids.of_new_rows(wanted, len(wanted))  # refuses ids that are there twice
-        return update_payload(self, wanted, payload, merge)
+        return update_rows(self._store, self._ids, self.uri, wanted, payload, merge)
 
     def delete(self, ids: ArrayLike | None = None, *, where: Where | None = None) -> int:
         """Remove rows by their ids, or the rows whose payload matches.

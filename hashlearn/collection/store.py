@@ -6,6 +6,7 @@
 - ``add`` replaces rows whose id exists, whole (code, payload and vector). When it returns, the rows are durable and
   visible to the next search of any process. It gets at most ``batch_rows`` rows. When it fails, either all of them or
   none are stored, unless the storage is not ``atomic``.
+- ``update_payloads`` is all or nothing for any number of rows, unless the storage is not ``atomic``.
 - ``search`` and ``within`` order by (distance, id), also if rows tie at the k-th place.
 - every method may raise ``CollectionError`` with one clear sentence.
 """
@@ -13,7 +14,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
@@ -22,6 +23,8 @@ from numpy.typing import NDArray
 
 from hashlearn.collection.where import Condition
 from hashlearn.index import Ball, Hits
+from hashlearn.parallel import row_blocks
+from hashlearn.progress import report
 from hashlearn.typing import Ids, PackedCodes
 
 OPEN_OR_DROP = "open it, or drop it first (Collection.drop; on the command line: index drop)"
@@ -80,6 +83,19 @@ class StoredRows(NamedTuple):
     codes: PackedCodes
     payloads: list[Payload]
     vectors: Vectors | None
+
+
+PayloadChange = Callable[[Iterator[StoredRows]], Iterator[StoredRows]]
+"""Gets rows without vectors, in blocks ordered by id, and yields these rows with new payloads, block by block."""
+
+_UPDATE_ROWS = 10_000
+
+
+def update_blocks(ids: Ids, phase: str = "updating") -> Iterator[Ids]:
+    """Yield the ids of the blocks for ``update_payloads`` and report progress; blocks bound the memory for payloads."""
+    for block in row_blocks(len(ids), _UPDATE_ROWS):
+        yield ids[block]
+        report(phase, block.stop, len(ids))
 
 
 class VerifyReport(NamedTuple):
@@ -144,6 +160,17 @@ class Store(ABC):
     @abstractmethod
     def add(self, ids: Ids, codes: PackedCodes, payloads: Sequence[Payload] | None, vectors: Vectors | None) -> None:
         """Add or replace rows."""
+
+    @abstractmethod
+    def update_payloads(self, wanted: Ids | Condition | None, change: PayloadChange) -> int:
+        """Replace payloads in one transaction and return of how many rows; codes and vectors stay as they are.
+
+        ``wanted`` are increasing ids, of which some may not exist, or a filter; None means all rows. ``change`` sees
+        the rows as the transaction does, and no other writer changes them before its end. If ``change`` raises an
+        error, nothing is changed. It may be called again from the beginning, if the transaction is repeated.
+
+        A storage that is not ``atomic`` first calls ``change`` without writing, so that refusals change nothing.
+        """
 
     @abstractmethod
     def delete(self, ids: Ids) -> int:

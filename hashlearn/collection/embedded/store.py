@@ -33,6 +33,7 @@ from hashlearn.collection.store import (
     CollectionError,
     CollectionSpec,
     Payload,
+    PayloadChange,
     Store,
     StoredRows,
     UnsupportedByStoreError,
@@ -40,6 +41,7 @@ from hashlearn.collection.store import (
     VerifyReport,
     model_was_replaced,
     rows_without_vectors,
+    update_blocks,
 )
 from hashlearn.collection.where import Condition, split_path
 from hashlearn.index import Ball, Hits, Index
@@ -108,6 +110,25 @@ class EmbeddedStore(Store):
                 self._vectors.put(transaction, ids, vectors)
         self._following.apply_committed(block, before, transaction)
         self._tidy(transaction)
+
+    def update_payloads(self, wanted: Ids | Condition | None, change: PayloadChange) -> int:
+        updated = 0
+        with self._database.writing() as transaction:
+            snapshot = self._following.writing(transaction)
+            if wanted is not None and not isinstance(wanted, np.ndarray):
+                wanted = self._filters.evaluate(snapshot, wanted)
+            ids = snapshot.index.rows(wanted)[0]
+            blocks = (self._rows(transaction, *snapshot.index.rows(part), False) for part in update_blocks(ids))
+            for rows in change(blocks):
+                # Indexed fields are kept in blocks, and remembered filters look for changed rows there.
+                fields = columns.of_payloads(rows.payloads, len(rows.ids), self._paths) if self._paths else None
+                self._append(transaction, Block(rows.ids, rows.codes, rows.ids[:0], fields), rows=0)
+                self._payloads.remove(transaction, rows.ids)
+                self._payloads.put(transaction, rows.ids, [_JSON.encode(payload) for payload in rows.payloads])
+                updated += len(rows.ids)
+        # The next call applies these blocks to the index, from the file; codes are the same until then.
+        self._tidy(transaction)
+        return updated
 
     def delete(self, ids: Ids) -> int:
         return self._delete(np.unique(ids))

@@ -36,13 +36,16 @@ from hashlearn.collection.store import (
     CollectionError,
     CollectionExistsError,
     CollectionSpec,
+    NoSuchRowsError,
     Payload,
+    PayloadChange,
     Store,
     StoredRows,
     UnsupportedByStoreError,
     Vectors,
     VerifyReport,
     rows_without_vectors,
+    update_blocks,
     vectors_were_dropped,
 )
 from hashlearn.collection.where import Condition, matches
@@ -136,29 +139,50 @@ class MilvusStore(Store):
 
     def add(self, ids: Ids, codes: PackedCodes, payloads: Sequence[Payload] | None, vectors: Vectors | None) -> None:
         require_writable(self._read_only, self._link.address.shown)
+        self._put(ids, codes, _texts(ids, payloads), vectors)
+
+    def _put(self, ids: Ids, codes: PackedCodes, texts: list[str], vectors: Vectors | Sequence[Vectors] | None) -> None:
         if not len(ids):
             return
-        # Texts instead of dicts: Milvus finds a name only if the text holds its characters and not \\u escapes.
-        texts = ["{}"] * len(ids)
-        if payloads is not None:
-            texts = [json.dumps(payload, ensure_ascii=False, separators=(",", ":")) for payload in payloads]
         sizes = np.array([len(text.encode()) for text in texts])
-        if sizes.max() > MAX_PAYLOAD_BYTES:
-            raise CollectionError(
-                f"Milvus keeps payloads of at most {MAX_PAYLOAD_BYTES} bytes of JSON. That of id "
-                f"{ids[sizes.argmax()]} has {sizes.max()}: keep the rest elsewhere, or the collection in a folder."
-            )
-        per_row = 16 + codes.shape[1] + 4 * (self.spec.vector_size or 0)
+        per_row = 16 + codes.shape[1] + (0 if vectors is None else 4 * max(map(len, vectors)))
         for part in _requests(sizes + per_row):
             rows = [
                 {"id": row_id, "code": code.tobytes(), "payload": text}
                 for row_id, code, text in zip(to_keys(ids[part]).tolist(), codes[part], texts[part], strict=True)
             ]
             if self._has_vectors:
-                floats = [[]] * len(rows) if vectors is None else vectors[part].tolist()
+                floats = [[]] * len(rows) if vectors is None else [vector.tolist() for vector in vectors[part]]
                 for row, vector in zip(rows, floats, strict=True):
                     row["vector"] = vector
             self._link.call("upsert", self._name, rows)
+
+    def update_payloads(self, wanted: Ids | Condition | None, change: PayloadChange) -> int:
+        require_writable(self._read_only, self._link.address.shown)
+        ids = wanted if isinstance(wanted, np.ndarray) else self._matching(wanted)
+        for rows in change(self.get(part) for part in update_blocks(ids, "looking at rows")):
+            _texts(rows.ids, rows.payloads)
+        updated = 0
+        try:
+            for rows in change(self.get(part) for part in update_blocks(ids)):
+                texts = _texts(rows.ids, rows.payloads)
+                self._put(rows.ids, rows.codes, texts, self._kept_vectors(rows.ids))
+                updated += len(rows.ids)
+        except NoSuchRowsError as error:
+            raise NoSuchRowsError(
+                f"{error.missing[0]!r} was removed from {self._link.address.shown} meanwhile: the payloads of "
+                f"{updated} of these rows were changed.",
+                error.missing,
+            ) from error
+        return updated
+
+    def _kept_vectors(self, ids: Ids) -> list[Vectors] | None:
+        """The vectors of rows, also those that a migration has set aside; empty for a row that has none."""
+        if not self._has_vectors:
+            return None
+        pages = (self._pages(listed, ["id", "vector"]) for listed in _listed(ids))
+        found = {row["id"]: np.array(row["vector"], np.float32) for page in pages for row in page}
+        return [found.get(number, np.empty(0, np.float32)) for number in ids.tolist()]
 
     def delete(self, ids: Ids) -> int:
         require_writable(self._read_only, self._link.address.shown)
@@ -170,8 +194,11 @@ class MilvusStore(Store):
 
     def delete_where(self, where: Condition) -> int:
         require_writable(self._read_only, self._link.address.shown)
+        return self.delete(self._matching(where))
+
+    def _matching(self, where: Condition | None) -> Ids:
         found = [row["id"] for text in self._expressions(where) for row in self._pages(text, ["id"])]
-        return self.delete(np.array(found, dtype=np.int64))
+        return np.array(found, dtype=np.int64)
 
     def get(self, ids: Ids, vectors: bool = False) -> StoredRows:
         wanted = np.unique(ids)
@@ -376,6 +403,23 @@ class MilvusStore(Store):
 
     def close(self) -> None:
         self._link.close()
+
+
+def _texts(ids: Ids, payloads: Sequence[Payload] | None) -> list[str]:
+    """Payloads as JSON; CollectionError for one that is too long for Milvus."""
+    if payloads is None:
+        return ["{}"] * len(ids)
+    # Texts instead of dicts: Milvus finds a name only if the text holds its characters and not \\u escapes.
+    texts = [json.dumps(payload, ensure_ascii=False, separators=(",", ":")) for payload in payloads]
+    largest, number = max(
+        ((len(text.encode()), number) for text, number in zip(texts, ids, strict=True)), default=(0, 0)
+    )
+    if largest > MAX_PAYLOAD_BYTES:
+        raise CollectionError(
+            f"Milvus keeps payloads of at most {MAX_PAYLOAD_BYTES} bytes of JSON. That of id {number} has {largest}: "
+            "keep the rest elsewhere, or the collection in a folder."
+        )
+    return texts
 
 
 def _listed(ids: Ids) -> list[str]:

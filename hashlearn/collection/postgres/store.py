@@ -18,7 +18,15 @@ from numpy.typing import NDArray
 
 from hashlearn.collection.postgres import upkeep
 from hashlearn.collection.postgres.link import PostgresLink, read_uri
-from hashlearn.collection.postgres.rows import COPY_HEAD, COPY_TAIL, bit_texts, copy_rows, read_rows, read_vectors
+from hashlearn.collection.postgres.rows import (
+    COPY_HEAD,
+    COPY_TAIL,
+    bit_texts,
+    copy_rows,
+    exact_json,
+    read_rows,
+    read_vectors,
+)
 from hashlearn.collection.postgres.tables import PostgresTables, make_tables, read_tables
 from hashlearn.collection.postgres.where import to_sql
 from hashlearn.collection.remote import (
@@ -34,12 +42,14 @@ from hashlearn.collection.store import (
     CollectionError,
     CollectionSpec,
     Payload,
+    PayloadChange,
     Store,
     StoredRows,
     Vectors,
     VerifyReport,
     model_was_replaced,
     rows_without_vectors,
+    update_blocks,
 )
 from hashlearn.collection.where import Condition
 from hashlearn.index import Ball, Hits
@@ -47,7 +57,7 @@ from hashlearn.typing import Ids, PackedCodes
 
 if TYPE_CHECKING:
     from psycopg import Connection
-    from psycopg.sql import Composed
+    from psycopg.sql import Composable, Composed
 
 MAX_VECTOR_SIZE = 16_000  # of pgvector's type vector
 _MAX_BY_GRAPH = 1000  # the largest hnsw.ef_search
@@ -144,6 +154,34 @@ class PostgresStore(Store):
 
         self._link.run(put)
 
+    def update_payloads(self, wanted: Ids | Condition | None, change: PayloadChange) -> int:
+        require_writable(self._link.read_only, self._link.address.shown)
+        condition: Composable
+        if isinstance(wanted, np.ndarray):
+            condition, values = self._text("id = ANY(%s)"), [wanted.tolist()]
+        else:
+            condition, values = to_sql(wanted)
+        # Rows are locked too, because programs that use the table from SQL do not take turns with other writers.
+        choose = self._text("SELECT id FROM {rows} WHERE {where} ORDER BY id FOR UPDATE", where=condition)
+        write = self._text("UPDATE {rows} SET payload = %s::jsonb WHERE id = %s")
+
+        def put(connection: Connection[Any]) -> int:
+            connection.execute(self._text("SELECT 1 FROM {meta} FOR UPDATE"))
+            ids = np.array([row[0] for row in connection.execute(choose, values)], dtype=np.int64)
+            blocks = (
+                read_rows(self._read_by_id(connection, _columns_read(None), part), self.spec.n_bits, None)
+                for part in update_blocks(ids)
+            )
+            updated = 0
+            with connection.cursor() as cursor:
+                for rows in change(blocks):
+                    texts = map(exact_json, rows.payloads)
+                    cursor.executemany(write, list(zip(texts, rows.ids.tolist(), strict=True)))
+                    updated += len(rows.ids)
+            return updated
+
+        return self._link.run(put)
+
     def delete(self, ids: Ids) -> int:
         return self._delete("id = ANY(%s)", [np.asarray(ids).tolist()])
 
@@ -168,13 +206,12 @@ class PostgresStore(Store):
         return read_vectors(self._by_id("id, vector", ids), self.spec.vector_size or 0)
 
     def _by_id(self, columns: str, ids: Ids) -> list[Any]:
+        return self._link.run(lambda connection: self._read_by_id(connection, columns, ids))
+
+    def _read_by_id(self, connection: Connection[Any], columns: str, ids: Ids) -> list[Any]:
         query = self._text(f"SELECT {columns} FROM {{rows}} WHERE id = ANY(%s) ORDER BY id")
-
-        def read(connection: Connection[Any]) -> list[Any]:
-            with connection.cursor(binary=True) as cursor:
-                return cursor.execute(query, [np.asarray(ids).tolist()]).fetchall()
-
-        return self._link.run(read)
+        with connection.cursor(binary=True) as cursor:
+            return cursor.execute(query, [np.asarray(ids).tolist()]).fetchall()
 
     def count(self, where: Condition | None = None) -> int:
         condition, values = to_sql(where)
