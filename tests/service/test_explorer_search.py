@@ -34,13 +34,14 @@ def test_a_random_query_shows_what_the_api_answers(page):
 def test_random_does_not_draw_the_row_that_is_shown(page):
     page.open(f"?id={QUERY}")
     page.js(
-        """const real = window.fetch; let draws = 0;
-           window.fetch = async (address, ...rest) => String(address).endsWith("/random") && ++draws <= 2
+        """const real = window.fetch; window.draws = 0;
+           window.fetch = async (address, ...rest) => String(address).endsWith("/random") && ++window.draws <= 2
              ? Response.json({id: arguments[0]}) : real(address, ...rest)""",
         QUERY,
     )
     page.one("#random-button").click()
     page.until(lambda: page.address()["id"] != str(QUERY), "another row")
+    assert page.js("return window.draws") >= 3
 
 
 def test_a_query_by_id(page):
