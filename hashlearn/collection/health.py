@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from hashlearn.collection.collection import Collection
+    from hashlearn.collection.reading import ReadableRows
 
 NEAR = 0.2
 """A bit with an expected value below this in size is 60 : 40 at best."""
@@ -89,7 +89,7 @@ class QueryLog:
             return QueryFigures(self._queries, self._near / self._bits, self._size / self._bits)
 
 
-def health_of(collection: Collection, log: QueryLog) -> Health:
+def health_of(collection: ReadableRows, log: QueryLog) -> Health:
     """Look at the first rows, and at the queries so far."""
     first = next(iter(collection.scan(LOOKED_AT)), None)
     looked_at = 0 if first is None else len(first.ids)
