@@ -99,15 +99,32 @@ class ClassScores:
         average = s.x / s.count
         between = (means - average)[seen] * np.sqrt(sums.counts[seen, None] / s.count)
         within = s.xx / s.count - np.outer(average, average) - between.T @ between
-        width = len(within)
-        within.flat[:: width + 1] += max(ridge * float(np.trace(within)) / width, np.finfo(np.float64).tiny)
-        lower = linalg.cholesky(within, lower=True, overwrite_a=True, check_finite=False)
+        lower = _damped_cholesky(within, ridge)
         whitened = linalg.solve_triangular(lower, between.T, lower=True, check_finite=False)
         strongest = _leading_columns(whitened, min(MOST_DIRECTIONS, *whitened.shape))
         directions = linalg.solve_triangular(lower, strongest, lower=True, trans="T", check_finite=False)
         projected = means @ directions
         biases = np.where(seen, -0.5 * np.einsum("ij,ij->i", projected, projected), -1e9)
         return cls(directions, projected, biases)
+
+
+def _damped_cholesky(within: FloatArray, ridge: float) -> FloatArray:
+    """Return the Cholesky factor of a covariance plus ``ridge`` of its mean variance on the diagonal.
+
+    Features that are nearly constant leave only rounding, which need not be positive; then more is added.
+    """
+    width = len(within)
+    amount = max(ridge * float(np.trace(within)) / width, np.finfo(np.float64).tiny)
+    most = 2.0 * width * max(float(np.abs(within).max()), np.finfo(np.float64).tiny)  # more than any eigenvalue
+    while True:
+        damped = within.copy()
+        damped.flat[:: width + 1] += amount
+        try:
+            return linalg.cholesky(damped, lower=True, overwrite_a=True, check_finite=False)
+        except linalg.LinAlgError:
+            if not amount < most:
+                raise
+            amount = max(10.0 * amount, np.finfo(np.float64).eps * most)
 
 
 def fit_posterior(sums: ClassSums, codes: FloatArray, held: HeldOutRows, mean: FloatArray) -> PosteriorFunction:

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
+from hashlearn import AutoHasher
 from hashlearn.functions import posterior
 from hashlearn.functions.held_out import HeldOutRows
 from hashlearn.functions.linear import RidgeSums
@@ -63,3 +64,19 @@ def test_no_rows_and_one_row(n_rows):
     held = HeldOutRows(X[:9], X[:9, :0], X[:9, :0], group[:9], np.zeros(9, dtype=np.intp))
     function = fit_posterior(sums_of(X, group), np.ones((3, 4)), held, X.mean(axis=0, dtype=np.float64))
     assert function.project(X[:n_rows]).shape == (n_rows, 4)
+
+
+def test_features_that_hardly_vary_within_classes():
+    """What is left of their covariance is rounding, which may be negative."""
+    within = np.full((20, 20), -1e-8)
+    lower = posterior._damped_cholesky(within.copy(), 1e-2)
+    assert np.isfinite(lower).all()
+    plain = np.cov(np.random.default_rng(0).normal(size=(50, 20)), rowvar=False)
+    damped = plain + 1e-2 * np.trace(plain) / 20 * np.eye(20)
+    np.testing.assert_allclose(posterior._damped_cholesky(plain, 1e-2), np.linalg.cholesky(damped))
+
+
+def test_one_feature_is_enough_for_a_hasher():
+    classes = ["a", "b", "c", "d"] * 100
+    hasher = AutoHasher(64, random_state=0).fit(np.arange(400)[:, None] / 4, classes)
+    assert hasher.codes_.shape == (400, 8)
