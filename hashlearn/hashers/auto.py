@@ -10,13 +10,12 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import validate_data
 
 from hashlearn.constraints import NON_NEGATIVE, POSITIVE, Anything
 from hashlearn.fitting.advice import is_about_codes, muted
 from hashlearn.fitting.base import BaseHasher
-from hashlearn.fitting.frames.row_updates import RowUpdates
+from hashlearn.fitting.frames.row_updates import RowUpdates, available_while
 from hashlearn.fitting.grouping import GivenGroups, LabelReader
 from hashlearn.fitting.job import Job
 from hashlearn.fitting.passes import hash_blocks
@@ -144,7 +143,7 @@ class AutoHasher(BaseHasher):
             self._finish(source, job, timer)
         return self
 
-    @available_if(_keeps_sums)
+    @available_while(_keeps_sums)
     def partial_fit(self, X: Matrix, y: Any = None) -> Self:
         """Learn from more rows, of known and of new classes, without the rows of earlier calls.
 

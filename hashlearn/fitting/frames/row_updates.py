@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Callable, Sequence
+from types import MethodType
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 import numpy as np
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_consistent_length, validate_data
 
 from hashlearn import codes
@@ -21,17 +22,39 @@ from hashlearn.parameters import fitted
 from hashlearn.solvers.problem import sums_by_kind
 from hashlearn.typing import Float32Array, FloatArray, IntArray, Matrix, PackedCodes
 
+Method = TypeVar("Method", bound=Callable[..., Any])
 UPDATED_FUNCTIONS = ("linear", "posterior")
 
 
+def available_while(check: Callable[[Any], bool]) -> Callable[[Method], Method]:
+    """A method that is missing, as scikit-learn has it, from hashers that no longer keep sums over their rows.
+
+    Unlike that of scikit-learn's ``available_if``, the AttributeError tells what to do.
+    """
+
+    def decorated(method: Method) -> Method:
+        return cast(Method, _WhileSumsAreKept(check, method))
+
+    return decorated
+
+
+class _WhileSumsAreKept:
+    def __init__(self, check: Callable[[Any], bool], method: Callable[..., Any]) -> None:
+        self._check, self._method = check, method
+        self.__doc__ = method.__doc__
+
+    def __get__(self, hasher: Any, owner: type | None = None) -> Any:
+        if hasher is not None and not self._check(hasher):
+            raise AttributeError(
+                f"This {type(hasher).__name__} has no attribute {self._method.__name__!r} now: it was fitted by fit, "
+                "which keeps no sums over its rows. Give all rows to partial_fit, from the first ones on."
+            )
+        return self._method if hasher is None else MethodType(self._method, hasher)
+
+
 def keeps_sums(hasher: RowUpdates) -> bool:
-    """Whether ``partial_fit`` can go on; as scikit-learn has it, a method that cannot be used is missing."""
-    if hasattr(hasher, "function_") and not hasattr(hasher, "sums_"):
-        raise AttributeError(
-            f"This {type(hasher).__name__} was fitted by fit, which keeps no sums over its rows: give all rows to "
-            "partial_fit, from the first ones on."
-        )
-    return True
+    """Whether ``partial_fit`` can go on."""
+    return not hasattr(hasher, "function_") or hasattr(hasher, "sums_")
 
 
 class RowUpdates(BaseHasher):
@@ -44,7 +67,7 @@ class RowUpdates(BaseHasher):
 
     sums_: KeptSums = fitted("Sums over all rows so far, if ``partial_fit`` was used.")
 
-    @available_if(keeps_sums)
+    @available_while(keeps_sums)
     def partial_fit(self, X: Matrix, y: Any = None) -> Self:
         """Learn from more rows, of known and of new classes, without the rows of earlier calls.
 
@@ -115,6 +138,7 @@ class RowUpdates(BaseHasher):
     def _class_numbers(self, X: Matrix, labels: Classes) -> IntArray:
         """Return the number of every row's class in the kept sums; classes that are new get codes there."""
         places = {name: place for place, name in enumerate(self.sums_.names)}
+        self._check_kind(labels.names)
         expected = self.expected_bits(X)
         for number, name in enumerate(labels.names):
             if name not in places:
@@ -123,6 +147,16 @@ class RowUpdates(BaseHasher):
                 self.sums_.add_class(name, new_class_code(mean, self.sums_.codes))
         moved = np.array([*(places[name] for name in labels.names), -1], dtype=np.intp)
         return moved[labels.numbers]
+
+    def _check_kind(self, names: Sequence[Any]) -> None:
+        """Refuse numbers after texts and texts after numbers, which would all be new classes."""
+        for name in names:
+            known = self.sums_.names[0]
+            if isinstance(name, str) != isinstance(known, str):
+                raise ValueError(
+                    f"y holds the class {name!r}, and earlier calls had classes such as {known!r}, so no class of one "
+                    "side can equal one of the other: give all calls labels of one kind."
+                )
 
     def _fit_kept_sums(self) -> None:
         """Fit the function to the kept sums; thresholds of database bits stay."""
