@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from hashlearn import files
-from hashlearn.cli.adding import AddBatches, listed_ids, open_codes, open_features, read_ids
+from hashlearn.cli.adding import AddBatches, listed_ids, open_codes, open_features
 from hashlearn.cli.columns import payload_without_features
 from hashlearn.cli.journal import Journal
 from hashlearn.cli.places import AsJson, BitOrder, Uri, tell
@@ -120,17 +120,21 @@ def add(
     epilog=epilog(
         "hashlearn index update shop/ --ids prices.csv:id --payload prices.csv",
         """hashlearn index update shop/ --where '{"year": {"<": 2000}}' --fields '{"sold": true}'""",
+        """hashlearn index update shop/ --ids 17,18 --fields '{"sold": true}'""",
     )
 )
 def update(
     uri: Uri,
-    ids: Annotated[str | None, typer.Option(metavar=File, help="Ids: .txt .npy, or a column t.csv:id.")] = None,
+    ids: Annotated[
+        str | None,
+        typer.Option(metavar="FILE|1,2,3", help="Ids: .txt .npy, a column t.csv:id, or ids with commas."),
+    ] = None,
     payload: Annotated[
         str | None, typer.Option(metavar=File, help="One object per id: .parquet .jsonl .csv .tsv.")
     ] = None,
     where: Where = None,
     fields: Annotated[
-        str | None, typer.Option(metavar="JSON", help="With --where: the fields that all these rows get.")
+        str | None, typer.Option(metavar="JSON", help="With --where or --ids: the fields that all these rows get.")
     ] = None,
     replace: Annotated[
         bool, typer.Option("--replace", help="Replace payloads whole, not only the fields that are given.")
@@ -138,17 +142,18 @@ def update(
     as_json: AsJson = False,
 ) -> None:
     """Give rows new payloads. Their codes and vectors stay; nothing is changed if a row does not exist."""
-    by_ids = ids is not None and payload is not None and where is None and fields is None
     by_filter = where is not None and fields is not None and ids is None and payload is None
+    by_ids = ids is not None and where is None and (payload is None) != (fields is None)
     if not (by_ids or by_filter):
-        raise BadUse("Give --ids and --payload, or --where and --fields.")
+        raise BadUse("Give --ids with --payload or --fields, or --where with --fields.")
     condition, new = read_where(where), read_object(fields, "--fields")
     with Collection.open(uri) as collection, progress("updating"):
         if by_filter:
             changed = collection.update_payload(where=condition, payload=new, merge=not replace)
         else:
-            given = list(files.payload_rows(str(payload)))
-            changed = collection.update_payload(read_ids(collection, str(ids)), given, merge=not replace)
+            wanted = listed_ids(collection, str(ids))
+            given = [new] * len(wanted) if payload is None else list(files.payload_rows(payload))
+            changed = collection.update_payload(wanted, given, merge=not replace)
         facts = {"collection": collection.uri, "rows_updated": changed}
     tell(facts, as_json)
 

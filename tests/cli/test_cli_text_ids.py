@@ -71,3 +71,9 @@ def test_update_of_payloads(call, folder):
         assert shop.get("7a").payload == {"sku": "7a", "price": 1, "cheap": True}
     for words in ((), where, (*where, "--payload", "new.jsonl"), (*where, "--fields", "[1]"), ("--ids", "one.txt")):
         assert call("index", "update", "shop", *words)[0] == 2, words
+    told = facts(call("index", "update", "shop", "--ids", "7a,7b", "--fields", '{"price": 9}', "--json"))
+    assert told["rows_updated"] == 2
+    with Collection.open(folder / "shop") as shop:
+        assert [item.payload["price"] for item in shop.get(["7a", "7b"])] == [9, 9]
+    both = ("--ids", "7a", "--payload", "new.jsonl", "--fields", '{"price": 9}')
+    assert call("index", "update", "shop", *both)[0] == 2
