@@ -40,6 +40,8 @@ class Queries:
         if ids:
             return cls._stored(collection, ids, needs_floats)
         if file is None:
+            if not str(text).strip():
+                raise BadUse("--text is empty: give the words to search for.")
             words = TextRows([str(text)], model_of(collection.hasher, collection.uri))
             return cls("--text", words[...])
         if text is not None:

@@ -94,6 +94,8 @@ def queries_from_texts(served: ServedCollection, texts: Sequence[str], limits: L
         raise bad("no_texts", f"The collection {served.name} cannot be searched by texts: {why}.")
     if len(texts) > limits.texts:
         raise ApiError(413, "too_many", f"At most {limits.texts} texts are taken at once. Got {len(texts):,}.")
+    if not all(map(str.strip, texts)):
+        raise bad("bad_request", "texts: each must be a text that is not empty.")
     longest = max(map(len, texts))
     if longest > limits.text_chars:
         raise ApiError(413, "too_large", f"A text may have {limits.text_chars:,} characters. Got {longest:,}.")

@@ -49,6 +49,7 @@ def test_rows_are_searched_for_by_their_ids(call, model, folder, kind):
         ((), "Give queries Q"),
         (("X.npy", "--id", "1"), "Give queries Q"),
         (("--text", "red shoes"), "names no text model"),
+        (("--text", " "), "--text is empty"),
         (("--id", "1", "--codes"), "--codes says that Q holds codes"),
         (("--id", "one"), "ids of shop are whole numbers from 0. Got --id 'one'"),
         (("--id", "900"), "shop has no row with the id 900"),

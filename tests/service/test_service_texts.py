@@ -35,6 +35,7 @@ def test_texts_are_embedded_and_searched(tmp_path):
         assert error_of(http.post(f"{API}/search", json={"texts": ["a"] * 3}), 413) == "too_many"
         assert error_of(http.post(f"{API}/search", json={"texts": ["a" * 21]}), 413) == "too_large"
         assert error_of(http.post(f"{API}/search", json={"texts": []}), 400) == "bad_request"
+        assert error_of(http.post(f"{API}/search", json={"texts": ["a", " "]}), 400) == "bad_request"
         assert error_of(http.post(f"{API}/search", json={"texts": ["a"], "ids": [1]}), 400) == "bad_request"
     with client(new_service(tmp_path)) as http:
         assert error_of(http.post(f"{API}/search", json={"texts": ["a"]}), 400) == "no_texts"
