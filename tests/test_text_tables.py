@@ -323,3 +323,10 @@ def test_prices_with_a_last_zero_are_numbers_in_payloads(tmp_path):
     ]
     rows = files.payload_rows(written(tmp_path, "t.csv", "\n".join(["a", *fields, *kept])))
     assert [row["a"] for row in rows] == [*fields.values(), *kept]
+
+
+def test_a_missing_column_is_told_with_those_that_there_are(tmp_path):
+    names = [f"c{number}" for number in range(10)]
+    (tmp_path / "t.csv").write_text(",".join(names) + "\n" + ",".join(["0.5"] * 10) + "\n")
+    with pytest.raises(files.FileError, match=r"has no column 'topic'; it has c0, .*, c9\.$"):
+        files.read_features(f"{tmp_path / 't.csv'}:topic")

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from hashlearn.files.arrays import FileError
 
+MOST_NAMES = 20  # of columns in a message
 LABEL_NAMES = {
     "label", "labels", "class", "classes", "y", "target", "targets", "category", "tag", "intent",
     "class_id", "class_name", "label_id", "label_name",
@@ -30,13 +31,17 @@ def looks_like_id(name: str) -> bool:
     return name.lower() not in LABEL_NAMES and _ID_NAME.fullmatch(name) is not None
 
 
+def _shown(names: Sequence[str]) -> str:
+    return ", ".join(names[:MOST_NAMES]) + (" …" if len(names) > MOST_NAMES else "")
+
+
 def named_places(path: Path, names: Sequence[str], part: str) -> list[int]:
     """The places of the columns that ``part`` names: one name or pattern, or several with commas between them."""
     wanted: list[str] = []
     for name in [part] if part in names else part.split(","):
         found = [name] if name in names else fnmatch.filter(names, name)
         if not found:
-            raise FileError(f"{path} has no column '{name}'; it has {', '.join(names[:8])}.")
+            raise FileError(f"{path} has no column '{name}'; it has {_shown(names)}.")
         wanted += found
     return [list(names).index(name) for name in dict.fromkeys(wanted)]
 

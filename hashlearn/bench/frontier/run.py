@@ -127,7 +127,7 @@ def run_frontier(
     for number, (seed, method, size) in enumerate(jobs):
         if seed != drawn:
             splits, rows, drawn = _splits(plan, pool, seed), [], seed
-        label = f"{method.name}, {size} bytes, seed {seed}"
+        label = f"{method.name}, {f'{size} bytes, ' if method.sized else ''}seed {seed}"
         started = time.perf_counter()
         name = fit_name(method, size, seed, [plan.source.title, plan.quick, [split.hash for split in splits]])
         path = kept.path(name, fit_code(method, size, seed))
