@@ -15,7 +15,7 @@ from hashlearn.codes import BitOrder, renamed_bit_order
 from hashlearn.collection import validation
 from hashlearn.collection.collapse import warn_of_collapse
 from hashlearn.collection.id_kinds import IdKind
-from hashlearn.collection.new_spec import check_same, make_spec, naming_text_model
+from hashlearn.collection.new_spec import check_keywords, check_same, make_spec, naming_text_model
 from hashlearn.collection.payloads import checked_payloads
 from hashlearn.collection.reading import Where, condition_of
 from hashlearn.collection.searching import KEEP_VECTORS, SearchableRows
@@ -126,6 +126,7 @@ class Collection(SearchableRows):
         CollectionError
             If the place cannot be used, or the collection there was made in another way.
         """
+        check_keywords(kind, settings, cls.create)
         text, hasher = as_uri(uri), models.as_hasher(hasher)
         if exist_ok and text == MEMORY:
             raise ValueError("Each collection in memory is a new one, so exist_ok=True has no meaning: leave it out.")
@@ -256,7 +257,7 @@ class Collection(SearchableRows):
             warn_deprecated(old, new, since="0.3", stacklevel=3)
             with listening(lambda phase, done, total: progress(done, total)):
                 return self.add(X, ids, payload, codes=codes, texts=texts, vectors=vectors, bit_order=bit_order)
-        rows, single = validation.given_rows(X, codes, texts)
+        rows, single = self._given(X, codes, texts)
         if single:
             rows, ids, payload, vectors = self._one_row(rows, ids, payload, vectors)
         n_rows = validation.row_count(rows)
@@ -336,6 +337,7 @@ class Collection(SearchableRows):
             updated = update_matching(self._store, self._ids, condition, payload, merge)
             self._check_fields(condition, updated > 0, 2)
             return updated
+        validation.refuse_filter(ids)
         if self._ids.is_single(ids):
             ids, payload = [ids], [payload]
         wanted = self._ids.array(ids)
@@ -361,10 +363,14 @@ class Collection(SearchableRows):
         if where is not None:
             condition = condition_of(where)
             if condition is None:
-                raise ValueError("An empty filter would delete every row: use Collection.drop for that.")
+                raise ValueError(
+                    "An empty filter would delete every row: use Collection.drop for that (on the command line: index "
+                    "drop)."
+                )
             removed = self._store.delete_where(condition)
             self._check_fields(condition, removed > 0, 2)
             return removed
+        validation.refuse_filter(ids)
         wanted = self._ids.array([ids] if self._ids.is_single(ids) else ids)  # type: ignore[arg-type]
         numbers = self._ids.present(self._store, wanted)
         step = self._store.batch_rows

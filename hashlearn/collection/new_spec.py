@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import inspect
+from collections.abc import Callable, Sequence
+from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,7 @@ from hashlearn.collection import validation
 from hashlearn.collection.id_kinds import IdKind, ids_of_kind
 from hashlearn.collection.store import CollectionError, CollectionSpec
 from hashlearn.index.inputs import checked_count
+from hashlearn.index.kinds import index_settings
 
 
 def make_spec(
@@ -45,6 +48,15 @@ def make_spec(
         validation.checked_indexed(indexed),
         ids_of_kind(ids).kind,
     )
+
+
+def check_keywords(kind: str, settings: dict[str, Any], create: Callable[..., Any]) -> None:
+    """Refuse settings that are misspelled arguments of ``create``; other faults of settings are found later."""
+    known = [name for name in inspect.signature(create).parameters if name != "settings"] + index_settings(kind)
+    for name in settings:
+        near = get_close_matches(name, known, 1, cutoff=0.75)
+        if near and name not in known:
+            raise ValueError(f"Collection.create has no argument {name!r}. Did you mean {near[0]!r}?")
 
 
 def naming_text_model(hasher: Any, name: str) -> Any:

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from hashlearn.collection.hashed_store import HashedStore
 from hashlearn.collection.store import Payload, Store, StoredRows, Vectors
 from hashlearn.collection.unknown_fields import unknown_fields, warn_of_unknown_fields
+from hashlearn.collection.validation import refuse_filter
 from hashlearn.collection.where import Condition, Path, parse
 from hashlearn.index import tables
 from hashlearn.index.inputs import checked_count
@@ -116,6 +117,7 @@ class ReadableRows(HashedStore):
             raise ValueError(
                 "Give ids, or where= and limit=, to get rows. To read all rows, iterate over the collection."
             )
+        refuse_filter(ids)
         if chosen:
             return self._matching(where, limit, vectors)
         single = self._ids.is_single(ids)

@@ -165,4 +165,4 @@ def _keys(query: NDArray[np.float32], vectors: Vectors, metric: Metric) -> Float
     sizes = np.sqrt(np.square(many).sum(axis=1)) * np.sqrt(np.square(one).sum())
     # A vector of zeros has no direction: it is as far as one at a right angle.
     cosines = np.divide(products, sizes, out=np.zeros_like(products), where=sizes > 0)
-    return np.stack([np.round(1 - cosines, _COSINE_DECIMALS), squares])
+    return np.stack([np.round(1 - cosines, _COSINE_DECIMALS) + 0.0, squares])  # + 0.0 makes -0.0 plain

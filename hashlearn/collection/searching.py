@@ -177,8 +177,17 @@ class SearchableRows(ReadableRows):
             self._log_queries(self._queries(X, None, None)[0], log)
         return health_of(self, log)
 
+    def _given(self, X: Any, codes: ArrayLike | None, texts: Any) -> tuple[Any, bool]:
+        """Return rows, codes or texts as arrays, and whether there is a single one. An empty list is no rows."""
+        rows, single = validation.given_rows(X, codes, texts)
+        if texts is not None or rows.shape != (0,):
+            return rows, single
+        if codes is not None:
+            return np.empty((0, -(-self.n_bits // 8)), dtype=np.uint8), False
+        return np.empty((0, getattr(self.hasher, "n_features_in_", 0)), dtype=np.float32), False
+
     def _queries(self, X: Any, codes: ArrayLike | None, texts: Any) -> tuple[Any, bool]:
         """Return queries as rows, or as codes if those were given, and whether there is a single one."""
-        rows, single = validation.given_rows(X, codes, texts)
+        rows, single = self._given(X, codes, texts)
         rows = rows[None] if single else rows
         return rows if texts is None else self._embedded(rows), single

@@ -52,6 +52,12 @@ def _checked_texts(texts: Any) -> NDArray[Any]:
     return np.array(values, dtype=object)
 
 
+def refuse_filter(ids: Any) -> None:
+    """Raise ValueError for a filter in the place of ids."""
+    if isinstance(ids, Mapping):
+        raise ValueError(f"ids must be one id or a list of ids. Got {ids!r} instead: give a filter as where=.")
+
+
 def checked_indexed(fields: Any) -> tuple[str, ...]:
     """Return the names of payload fields, each once, as filters write them."""
     if isinstance(fields, str) or not isinstance(fields, Sequence):

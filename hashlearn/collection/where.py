@@ -231,9 +231,10 @@ def _scalar(field: str, value: Any) -> Scalar:
         return int(value)
     if isinstance(value, float) and math.isfinite(value):
         return float(value)
+    hint = f": write {{{field!r}: {{'in': [...]}}}} for one of several values" if isinstance(value, list) else ""
     raise WhereError(
         f"A filter compares ({field}) with text, a finite number of at most 64 bits, true, false or null. "
-        f"Got {value!r} instead."
+        f"Got {value!r} instead{hint}."
     )
 
 

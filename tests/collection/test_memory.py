@@ -141,3 +141,10 @@ def test_what_cannot_be_done_is_said_in_one_sentence(place, tmp_path_factory):
         with pytest.raises(TypeError, match="create it in a folder instead of in memory"):
             pickle.dumps(shop)
     assert not list(place.iterdir())
+
+
+def test_a_closed_one_is_called_by_its_name(place):
+    shop = Collection.create(":memory:", n_bits=16)
+    shop.close()
+    with pytest.raises(CollectionError, match=r"^The collection :memory: is closed\.$"):
+        len(shop)

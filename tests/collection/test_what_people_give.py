@@ -107,3 +107,50 @@ def test_one_dict_for_rows_in_a_list_is_explained(texts, rows):
     with pytest.raises(ValueError, match=r"the column 'color' must be a list with one value per row\. Got str"):
         texts.add(rows[:1], ids=["a"], payload={"color": "red"})
     assert len(texts) == 0
+
+
+def test_empty_lists_are_no_rows(tmp_path, hasher, rows):
+    with Collection.create(tmp_path / "shop", hasher) as shop:
+        assert shop.add([]).shape == shop.add([], ids=[]).shape == shop.add(codes=[]).shape == (0,)
+        shop.add(rows)
+        for more in ({}, {"asymmetric": True}):
+            assert shop.search([], k=3, **more).ids.shape == (0, 3)
+        assert shop.search(codes=[], k=3).ids.shape == (0, 3)
+        assert shop.within([], radius=1).lims.tolist() == [0]
+
+
+def test_empty_lists_are_no_rows_where_vectors_are_kept(texts, rows):
+    assert texts.add([], ids=[]).shape == (0,)
+    texts.add(rows[:2], ids=["a", "b"])
+    assert texts.search([], k=3, rescore=True).ids.shape == (0, 3)
+
+
+def test_a_filter_in_the_place_of_ids_is_explained(texts, rows):
+    texts.add(rows[:2], ids=["a", "b"], payload={"n": [1, 2]})
+    for call in (texts.get, texts.delete, lambda ids: texts.update_payload(ids, {"n": 3})):
+        with pytest.raises(ValueError, match=r"Got \{'n': 1\} instead: give a filter as where="):
+            call({"n": 1})
+    assert len(texts) == 2
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ({"store_vector": True}, "store_vectors"),
+        ({"index": ["n"]}, "indexed"),
+        ({"kind": "ivf", "n_list": 4}, "n_lists"),
+    ],
+)
+def test_a_misspelled_argument_of_create_is_recognized(tmp_path, hasher, given, meant):
+    with pytest.raises(ValueError, match=rf"Did you mean '{meant}'\?"):
+        Collection.create(tmp_path / "shop", hasher, **given)
+    with pytest.raises(ValueError, match=r"An index of kind 'flat' has no settings\. Got 'speed' instead"):
+        Collection.create(tmp_path / "shop", hasher, speed=4)
+    assert not (tmp_path / "shop").exists()
+
+
+def test_a_row_that_finds_itself_has_plain_zero_as_distance(texts, rows):
+    texts.add(rows, ids=[f"row {number}" for number in range(len(rows))])
+    hits = texts.search(rows, k=1, rescore=True)
+    assert not np.signbit(hits.distances).any()
+    np.testing.assert_array_equal(hits.distances, 0)

@@ -202,3 +202,8 @@ def test_long_and_deep_filters_run():
         for _ in range(30):
             where = {"$not": where}
         assert sqlite_where.matching_ids(db, parse(where), lambda: np.arange(20)).tolist() == [3]
+
+
+def test_a_list_of_values_is_explained():
+    with pytest.raises(WhereError, match=r"Got \[1, 2\] instead: write \{'a': \{'in': \[...\]\}\} for one of several"):
+        parse({"a": [1, 2]})

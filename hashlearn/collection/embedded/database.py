@@ -42,6 +42,7 @@ class Database:
 
     def __init__(self, folder: Path, read_only: bool) -> None:
         self.path = folder / FILE
+        self.name = str(folder)  # in messages
         self.read_only = read_only
         self._free: list[sqlite3.Connection] = []
         self._mutex = threading.Lock()
@@ -157,7 +158,7 @@ class Database:
     def _take_connection(self) -> tuple[sqlite3.Connection, int]:
         with self._mutex:
             if self._closed:
-                raise CollectionError(f"The collection {self.path.parent} is closed.")
+                raise CollectionError(f"The collection {self.name} is closed.")
             file = self._file_now()
             if file != self._file:
                 close_all(self._free)

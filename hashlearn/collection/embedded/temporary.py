@@ -23,6 +23,7 @@ class TemporaryStore(EmbeddedStore):
 
     def __init__(self, folder: Path, read_only: bool) -> None:
         super().__init__(folder, read_only)
+        self._database.name = ":memory:"
         # The finalizer must not hold the store itself, which would then never be garbage. It holds its database.
         self._remove = weakref.finalize(self, _remove, folder, self._database.close, os.getpid())
 
