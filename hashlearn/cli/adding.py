@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hashlearn import codes, files
-from hashlearn.cli.columns import with_columns
+from hashlearn.cli.columns import text_hint, with_columns
 from hashlearn.cli.shell import say
 from hashlearn.cli.texts import TextRows
 from hashlearn.collection import Collection
@@ -32,7 +32,8 @@ def open_features(collection: Collection, name: str) -> Any:
     rows = files.open_features(with_columns(hasher, name))
     if rows.shape[1] != hasher.n_features_in_:
         raise files.FileError(
-            f"{name} has {rows.shape[1]} features, the model of {collection.uri} was fitted on {hasher.n_features_in_}."
+            f"{name} has {rows.shape[1]} features, the model of {collection.uri} was fitted on "
+            f"{hasher.n_features_in_}{text_hint(hasher, name)}."
         )
     return rows
 

@@ -84,6 +84,12 @@ def with_columns(hasher: Any, features: str) -> str:
     return f"{features}:{','.join(wanted)}"
 
 
+def text_hint(hasher: Any, features: str) -> str:
+    """How to go on where a table may hold texts, for which the model has a text model."""
+    named = getattr(hasher, "text_model_", None) is not None and _table(features) is not None
+    return ", the embeddings of texts: name the column of texts with --text" if named else ""
+
+
 def payload_without_features(hasher: Any, features: str, payload: str) -> str:
     """The payload without the columns that are features, if both come from the same table and none are picked."""
     path, (payload_path, part) = _table(features), split_part(payload)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 import hashlearn
 from hashlearn import codes, files
-from hashlearn.cli.columns import with_columns
+from hashlearn.cli.columns import text_hint, with_columns
 from hashlearn.cli.many import Cluster, Workers, is_many, working
 from hashlearn.cli.pictures import takes_images
 from hashlearn.cli.shell import BadUse, epilog, print_facts, print_json, progress
@@ -164,7 +164,7 @@ def _many_for(hasher: Any, model: str, features: str) -> Source:
     """Open the rows of one or several files, and check that they have as many features as the model."""
     source = as_source(with_columns(hasher, features))
     assert isinstance(source, Source)
-    _check_width(model, features, source.n_features, hasher.n_features_in_)
+    _check_width(hasher, model, features, source.n_features)
     return source
 
 
@@ -180,13 +180,14 @@ def _checked_blocks(rows: Any, features: str) -> Iterator[tuple[int, Any]]:
 def open_for(hasher: Any, model: str, features: str) -> Any:
     """Open the feature rows, and check that they have as many features as the model."""
     rows = files.open_features(with_columns(hasher, features))
-    _check_width(model, features, rows.shape[1], hasher.n_features_in_)
+    _check_width(hasher, model, features, rows.shape[1])
     return rows
 
 
-def _check_width(model: str, features: str, width: int, wanted: int) -> None:
-    if width != wanted:
-        raise files.FileError(f"{features} has {width} features, {model} was fitted on {wanted}.")
+def _check_width(hasher: Any, model: str, features: str, width: int) -> None:
+    if width != hasher.n_features_in_:
+        hint = text_hint(hasher, features)
+        raise files.FileError(f"{features} has {width} features, {model} was fitted on {hasher.n_features_in_}{hint}.")
 
 
 def encode_all(

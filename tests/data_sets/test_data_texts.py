@@ -249,3 +249,22 @@ def test_a_folder_that_holds_no_text_model(tmp_path):
     pytest.importorskip("sentence_transformers")
     with pytest.raises(FileError, match="text model"):
         embed.embed_texts(["I lost my card"], str(tmp_path))
+
+
+def test_a_table_without_the_option_for_texts_is_explained(call, tmp_path, letters):
+    (tmp_path / "t.csv").write_text(
+        "question,topic,price\n" + "".join(f"{a},{b},{n}.5\n" for n, (a, b) in enumerate(ROWS))
+    )
+    words = ("--text", "question", "--labels", "topic", "--embed", "letters", "--method", "gsdhp", "--bits", 8)
+    told(call("fit", "t.csv", *words, "-o", "model.hl", "--json"))
+    told(call("index", "create", "faq", "--model", "model.hl", "--json"))
+    for command in (
+        ("encode", "model.hl", "t.csv", "-o", "c.npy"),
+        ("index", "add", "faq", "t.csv"),
+        ("search", "faq", "t.csv"),
+    ):
+        code, _, error = call(*command)
+        assert (code, "fitted on 26, the embeddings of texts: name the column of texts with --text." in error) == (
+            1,
+            True,
+        )
