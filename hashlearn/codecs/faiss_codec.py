@@ -24,8 +24,6 @@ class FaissCodec(Codec):
     index, so the scores are computed by one matrix product.
     """
 
-    fewest_rows = 1
-
     def __init__(self, n_bytes: int) -> None:
         self.n_bytes = n_bytes
 
@@ -47,9 +45,6 @@ class FaissCodec(Codec):
         return rows if self._transform is None else self._transform.apply(rows)
 
     def fit(self, X: Float32Array, y: Any = None) -> Self:
-        if len(X) < self.fewest_rows:
-            name = type(self).__name__
-            raise ValueError(f"{name} learns {self.fewest_rows} centroids, so it needs that many rows. Got {len(X)}.")
         rows = self._prepared(X)
         self._transform = self._new_transform(rows)
         if self._transform is not None:

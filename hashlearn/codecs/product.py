@@ -19,8 +19,6 @@ _OPQ_ROUNDS = 10
 class ProductCodec(FaissCodec):
     """PQ: the row is cut into as many parts as there are bytes, and each part becomes one of 256 centroids."""
 
-    fewest_rows = 2**_BITS
-
     def _prepared(self, X: Float32Array) -> Float32Array:
         rows = super()._prepared(X)
         return padded(rows, -(-rows.shape[1] // self.n_bytes) * self.n_bytes)
@@ -31,8 +29,6 @@ class ProductCodec(FaissCodec):
 
 class RotatedProductCodec(FaissCodec):
     """OPQ: PQ after a rotation onto at most 8 dimensions per byte, which is learned together with the centroids."""
-
-    fewest_rows = 2**_BITS
 
     def _new_transform(self, X: Float32Array) -> Any:
         width = self.n_bytes * min(_OPQ_WIDTH, -(-X.shape[1] // self.n_bytes))

@@ -15,7 +15,7 @@ from hashlearn.collection import validation
 from hashlearn.collection.id_kinds import IdKind, ids_of_kind
 from hashlearn.collection.store import CollectionError, CollectionSpec
 from hashlearn.index.inputs import checked_count
-from hashlearn.index.kinds import index_settings
+from hashlearn.index.kinds import KINDS
 
 
 def make_spec(
@@ -52,7 +52,8 @@ def make_spec(
 
 def check_keywords(kind: str, settings: dict[str, Any], create: Callable[..., Any]) -> None:
     """Refuse settings that are misspelled arguments of ``create``; other faults of settings are found later."""
-    known = [name for name in inspect.signature(create).parameters if name != "settings"] + index_settings(kind)
+    known = [name for name in inspect.signature(create).parameters if name != "settings"]
+    known += KINDS[kind].defaults if kind in KINDS else []
     for name in settings:
         near = get_close_matches(name, known, 1, cutoff=0.75)
         if near and name not in known:

@@ -271,11 +271,6 @@ class Hnsw(Structure):
 KINDS: dict[str, type[Structure]] = {cls.kind: cls for cls in (Ivf, MultiHash, Hnsw)}
 
 
-def index_settings(kind: str) -> list[str]:
-    """Return the names of the settings of a kind."""
-    return list(KINDS[kind].defaults) if kind in KINDS else []
-
-
 def checked_settings(kind: str, settings: dict[str, Any]) -> IndexSettings:
     """Check the settings of a kind and fill in the defaults of the missing ones."""
     known = KINDS[kind].defaults if kind in KINDS else {}

@@ -256,3 +256,12 @@ def test_the_table_of_methods():
     assert len(set(names)) == len(names)
     wanted = {"PQ", "OPQ", "RQ", "LSQ", "RaBitQ", "PCA + sign", "kernel scores + PQ", "gsdhp", "auto", "float cosine"}
     assert wanted <= set(names)
+
+
+def test_too_few_rows_for_centroids_are_told():
+    X = np.random.default_rng(0).normal(size=(100, 16)).astype(np.float32)
+    with pytest.raises(RuntimeError) as caught:
+        ProductCodec(4).fit(X)
+    told = run._reason(caught.value)
+    assert told == "it learns 256 centroids from at least as many rows, and there are 100 to train on."
+    assert run._reason(ValueError("no")) == "ValueError: no"

@@ -154,10 +154,3 @@ def test_signs_of_embeddings_with_more_coordinates_than_codes_have_bits():
     assert codec.bytes_per_row == packed.shape[1] == 160
     assert codec.searcher(packed)(X, 1)[:, 0].tolist() == list(range(50))
     assert codec.scores(X, packed).argmax(axis=1).tolist() == list(range(50))
-
-
-@pytest.mark.parametrize("name", ["ProductCodec", "RotatedProductCodec"])
-def test_too_few_rows_for_centroids_are_told(name):
-    X = np.random.default_rng(0).normal(size=(100, 16)).astype(np.float32)
-    with pytest.raises(ValueError, match=rf"^{name} learns 256 centroids, so it needs that many rows\. Got 100\.$"):
-        getattr(codecs, name)(4).fit(X)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -145,11 +146,21 @@ def run_frontier(
                 kept.write(path, made)
                 measured.points.extend(made)
             except Exception as error:  # one method that fails must not stop the others
-                measured.failed.append(f"{label}: {type(error).__name__}: {error}")
+                measured.failed.append(f"{label}: {_reason(error)}")
         report(PHASE, number + 1, len(jobs))
         if on_finished is not None:
             on_finished(label, time.perf_counter() - started, number + 1, len(jobs))
     return measured
+
+
+def _reason(error: Exception) -> str:
+    """Why a fit failed, without the place in faiss's source where it noticed."""
+    few = re.search(
+        r"training points \((\d+)\) should be at least as large as number of clusters \((\d+)\)", str(error)
+    )
+    if few is not None:
+        return f"it learns {few[2]} centroids from at least as many rows, and there are {few[1]} to train on."
+    return f"{type(error).__name__}: {error}"
 
 
 def _measured(
