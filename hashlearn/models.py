@@ -146,7 +146,7 @@ def _walked(hasher: BaseHasher | Pipeline) -> tuple[dict[str, Any], Arrays]:
     hasher = as_hasher(hasher)
     if not isinstance(hasher, BaseHasher):
         given = f"the class {hasher.__name__}" if isinstance(hasher, type) else type(hasher).__name__
-        raise TypeError(f"A model file takes a hasher of hashlearn. Got {given} instead.")
+        raise TypeError(f"Model files and collections take a hasher of hashlearn. Got {given} instead.")
     kind = type(hasher).__name__
     check_is_fitted(hasher, msg="This %(name)s has nothing to save yet: call 'fit' first.")
     walk = _Writer(kind)

@@ -163,7 +163,7 @@ def test_what_cannot_be_saved(tmp_path):
     path = tmp_path / "model.hl"
     with pytest.raises(NotFittedError, match="LSH has nothing to save yet: call 'fit' first"):
         save(LSH(), path)
-    with pytest.raises(TypeError, match=r"takes a hasher of hashlearn\. Got KMeans"):
+    with pytest.raises(TypeError, match=r"take a hasher of hashlearn\. Got KMeans"):
         save(KMeans(), path)
     with pytest.raises(ModelFileError, match=r"'function' holds a LinearRegression.*keep the hasher with joblib"):
         save(GSDHP(**SMALL, function=LinearRegression()).fit(X, Y), path)

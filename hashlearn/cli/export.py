@@ -12,22 +12,25 @@ from hashlearn.cli.places import AsJson, tell
 from hashlearn.cli.shell import BadUse, epilog
 from hashlearn.exporting import Target
 from hashlearn.exporting import export as write
+from hashlearn.exporting.targets import target_of
 
 app = typer.Typer()
 
 
 @app.command(
     epilog=epilog(
-        "hashlearn export model.hl --to onnx -o model.onnx",
-        "hashlearn export model.hl --to sql -o shop.sql",
-        "hashlearn export model.hl --to js -o hasher.mjs",
-        "hashlearn export model.hl --to numpy -o hasher.py",
+        "hashlearn export model.hl -o model.onnx",
+        "hashlearn export model.hl -o shop.sql",
+        "hashlearn export model.hl -o hasher.mjs",
+        "hashlearn export model.hl --to numpy -o hasher.txt",
     )
 )
 def export(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="A model file from 'hashlearn fit'.")],
-    to: Annotated[Target, typer.Option(help="The runtime to write for.")],
     out: Annotated[str, typer.Option("--output", "-o", metavar="FILE", help="The file to write.")],
+    to: Annotated[
+        Target | None, typer.Option(help="The runtime to write for (default: by the ending of FILE).")
+    ] = None,
     name: Annotated[
         str | None, typer.Option(help="SQL: the functions are hash_NAME and so on (default: the file's name).")
     ] = None,
@@ -40,6 +43,10 @@ def export(
     """
     from hashlearn.models import load
 
+    try:
+        to = to or target_of(out)
+    except ValueError as error:
+        raise BadUse(str(error)) from error
     if name is not None and to != "sql":
         raise BadUse(f"--name is for --to sql: a file for {to} has no functions with a name of their own.")
     path = files.check_output(out)

@@ -44,8 +44,10 @@ def search(
     queries: Annotated[
         str | None, typer.Argument(metavar="[Q]", help="Features of the queries, or codes with --codes.")
     ] = None,
-    k: Annotated[int, typer.Option("-k", help="Number of rows per query.")] = 10,
-    radius: Annotated[int | None, typer.Option(metavar="R", help="All rows at most R bits away, instead of k.")] = None,
+    k: Annotated[int, typer.Option("-k", min=1, help="Number of rows per query.")] = 10,
+    radius: Annotated[
+        int | None, typer.Option(metavar="R", min=0, help="All rows at most R bits away, instead of k.")
+    ] = None,
     text: Annotated[str | None, typer.Option("--text", metavar="WORDS", help=_TEXT)] = None,
     ids: Annotated[list[str] | None, typer.Option("--id", metavar="ID", help=_ID)] = None,
     where: Where = None,

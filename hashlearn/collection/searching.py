@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from hashlearn.codes import BitOrder, renamed_bit_order
+from hashlearn.codes import BitOrder, n_bytes, renamed_bit_order
 from hashlearn.collection import validation
 from hashlearn.collection.health import Health, QueryLog, health_of
 from hashlearn.collection.reading import ReadableRows, Where, condition_of
@@ -183,7 +183,7 @@ class SearchableRows(ReadableRows):
         if texts is not None or rows.shape != (0,):
             return rows, single
         if codes is not None:
-            return np.empty((0, -(-self.n_bits // 8)), dtype=np.uint8), False
+            return np.empty((0, n_bytes(self.n_bits)), dtype=np.uint8), False
         return np.empty((0, getattr(self.hasher, "n_features_in_", 0)), dtype=np.float32), False
 
     def _queries(self, X: Any, codes: ArrayLike | None, texts: Any) -> tuple[Any, bool]:

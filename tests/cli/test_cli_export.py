@@ -10,10 +10,10 @@ from hashlearn.models import load
 
 
 def test_the_command_writes_what_the_library_writes(call, model, folder):
-    code, out, _ = call("export", "model.hl", "--to", "numpy", "-o", "hasher.py", "--json")
+    code, out, _ = call("export", "model.hl", "-o", "hasher.py", "--json")  # the ending names the runtime
     assert code == 0
     facts = json.loads(out)
-    assert (facts["hasher"], facts["bits"], facts["file"]) == ("GSDHP", 12, "hasher.py")
+    assert (facts["hasher"], facts["bits"], facts["to"], facts["file"]) == ("GSDHP", 12, "numpy", "hasher.py")
     assert facts["bytes"] == (folder / "hasher.py").stat().st_size
     X = np.load(folder / "X.npy")
     made = runpy.run_path(str(folder / "hasher.py"))
@@ -31,6 +31,7 @@ def test_sql_functions_are_named_after_the_file(call, model, folder):
     ("arguments", "code", "sentence"),
     [
         (["model.hl", "--to", "java", "-o", "a"], 2, "java"),
+        (["model.hl", "-o", "a.java"], 2, "The ending of a.java names no target: give one of onnx, sql, js, numpy."),
         (["model.hl", "--to", "js", "-o", "a.mjs", "--name", "b"], 2, "--name is for --to sql"),
         (["model.hl", "--to", "js", "-o", "model.hl"], 2, "model.hl is read by this command"),
         (["model.hl", "--to", "js", "-o", "none/a.mjs"], 1, "the folder none does not exist"),

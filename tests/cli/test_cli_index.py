@@ -244,7 +244,7 @@ def test_killed_and_resumed(call, model, folder):
         (["search", "shop", "Xq.npy", "--where", '{"a": {"~": 1}}'], 1, "no operator"),
         (["search", "shop", "Xq.npy", "--rescore", "5"], 1, "keeps no vectors"),
         (["search", "shop", "Xq.npy", "--radius", 2, "--rescore", "5"], 2, "--radius"),
-        (["search", "shop", "Xq.npy", "-k", 0], 1, "k must be"),
+        (["search", "shop", "Xq.npy", "-k", 0], 2, "greater than or equal to 1"),
     ],
 )
 def test_mistakes_are_one_sentence_and_change_nothing(arguments, code, sentence, call, model, folder):

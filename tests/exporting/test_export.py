@@ -41,6 +41,21 @@ def check(found, hasher, X, precision=1e-5):
     np.testing.assert_allclose(found[2], wanted, atol=precision * np.abs(wanted).max())
 
 
+@pytest.mark.parametrize(
+    ("ending", "to"), [("onnx", "onnx"), ("sql", "sql"), ("js", "js"), ("MJS", "js"), ("py", "numpy")]
+)
+def test_the_ending_names_the_target(ending, to, fitted, tmp_path):
+    hl.export(fitted("linear"), tmp_path / f"hasher.{ending}")
+    hl.export(fitted("linear"), tmp_path / "hasher.told", to=to, name="hasher" if to == "sql" else None)
+    assert (tmp_path / f"hasher.{ending}").read_bytes() == (tmp_path / "hasher.told").read_bytes()
+
+
+def test_an_ending_that_names_no_target(fitted, tmp_path):
+    with pytest.raises(ValueError, match="The ending of hasher names no target: give one of onnx"):
+        hl.export(fitted("linear"), tmp_path / "hasher")
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("to", "run"), [("numpy", run_numpy), ("onnx", run_onnx)])
 def test_codes_of_python_runtimes(kind, to, run, fitted, digits, tmp_path):
