@@ -75,7 +75,7 @@ def test_fits_of_older_code_are_made_again_or_kept(made, monkeypatch):
     few = replace(plan, seeds=1, methods=("PQ", "float cosine"))
     older = run_frontier(few, folder, keep_outdated=True)
     assert older.points == [one for one in points if one.label in few.methods and one.seed == 0]
-    assert older.outdated == ["float cosine, 8 bytes, seed 0", "PQ, 8 bytes, seed 0"]
+    assert older.outdated == ["float cosine, seed 0", "PQ, 8 bytes, seed 0"]
     note = "2 fits were made by older code of hashlearn and not made again (float cosine; PQ)."
     assert note in frontier_notes(few, older)
     # Without the option they are made again, also for other rows of the same data, which are no older fits of these.
