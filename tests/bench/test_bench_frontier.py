@@ -75,7 +75,7 @@ def test_fits_of_older_code_are_made_again_or_kept(made, monkeypatch):
     few = replace(plan, seeds=1, methods=("PQ", "float cosine"))
     older = run_frontier(few, folder, keep_outdated=True)
     assert older.points == [one for one in points if one.label in few.methods and one.seed == 0]
-    assert older.outdated == ["float cosine, seed 0", "PQ, 8 bytes, seed 0"]
+    assert older.outdated == ["float cosine", "PQ"]
     note = "2 fits were made by older code of hashlearn and not made again (float cosine; PQ)."
     assert note in frontier_notes(few, older)
     # Without the option they are made again, also for other rows of the same data, which are no older fits of these.
@@ -88,7 +88,10 @@ def test_fits_of_older_code_are_made_again_or_kept(made, monkeypatch):
 def test_a_method_that_fails_stops_no_other(tmp_path):
     plan = FrontierPlan(DataSource("digits"), sizes=(70,), seeds=1, quick=True, methods=("cut, 8 bit", "LDA + PQ"))
     broken = FrontierPlan(DataSource("digits"), sizes=(2000,), seeds=1, quick=True, methods=("itq", "sign bits"))
-    points, failed, _ = run_frontier(broken, tmp_path, threads=1)
+    finished = []
+    points, failed, _ = run_frontier(broken, tmp_path, threads=1, on_finished=lambda label, *_: finished.append(label))
+    # Sign bits have as many bytes as the features give them.
+    assert finished == ["sign bits, seed 0", "itq, 2000 bytes, seed 0"]
     assert [one.label for one in points] == ["sign bits", "sign bits, rescored by int8"]
     assert failed[0].startswith("itq, 2000 bytes, seed 0: ")
     assert plan.chosen(multilabel=True)[0].name == "cut, 8 bit"

@@ -171,9 +171,8 @@ def frontier_notes(plan: FrontierPlan, measured: Measured) -> list[str]:
         )
     notes += [f"Left out: {'; '.join(names)} ({reason})." for reason, names in plan.left_out(label_sets).items()]
     if measured.outdated:
-        methods = dict.fromkeys(label.rpartition(", ")[0].rpartition(", ")[0] for label in measured.outdated)
         notes.append(
             f"{len(measured.outdated)} fits were made by older code of hashlearn and not made again "
-            f"({'; '.join(methods)})."
+            f"({'; '.join(dict.fromkeys(measured.outdated))})."
         )
     return [*notes, *(f"Failed: {sentence}" for sentence in measured.failed)]

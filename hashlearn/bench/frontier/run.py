@@ -89,8 +89,8 @@ class FrontierPlan:
 class Measured(NamedTuple):
     """What a run of a frontier gives.
 
-    ``failed`` has a sentence for each fit that failed; the others are not affected. ``outdated`` names the fits that
-    were made by older code and were taken as they are.
+    ``failed`` has a sentence for each fit that failed; the others are not affected. ``outdated`` has the
+    method of each fit that was made by older code and taken as it is.
     """
 
     points: list[FrontierPoint]
@@ -137,7 +137,7 @@ def run_frontier(
             measured.points.extend(kept.read(path))
         elif older is not None:
             measured.points.extend(kept.read(older))
-            measured.outdated.append(label)
+            measured.outdated.append(method.name)
         else:
             rows = rows or [SplitRows.of(split.name, _cut(split.dataset(pool), plan.quick)) for split in splits]
             try:
