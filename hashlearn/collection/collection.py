@@ -335,7 +335,7 @@ class Collection(SearchableRows):
                 raise ValueError(f"With where=, payload must be one dict for all rows. Got {payload!r} instead.")
             condition = condition_of(where)
             updated = update_matching(self._store, self._ids, condition, payload, merge)
-            self._check_fields(condition, updated > 0, 2)
+            self._check_filter(condition, updated > 0, 2)
             return updated
         validation.refuse_filter(ids)
         if self._ids.is_single(ids):
@@ -368,7 +368,7 @@ class Collection(SearchableRows):
                     "drop)."
                 )
             removed = self._store.delete_where(condition)
-            self._check_fields(condition, removed > 0, 2)
+            self._check_filter(condition, removed > 0, 2)
             return removed
         validation.refuse_filter(ids)
         wanted = self._ids.array([ids] if self._ids.is_single(ids) else ids)  # type: ignore[arg-type]

@@ -10,11 +10,11 @@ from typing import Any, NamedTuple, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from hashlearn.collection.filter_advice import Asked, filter_advice, warn_of_filter
 from hashlearn.collection.hashed_store import HashedStore
 from hashlearn.collection.store import Payload, Store, StoredRows, Vectors
-from hashlearn.collection.unknown_fields import unknown_fields, warn_of_unknown_fields
 from hashlearn.collection.validation import refuse_filter
-from hashlearn.collection.where import Condition, Path, parse
+from hashlearn.collection.where import Condition, parse
 from hashlearn.index import tables
 from hashlearn.index.inputs import checked_count
 from hashlearn.typing import PackedCodes
@@ -47,12 +47,12 @@ class Items(list[Item], tables.Table):
 class ReadableRows(HashedStore):
     """Base of ``Collection``: what reads rows and changes nothing."""
 
-    warns_of_fields = True
-    """Whether a filter that finds nothing warns of its fields that no payload has. ``unknown_fields`` tells them."""
+    warns_of_filters = True
+    """Whether a filter that finds nothing warns of fields that cannot match. ``filter_advice`` tells them."""
 
     def __init__(self, uri: str, store: Store, hasher: Any = None) -> None:
         super().__init__(uri, store, hasher)
-        self._looked_for: set[Path] = set()
+        self._told: set[Asked] = set()
 
     def __len__(self) -> int:
         return self.count()
@@ -72,16 +72,17 @@ class ReadableRows(HashedStore):
         """Return how many rows there are, or how many match."""
         condition = condition_of(where)
         found = self._store.count(condition)
-        self._check_fields(condition, found > 0, 2)
+        self._check_filter(condition, found > 0, 2)
         return found
 
-    def unknown_fields(self, where: Where) -> list[str]:
-        """Return one sentence per field of a filter that no payload has, with the fields that payloads do have.
+    def filter_advice(self, where: Where) -> list[str]:
+        """Return one sentence per field of a filter that cannot match, with why: no payload has it, or its values are
+        of another kind (numbers for text, lists for one value).
 
         ``search`` and other methods warn so by themselves if a filter finds nothing. Only the first 20 fields of the
         filter are looked for.
         """
-        return unknown_fields(self._store, parse(where))
+        return filter_advice(self._store, parse(where))
 
     @overload
     def get(self, ids: OneId, vectors: bool = True) -> Item | None: ...
@@ -134,7 +135,7 @@ class ReadableRows(HashedStore):
         else:
             first = next(self.scan(checked_count(limit, "limit", 1), where, vectors), None)
             items = Items() if first is None else Items(_items(first))
-        self._check_fields(condition_of(where), bool(items), 3)
+        self._check_filter(condition_of(where), bool(items), 3)
         return items
 
     def peek(self, limit: int = 10) -> Items:
@@ -184,10 +185,10 @@ class ReadableRows(HashedStore):
         """Return ids as an array of the collection's kind: int64, or objects. ValueError for what is no such id."""
         return self._ids.array(ids)
 
-    def _check_fields(self, condition: Condition | None, found: bool, stacklevel: int) -> None:
-        """Warn of fields that no payload has if a filter found nothing, once per field."""
-        if condition is not None and not found and self.warns_of_fields:
-            warn_of_unknown_fields(self._store, condition, self._looked_for, stacklevel + 1)
+    def _check_filter(self, condition: Condition | None, found: bool, stacklevel: int) -> None:
+        """Warn of fields that cannot match if a filter found nothing, once per field and kind of values."""
+        if condition is not None and not found and self.warns_of_filters:
+            warn_of_filter(self._store, condition, self._told, stacklevel + 1)
 
 
 def condition_of(where: Where | None) -> Condition | None:

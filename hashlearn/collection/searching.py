@@ -109,7 +109,7 @@ class SearchableRows(ReadableRows):
                 stored = self._packed_codes(rows, None, bit_order)
                 asked.append(lambda numbers, limit: self._store.search(stored[numbers], limit, condition, n_jobs))
             found = rescored(floats, asked, self._store.vectors, plan)
-        self._check_fields(condition, bool((found.ids >= 0).any()), 3)
+        self._check_filter(condition, bool((found.ids >= 0).any()), 3)
         hits = self._ids.hits(found, partial(self._details, vectors))
         return hits[0] if single else hits
 
@@ -155,7 +155,7 @@ class SearchableRows(ReadableRows):
         rows, single = self._queries(X, codes, texts)
         queries = self._query_codes(rows, None if codes is None else rows, bit_order)
         found = self._store.within(queries, radius, condition, n_jobs)
-        self._check_fields(condition, len(found.ids) > 0, 3)
+        self._check_filter(condition, len(found.ids) > 0, 3)
         ball = self._ids.ball(found, partial(self._details, False))
         return ball[0] if single else ball
 

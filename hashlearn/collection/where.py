@@ -16,7 +16,7 @@ import datetime
 import math
 import re
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cached_property
@@ -264,15 +264,6 @@ def kind_of(value: Any) -> str | None:
     if isinstance(value, (int, float)):
         return "number"
     return "text" if isinstance(value, str) else None
-
-
-def paths_of(condition: Condition) -> Iterator[Path]:
-    """Iterate over the fields that a filter asks for."""
-    if isinstance(condition, Compare):
-        yield condition.path
-        return
-    for part in (condition.part,) if isinstance(condition, Not) else condition.parts:
-        yield from paths_of(part)
 
 
 MISSING = object()

@@ -55,7 +55,7 @@ class ServedCollection:
         self.name = name
         self.collection = collection
         # Clients are told in the answer. A warning would be told once, to the operator, and be kept in memory.
-        collection.warns_of_fields = False
+        collection.warns_of_filters = False
         self.pictures = pictures
         self.features = features
         self.writable = writable
@@ -97,11 +97,11 @@ class ServedCollection:
         return known[1]._replace(rows=self.collection.count(), **self.collection.query_figures()._asdict())
 
     def filter_warnings(self, where: dict[str, Any] | None, found: bool) -> dict[str, list[str]]:
-        """Sentences about fields that no payload has, as ``warnings``, if a filter with them has found nothing."""
+        """Sentences about fields that cannot match, as ``warnings``, if a filter with them has found nothing."""
         if not where or found:
             return {}
         with collection_errors():
-            told = self.collection.unknown_fields(where)
+            told = self.collection.filter_advice(where)
         return {"warnings": [sentence[:LONGEST_MESSAGE] for sentence in told]} if told else {}
 
     def ids(self) -> NDArray[Any]:

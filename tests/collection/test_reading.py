@@ -8,7 +8,7 @@ import pytest
 
 from hashlearn import Collection
 from hashlearn.collection import CollectionError
-from hashlearn.collection.unknown_fields import UnknownFieldWarning
+from hashlearn.collection.filter_advice import FilterWarning
 
 NAMES = ["a", "b", "c", "d"]
 CODES = np.arange(8, dtype=np.uint8).reshape(4, 2)
@@ -65,7 +65,7 @@ def test_what_get_refuses(shop):
         shop.get(limit=0)
     with pytest.raises(ValueError, match="ids='text'"):
         assert "3" in shop
-    with pytest.warns(UnknownFieldWarning, match="'colour'.*Did you mean 'color'"):
+    with pytest.warns(FilterWarning, match="'colour'.*Did you mean 'color'"):
         shop.get(where={"colour": "red"})
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from hashlearn import ITQ, Collection
 from hashlearn.collection import CollectionError, NoSuchRowsError, id_kinds, store
+from hashlearn.collection.filter_advice import FilterWarning
 from hashlearn.collection.milvus import store as milvus_store
-from hashlearn.collection.unknown_fields import UnknownFieldWarning
 from hashlearn.collection.uri import store_class
 
 CODES = np.arange(6, dtype=np.uint8).reshape(3, 2)
@@ -64,7 +64,7 @@ def test_what_an_update_by_filter_refuses(tmp_path):
             shop.update_payload([0], [{"n": 2}], where={"n": 1})
         with pytest.raises(ValueError, match="payload must be one dict for all rows"):
             shop.update_payload(where={"n": 1}, payload=[{"n": 2}] * 3)
-        with pytest.warns(UnknownFieldWarning, match="'m'") as told:
+        with pytest.warns(FilterWarning, match="'m'") as told:
             shop.update_payload(where={"m": 1}, payload={"n": 2})
         assert told[0].filename == __file__
         assert shop.count({"n": 1}) == 3

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from hashlearn import Collection
-from hashlearn.collection.unknown_fields import UnknownFieldWarning
+from hashlearn.collection.filter_advice import FilterWarning
 
 DAYS = [datetime.date(2020, 1, day) for day in (1, 2, 3)]
 
@@ -68,7 +68,7 @@ def test_a_missing_time_is_null(shop):
 
 
 def test_a_field_that_no_payload_has_is_told_once(shop):
-    with pytest.warns(UnknownFieldWarning, match=r"'colour'.*payloads have day, size, color\. Did you mean 'color'\?"):
+    with pytest.warns(FilterWarning, match=r"'colour'.*payloads have day, size, color\. Did you mean 'color'\?"):
         assert shop.count({"colour": "red"}) == 0
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -78,13 +78,13 @@ def test_a_field_that_no_payload_has_is_told_once(shop):
 
 def test_searches_and_deletes_tell_it_too(shop):
     code = np.zeros((1, 1), dtype=np.uint8)
-    with pytest.warns(UnknownFieldWarning, match=r"'sizes\.width'") as told:
+    with pytest.warns(FilterWarning, match=r"'sizes\.width'") as told:
         assert not shop.search(codes=code, where={"sizes.width": 1})[0].to_list()
     assert told[0].filename == __file__
-    with pytest.warns(UnknownFieldWarning, match="'near'") as told:
+    with pytest.warns(FilterWarning, match="'near'") as told:
         assert not len(shop.within(codes=code, radius=8, where={"near": 1}).ids)
     assert told[0].filename == __file__
-    with pytest.warns(UnknownFieldWarning, match="'sold'") as told:
+    with pytest.warns(FilterWarning, match="'sold'") as told:
         assert shop.delete(where={"sold": True}) == 0
     assert told[0].filename == __file__
 

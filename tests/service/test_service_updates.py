@@ -1,4 +1,4 @@
-"""New payloads over HTTP, and what is told about filters with fields that no payload has."""
+"""New payloads over HTTP, and what is told about filters with fields that cannot match."""
 
 from __future__ import annotations
 
@@ -95,6 +95,14 @@ def test_a_filter_with_an_unknown_field_is_told_in_every_answer(http):
         assert np.load(io.BytesIO(asked.content))["warnings"].tolist() == [says]
     gone = http.request("DELETE", f"{API}/items", json={"where": {"color": "red"}}, headers=AUTH).json()
     assert gone == {"deleted": 0, "warnings": [says]}
+
+
+def test_values_of_another_kind_are_told_too(http):
+    told = http.post(f"{API}/search", json={"ids": [0], "where": {"year": "5"}}).json()["warnings"]
+    assert told == [
+        "The field 'year' holds numbers, not text, so the filter finds nothing: a comparison holds only between values "
+        "of one kind."
+    ]
 
 
 def test_known_fields_are_not_warned_of(http):
