@@ -28,6 +28,7 @@ from hashlearn.service.security import require_writer
 from hashlearn.service.served_collection import ServedCollection
 from hashlearn.service.service import CollectionDep, Service, ServiceDep
 from hashlearn.service.settings import Limits
+from hashlearn.service.text_features import rows_of_texts
 
 router = APIRouter(prefix="/api/v1/collections/{collection}", tags=["items"])
 _WRITER: Any = {"dependencies": [Depends(require_writer)]}
@@ -53,9 +54,11 @@ async def add_items(request: Request, service: ServiceDep, served: CollectionDep
 def _rows_of_json(served: ServedCollection, body: bytes, limits: Limits) -> dict[str, Any]:
     """The arguments of ``Collection.add`` for a JSON body."""
     asked = parse_request(schemas.AddRequest, body, limits)
-    _check_count(max(len(part) for part in (asked.vectors, asked.codes) if part is not None), limits)
+    _check_count(max(len(part) for part in (asked.vectors, asked.codes, asked.texts) if part is not None), limits)
     ids = None if asked.ids is None else ids_in_body(served, asked.ids)
     rows: dict[str, Any] = {"ids": ids, "payload": asked.payload}
+    if asked.texts is not None:
+        return {**rows, "X": rows_of_texts(served, asked.texts, limits)}
     if asked.codes is None:
         return {**rows, "X": _encodable(served, asked.vectors)}
     rows["codes"] = decode_codes(asked.codes, served.n_bits)

@@ -88,7 +88,8 @@ Object = Annotated[dict[str, Any], PlainValidator(_object), WithJsonSchema(_OBJE
 Where = Annotated[dict[str, Any], PlainValidator(_filter), WithJsonSchema(_OBJECT)]
 
 _CODE = "A packed code as hex or base64; bit 0 is the most significant bit of the first byte."
-_WARNINGS = "Only where a filter found nothing: one sentence per field of it that no payload has."
+_TEXTS = "Texts that the collection's text model embeds."
+_WARNINGS = "Only where a filter found nothing: one sentence per field of it that cannot match, with why."
 _MERGE = "Replace only the fields that the new payload has; false replaces payloads whole."
 _WHERE = 'A filter over payloads: {"color": "red", "year": {">=": 2020}}.'
 
@@ -142,7 +143,7 @@ class SearchRequest(RequestModel):
     vectors: Vectors | None = Field(None, description="Rows that the collection's hasher encodes.")
     ids: list[Id] | None = Field(None, min_length=1, description="Items of the collection whose neighbors to find.")
     codes: list[str] | None = Field(None, min_length=1, description=_CODE)
-    texts: list[str] | None = Field(None, min_length=1, description="Texts that the collection's text model embeds.")
+    texts: list[str] | None = Field(None, min_length=1, description=_TEXTS)
     k: int | None = Field(None, ge=1, description="Hits per query, nearest first; 10 if there is no radius either.")
     radius: int | None = Field(None, ge=0, description="All hits at most this many bits away; k then cuts them off.")
     mode: Mode = Field("hamming", description="asymmetric: by expected bits of the query; rescore: by kept vectors.")
@@ -167,17 +168,20 @@ class HistogramRequest(RequestModel):
 class AddRequest(RequestModel):
     """Items to add, or to replace where the id exists."""
 
-    model_config = ConfigDict(json_schema_extra=_needs("anyOf", "vectors", "codes"))
+    model_config = ConfigDict(json_schema_extra=_needs("anyOf", "vectors", "codes", "texts"))
 
     vectors: Vectors | None = Field(None, description="Rows to encode; beside codes, rows to keep.")
     codes: list[str] | None = Field(None, min_length=1, description=_CODE)
+    texts: list[str] | None = Field(None, min_length=1, description=f"{_TEXTS} Only payloads keep texts.")
     ids: list[Id] | None = Field(None, min_length=1, description="One per row. Texts must be given.")
     payload: Payloads | None = Field(None, description="One JSON object per row.")
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if self.vectors is None and self.codes is None:
-            raise ValueError("give vectors or codes")
+        if self.vectors is None and self.codes is None and self.texts is None:
+            raise ValueError("give vectors, codes or texts")
+        if self.texts is not None and not (self.vectors is None and self.codes is None):
+            raise ValueError("give texts alone: vectors and codes are made from them")
         return self
 
 

@@ -21,6 +21,7 @@ from hashlearn.service.request_bodies import decode_codes, float_rows, packed_co
 from hashlearn.service.schemas import SearchRequest
 from hashlearn.service.served_collection import ServedCollection
 from hashlearn.service.settings import Limits
+from hashlearn.service.text_features import rows_of_texts
 from hashlearn.typing import PackedCodes
 
 DEFAULT_K = 10
@@ -89,17 +90,7 @@ def queries_from_vectors(served: ServedCollection, vectors: NDArray[Any]) -> Que
 
 def queries_from_texts(served: ServedCollection, texts: Sequence[str], limits: Limits) -> Queries:
     """The codes of texts that a client sent."""
-    if served.texts is None:
-        why = "its hasher names no text model, or the server was started without --search-texts"
-        raise bad("no_texts", f"The collection {served.name} cannot be searched by texts: {why}.")
-    if len(texts) > limits.texts:
-        raise ApiError(413, "too_many", f"At most {limits.texts} texts are taken at once. Got {len(texts):,}.")
-    if not all(map(str.strip, texts)):
-        raise bad("bad_request", "texts: each must be a text that is not empty.")
-    longest = max(map(len, texts))
-    if longest > limits.text_chars:
-        raise ApiError(413, "too_large", f"A text may have {limits.text_chars:,} characters. Got {longest:,}.")
-    return queries_from_vectors(served, served.texts.rows(texts))
+    return queries_from_vectors(served, rows_of_texts(served, texts, limits))
 
 
 def queries_from_ids(served: ServedCollection, ids: Sequence[int | str], needs_vectors: bool) -> Queries:
@@ -139,7 +130,7 @@ def search_npy(
 ) -> dict[str, NDArray[Any]]:
     """The answer to a .npy search: ids and distances (queries, k), -1 in empty places; with a radius also lims.
 
-    Where a filter names fields that no payload has, ``warnings`` are texts about them.
+    Where a filter found nothing and has fields that cannot match, ``warnings`` are texts about them.
     """
     array = parse_npy(body, limits.queries)
     options.check(len(array), limits.k_npy, limits.hits_npy, limits)

@@ -29,7 +29,7 @@ class Limits:
     hits_npy: int = 10_000_000
     rows: int = 10_000  # per add, and per delete by ids
     element_chars: int = MIB  # of one vector or one payload in a JSON body
-    texts: int = 100  # per search
+    texts: int = 100  # per search, and per add
     text_chars: int = 10_000  # of one text
     page: int = 1_000
     collections: int = 100  # that are served once clients make them

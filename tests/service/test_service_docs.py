@@ -54,7 +54,7 @@ def test_the_limits_on_the_page_are_those_of_the_code():
         f"{limits.waiting} requests that wait, {limits.decoding} images decoded",
         f"{limits.connections:,} connections",
         f"{limits.collections} served",
-        f"{limits.texts} per search, {limits.text_chars:,} characters each",
+        f"{limits.texts} per request, {limits.text_chars:,} characters each",
         f"{limits.element_chars:,} characters of JSON",
         f"has not ended {limits.close_seconds} s after that",
         f"takes {limits.probe_seconds:g} s",
