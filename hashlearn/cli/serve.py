@@ -46,7 +46,7 @@ def serve(
     ] = None,
     search_texts: Annotated[
         bool,
-        typer.Option("--search-texts", help="Load the text models that hashers name, so that texts can be queries and items."),
+        typer.Option("--search-texts", help="Load the text models that hashers name, to search and add texts."),
     ] = False,
     label_field: Annotated[str | None, typer.Option(help="Field of the payload that contains the labels.")] = None,
     token_file: Annotated[
