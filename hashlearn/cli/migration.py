@@ -84,7 +84,7 @@ def migrate(
     X = np.asarray(files.open_features(features)[:])
     y = None if labels is None else files.read_labels(labels, missing=True, n_rows=len(X))
     with Collection.open(uri) as collection, progress("migrating"), wrong_models_as_bad_use():
-        hasher = plan_migration(collection, X, read_ids(collection, ids), y, vectors, embed)
+        hasher = plan_migration(collection, X, read_ids(collection, ids), y, vectors, embed, commit=not dry_run)
         # The model that made X need not be loaded to be checked, so a machine without it can migrate too.
         if embed is None and (made_by := embedding_model(features)) is not None:
             hasher.text_model_ = made_by

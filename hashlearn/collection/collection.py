@@ -65,7 +65,12 @@ class Collection(SearchableRows):
     >>> shop.close()
     """
 
-    def __init__(self, uri: str, store: Store, hasher: Any = None) -> None:
+    def __init__(self, uri: str, store: Store | None = None, hasher: Any = None) -> None:
+        if not isinstance(store, Store):
+            raise TypeError(
+                f"Write Collection.create({uri!r}, hasher) for a new collection, or Collection.open({uri!r}) for one "
+                "that exists."
+            )
         super().__init__(uri, store, hasher)
         self._warned_of_collapse = False
 
@@ -460,7 +465,7 @@ class Collection(SearchableRows):
         """
         from hashlearn.collection.migration import commit_migration, plan_migration
 
-        hasher = plan_migration(self, X, ids, y, vectors, text_model)
+        hasher = plan_migration(self, X, ids, y, vectors, text_model, commit)
         if commit:
             commit_migration(self, hasher, max_loss)
         return hasher.report_

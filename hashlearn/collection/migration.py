@@ -28,10 +28,14 @@ def plan_migration(
     y: Any = None,
     vectors: OldVectors = None,
     text_model: str | None = None,
+    commit: bool = True,
 ) -> MigratedHasher:
-    """Learn the hasher that would replace the collection's own; nothing is changed yet."""
+    """Learn the hasher that would replace the collection's own; nothing is changed yet.
+
+    If it will not be committed, nothing becomes of kept vectors, so ``vectors`` may be None.
+    """
     _check_choice(vectors)
-    if collection.vector_size is not None and vectors is None:
+    if commit and collection.vector_size is not None and vectors is None:
         raise CollectionError(
             f"{collection.uri} keeps vectors of the present embedding model, with which queries of another one cannot "
             "be compared: migrate with vectors='drop' (on the command line: --vectors drop), after which it searches "

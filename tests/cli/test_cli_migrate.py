@@ -46,6 +46,8 @@ def test_kept_vectors_are_dropped_only_if_that_is_asked_for(call, shop, folder):
     code, _, err = call(*migrate)
     assert code == 1
     assert "(on the command line: --vectors drop)" in err
+    assert call(*migrate, "--dry-run")[0] == 0
+    assert call("search", "kept", "X.npy", "--rescore", "2")[0] == 0
     assert call(*migrate, "--vectors", "drop")[0] == 0
     assert call("search", "kept", "new.npy", "--rescore", "2")[0] == 1
     assert call("index", "migrate", "kept", "--undo")[0] == 0

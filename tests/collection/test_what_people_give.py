@@ -154,3 +154,9 @@ def test_a_row_that_finds_itself_has_plain_zero_as_distance(texts, rows):
     hits = texts.search(rows, k=1, rescore=True)
     assert not np.signbit(hits.distances).any()
     np.testing.assert_array_equal(hits.distances, 0)
+
+
+def test_the_constructor_names_create_and_open(hasher):
+    for arguments in (("shop",), ("shop", hasher)):
+        with pytest.raises(TypeError, match=r"Collection\.create\('shop', hasher\).*Collection\.open\('shop'\)"):
+            Collection(*arguments)
