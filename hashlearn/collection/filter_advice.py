@@ -9,10 +9,10 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from hashlearn.collection.id_kinds import TEXT_FIELD
-from hashlearn.collection.store import Store
-from hashlearn.collection.where import AnyOf, Compare, Condition, Listed, Not, Path, kind_of, value_at
+from hashlearn.collection.store import Payload, Store
+from hashlearn.collection.where import MISSING, AnyOf, Compare, Condition, Listed, Not, Path, kind_of, value_at
 
-SAMPLE_ROWS, MOST_NAMES, MOST_ASKED = 1000, 20, 20
+FIRST_ROWS, SAMPLE_ROWS, MOST_NAMES, MOST_ASKED = 100, 1000, 20, 20
 LIST = ("list",)
 _NAMES = {
     "number": "numbers",
@@ -73,36 +73,43 @@ def _kinds_asked(compare: Compare) -> tuple[str, ...]:
         return LIST
     values = compare.operand if compare.operator == "in" else (compare.operand,)
     kinds = {kind_of(value) or "" for value in values}
-    return () if "null" in kinds else tuple(sorted(kinds))  # who asks for null does not expect that there is any
+    return () if "null" in kinds else tuple(sorted(kinds))  # a filter for null often looks for what should not be there
 
 
 def _sentences(store: Store, asked: Iterable[Asked]) -> list[str]:
+    first = _payloads(store, FIRST_ROWS)
     sentences: dict[str, None] = {}
-    known: list[str] | None = None
     for path, kinds in asked:
-        rows = next(store.scan(SAMPLE_ROWS, Compare(path, "exists", operand=True)), None)
-        if rows is not None:
-            values = [value_at(payload, path) for payload in rows.payloads]
-            if kinds and not _is_held(store, path, kinds, values):
-                sentences[_other_kind(path, kinds, values)] = None
+        # Most filters that find nothing are right, which the first rows tell without a look through all payloads.
+        if not first or _hold(first, path, kinds):
             continue
-        if known is None:
-            known = _known_fields(store)
-        if known is not None:
-            sentences[_unknown_field(path, known)] = None
+        having = _payloads(store, SAMPLE_ROWS, Compare(path, "exists", operand=True))
+        if not having:
+            sentences[_unknown_field(path, _payloads(store, SAMPLE_ROWS))] = None
+        elif not _hold(having, path, kinds) and not _any_row_holds(store, path, kinds):
+            sentences[_other_kind(path, kinds, [value_at(payload, path) for payload in having])] = None
     return list(sentences)
 
 
-def _is_held(store: Store, path: Path, kinds: tuple[str, ...], values: list[Any]) -> bool:
-    """Whether a payload has a value of one of these kinds. ``values`` are the first ones; lists are not looked for
-    beyond them, because no filter asks for any list."""
-    if any(_kind(value) in kinds for value in values):
-        return True
+def _payloads(store: Store, n_rows: int, where: Condition | None = None) -> list[Payload]:
+    """The payloads of the first rows that match."""
+    rows = next(store.scan(n_rows, where), None)
+    return [] if rows is None else rows.payloads
+
+
+def _hold(payloads: list[Payload], path: Path, kinds: tuple[str, ...]) -> bool:
+    """Whether one of these payloads has the field, with a value of one of these kinds if there are any."""
+    values = (value_at(payload, path) for payload in payloads)
+    return any(value is not MISSING and (not kinds or _kind(value) in kinds) for value in values)
+
+
+def _any_row_holds(store: Store, path: Path, kinds: tuple[str, ...]) -> bool:
+    """Whether a payload has a value of one of these kinds. False for lists: no condition holds for every list."""
     return kinds != LIST and store.count(AnyOf(tuple(part for kind in kinds for part in _of_kind(path, kind)))) > 0
 
 
 def _of_kind(path: Path, kind: str) -> tuple[Compare, ...]:
-    """Comparisons of which one holds for every number, every text, or true and false."""
+    """Comparisons, of which one holds for any value of this kind: numbers, texts, or true and false."""
     if kind == "number":
         return Compare(path, "<", 0), Compare(path, ">=", 0)
     return (Compare(path, ">=", "") if kind == "text" else Compare(path, "in", Listed((True, False))),)
@@ -126,15 +133,8 @@ def _other_kind(path: Path, asked: tuple[str, ...], values: list[Any]) -> str:
     return f"{said}: a comparison holds only between values of one kind."
 
 
-def _known_fields(store: Store) -> list[str] | None:
-    """The fields of the first payloads; None if there are no rows."""
-    rows = next(store.scan(SAMPLE_ROWS), None)
-    if rows is None or not len(rows.ids):
-        return None
-    return [name for name in dict.fromkeys(name for payload in rows.payloads for name in payload) if name != TEXT_FIELD]
-
-
-def _unknown_field(path: Path, known: list[str]) -> str:
+def _unknown_field(path: Path, payloads: list[Payload]) -> str:
+    known = [name for name in dict.fromkeys(name for payload in payloads for name in payload) if name != TEXT_FIELD]
     listed = ", ".join(known[:MOST_NAMES]) + (", …" if len(known) > MOST_NAMES else "")
     have = f"payloads have {listed}" if known else "payloads have no fields"
     near = get_close_matches(path[0], known, 1)

@@ -92,6 +92,7 @@ def test_each_kind_is_told_once(shop):
 
 
 def test_a_value_behind_the_first_rows_is_found(shop, monkeypatch):
+    monkeypatch.setattr(filter_advice, "FIRST_ROWS", 1)
     monkeypatch.setattr(filter_advice, "SAMPLE_ROWS", 2)
     late = {"number": -7, "text": "text", "truth": False}
     shop.add(codes=np.zeros((4, 1), dtype=np.uint8), payload=[dict.fromkeys(late)] * 3 + [late])
