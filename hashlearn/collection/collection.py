@@ -453,7 +453,8 @@ class Collection(SearchableRows):
             searched for after the migration; ``set_text_model`` can name it later.
         vectors : {"drop"} or None, default=None
             What becomes of kept vectors, which are of the old model. "drop" goes on without vectors and without
-            rescoring; ``undo_migration`` brings them back. With None, a collection that keeps vectors is not migrated.
+            rescoring; ``undo_migration`` brings them back. With None, a collection that keeps vectors is not migrated;
+            an estimate (``commit=False``) needs no choice.
         max_loss : float, default=None
             The precision that may be lost (``report.loss``); if more is expected, nothing is changed.
         commit : bool, default=True
