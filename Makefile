@@ -5,11 +5,11 @@
 PYTHON ?= python3
 BIN := .venv/bin
 PIP_FLAGS ?= --quiet --disable-pip-version-check
-TESTS ?= tests hashlearn
+TESTS ?= tests src
 
 .PHONY: demo test quick coverage lint types unit bench site clean
 
-.venv/installed: pyproject.toml setup.py $(wildcard hashlearn/*/*.[ch])
+.venv/installed: pyproject.toml setup.py $(wildcard src/hashlearn/*/*.[ch])
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/pip install $(PIP_FLAGS) -e .
 	touch $@
@@ -30,17 +30,18 @@ lint: .venv/test-installed
 types: .venv/test-installed
 	$(BIN)/mypy
 
+# Three processes for two cores: tests with servers wait most of the time.
 unit: .venv/test-installed
-	$(BIN)/python -m pytest -n 2 $(TESTS)
+	$(BIN)/python -m pytest -n 3 --dist loadfile $(TESTS)
 
 quick: .venv/test-installed
-	$(BIN)/python -m pytest -n 2 -m "not slow" $(TESTS)
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow" $(TESTS)
 
 # All tests, then the share of lines that they ran. Not part of make test: with Python 3.11 it makes tests take about 1.3 times
 # as long. From 3.12 on Python itself counts lines (sysmon), which costs little.
 coverage: .venv/test-installed
 	COVERAGE_CORE=$$($(BIN)/python -c 'import sys; print("sysmon" if sys.version_info >= (3, 12) else "ctrace")') \
-	$(BIN)/python -m pytest -n 2 --cov --cov-report=term $(TESTS)
+	$(BIN)/python -m pytest -n 3 --dist loadfile --cov --cov-report=term $(TESTS)
 
 bench: .venv/test-installed
 	for script in fit evaluate encode imports; do $(BIN)/python benchmarks/$$script.py || exit 1; done

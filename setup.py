@@ -16,13 +16,17 @@ class BuildWithFlags(build_ext):
 
 def part(name: str, *headers: str) -> Extension:
     """A part that the package works without; hashlearn/compiled.py says what is lost when it cannot be built."""
-    source = f"hashlearn/{name}.c"
+    source = f"src/hashlearn/{name}.c"
     return Extension(
         f"hashlearn.{name.replace('/', '.')}", [source], depends=[*headers], py_limited_api=True, optional=True
     )
 
 
-HEADER = "hashlearn/solvers/_processors.h"
-PARTS = [part("solvers/_flips", HEADER), part("solvers/_slopes", HEADER), part("index/_nibbles")]
+HEADER = "src/hashlearn/pairwise/_processors.h"
+PARTS = [
+    part("pairwise/_flips", HEADER),
+    part("pairwise/_slopes", HEADER),
+    part("index/_scan", "src/hashlearn/index/_kernel.h"),
+]
 
 setup(ext_modules=PARTS, cmdclass={"build_ext": BuildWithFlags})
