@@ -27,7 +27,7 @@ from small_methods import small
 
 import hashlearn as hl
 from hashlearn import models
-from hashlearn.modelfile import to_bytes
+from hashlearn.models.format import to_bytes
 
 X, Y = (part[:200] for part in load_digits(return_X_y=True))
 NUMBERS = (0, -1, 3, 10**6, 10**10)
@@ -83,7 +83,7 @@ def other_shapes(array: np.ndarray) -> Iterator[np.ndarray]:
 
 
 def mutants(hasher: Any) -> Iterator[tuple[str, bytes]]:
-    document, arrays = models._walked(hasher)
+    document, arrays = models.saving._walked(hasher)
     for path in numbers_in(document):
         for value in NUMBERS:
             model = changed(document, path, value)

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from hashlearn.constraints import Anything, Interval, Options
-from hashlearn.parameters import InvalidParameterError, declared_parameters
+from hashlearn.parameters import Anything, Interval, InvalidParameterError, Options, declared_parameters
 
 
 class BadType:

@@ -1,6 +1,6 @@
 """Every method at a size that fits in a test."""
 
-from hashlearn.hashers import find_method
+from hashlearn.methods import find_method
 
 SETTINGS = {
     "n_landmarks": 20,
@@ -24,4 +24,5 @@ def small(name, n_bits=8, **changes):
     method = find_method(name)
     known = method().get_params()
     settings = {key: value for key, value in SETTINGS.items() if key in known} | SHORT_LISTS.get(name, {})
-    return method(**({"n_bits": n_bits} | settings | changes))
+    least = 16 if name == "open" else 1
+    return method(**({"n_bits": max(n_bits, least)} | settings | changes))

@@ -81,25 +81,6 @@ def test_errors_are_one_sentence(call, sentence):
         call()
 
 
-def test_the_old_name_of_the_bit_order_warns():
-    from hashlearn import Index
-
-    bits = np.eye(3, 12, dtype=np.uint8)
-    for call in (
-        lambda **name: codes.pack(bits, **name),
-        lambda **name: codes.unpack(codes.pack(bits, "little"), 12, **name),
-        lambda **name: codes.unpack_signs(codes.pack(bits, "little"), 12, **name),
-    ):
-        with pytest.warns(FutureWarning, match="'bitorder' of .* is deprecated .* use 'bit_order'"):
-            np.testing.assert_array_equal(call(bitorder="little"), call(bit_order="little"))
-    with pytest.warns(FutureWarning, match="'bitorder'"):
-        index = Index(12, bitorder="little")
-    assert index.bit_order == index.info().bit_order == "little"
-    for old in (index, index.info()):
-        with pytest.warns(FutureWarning, match=r"\.bitorder is deprecated"):
-            assert old.bitorder == "little"
-
-
 def test_padding_bits_must_be_zero_in_either_bit_order():
     good = np.array([[0xFF, 0xF0], [0x00, 0x10]], dtype=np.uint8)
     np.testing.assert_array_equal(codes.check_codes(good, 12), good)

@@ -25,8 +25,8 @@ import numpy as np
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
     import hashlearn as hl
-    from hashlearn.index import fast_scan
-    from hashlearn.solvers import greedy, slopes
+    from hashlearn.index import scan
+    from hashlearn.pairwise import general, greedy
 
 rng = np.random.default_rng(0)
 y = rng.integers(5, size=200)
@@ -36,8 +36,9 @@ for loss in ("ksh", "hinge"):
     print(hasher.codes_.tobytes().hex())
 index = hl.Index(64)
 index.add(rng.integers(0, 256, size=(9000, 8), dtype=np.uint8))
+print(index.search(rng.integers(0, 256, size=(3, 8), dtype=np.uint8), 5).ids.tolist())
 print(index.search(rng.normal(size=(3, 64)).astype(np.float32), 5).ids.tolist())
-print([part is None for part in (greedy._flips, slopes._slopes, fast_scan._nibbles)])
+print([part is None for part in (greedy._flips, general._slopes, scan._scan)])
 for warning in caught:
     if "compiled" in str(warning.message):
         print(warning.category.__name__, warning.message)
@@ -49,7 +50,7 @@ def outcome(root):
     done = subprocess.run([sys.executable, "-c", CODE], env=environment, capture_output=True, text=True, cwd=root)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
-    return lines[:3], lines[3], lines[4:]
+    return lines[:4], lines[4], lines[5:]
 
 
 @pytest.fixture
@@ -75,11 +76,11 @@ def test_all_are_missing_one_warning_the_same_results(bare):
 
 @pytest.mark.slow
 def test_a_part_that_cannot_be_loaded_is_named_with_the_reason(bare):
-    (bare / "hashlearn" / "solvers" / f"_flips{EXTENSION_SUFFIXES[-1]}").write_bytes(b"no library")
+    (bare / "hashlearn" / "pairwise" / f"_flips{EXTENSION_SUFFIXES[-1]}").write_bytes(b"no library")
     _, missing, warned = outcome(bare)
     assert missing == "[True, True, True]"
-    (warning,) = [line for line in warned if LOSSES["hashlearn.solvers._flips"] in line]
-    assert "hashlearn.solvers._flips" in warning
+    (warning,) = [line for line in warned if LOSSES["hashlearn.pairwise._flips"] in line]
+    assert "hashlearn.pairwise._flips" in warning
     assert "No module named" not in warning  # the file is there
 
 

@@ -10,7 +10,7 @@ import pytest
 import hashlearn as hl
 from hashlearn import files
 from hashlearn.collection import CollectionError
-from hashlearn.filekinds import kind_of_bytes, kind_of_file
+from hashlearn.messages import kind_of_bytes, kind_of_file
 
 
 @pytest.fixture

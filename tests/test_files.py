@@ -4,6 +4,8 @@ import pickle
 import struct
 import subprocess
 import sys
+import tracemalloc
+import zipfile
 from pathlib import Path
 
 import h5py
@@ -79,6 +81,58 @@ def test_sparse_indices_outside_are_refused(tmp_path):
     sparse.save_npz(tmp_path / "s.npz", bad)
     with pytest.raises(files.FileError, match=r"s\.npz cannot be read: .*ind"):
         files.read_features(tmp_path / "s.npz")
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_rows_of_a_npz_are_read_in_any_order(save, order, tmp_path):
+    values = np.asarray(np.random.default_rng(0).normal(size=(500, 7)), order=order)
+    save(tmp_path / "d.npz", X=values)
+    rows = files.open_features(tmp_path / "d.npz")
+    assert (rows.shape, rows.dtype) == (values.shape, values.dtype)
+    for block in (slice(0, 3), slice(3, 200), slice(450, 900), slice(10, 11), slice(7, 7)):
+        np.testing.assert_array_equal(rows[block], values[block])
+    np.testing.assert_array_equal(rows[...], values)
+
+
+def zeros_npz(path, n_rows, promised=None):
+    """A compressed .npz file of many zeros, written in blocks as a small file of a large array."""
+    header = {"descr": "<f4", "fortran_order": False, "shape": (promised or n_rows, 1024)}
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive, archive.open("X.npy", "w") as stream:
+        np.lib.format.write_array_header_1_0(stream, header)
+        for _ in range(n_rows // 1024):
+            stream.write(bytes(4 * 2**20))
+
+
+def test_a_small_npz_of_a_large_array_is_read_in_blocks(tmp_path):
+    zeros_npz(tmp_path / "X.npz", 2**17)
+    assert (tmp_path / "X.npz").stat().st_size < 2**20
+    tracemalloc.start()
+    try:
+        rows = files.open_features(tmp_path / "X.npz")
+        assert sum(len(block) for _, block in files.checked_chunks(rows, "X.npz")) == 2**17
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 200 * 2**20  # the array has 512
+
+
+def test_a_npz_that_is_larger_than_memory_is_refused_before_it_is_unpacked(tmp_path, monkeypatch):
+    zeros_npz(tmp_path / "X.npz", 2**15)
+    sparse.save_npz(tmp_path / "s.npz", sparse.eye(2**15, format="csr"))
+    monkeypatch.setattr("hashlearn.files.arrays._free_memory", lambda: 2**18)
+    with pytest.raises(files.FileError, match=r"X\.npz takes 134 MB unpacked, and only 0 MB of memory are free"):
+        files.read_features(tmp_path / "X.npz")
+    with pytest.raises(files.FileError, match=r"s\.npz takes \d MB unpacked"):
+        files.read_features(tmp_path / "s.npz")
+
+
+def test_a_npz_with_less_than_its_header_promises(tmp_path):
+    zeros_npz(tmp_path / "X.npz", 2**10, promised=2**40)
+    with pytest.raises(
+        files.FileError, match=r"X\.npz is damaged: X should have .* bytes by its header, and has 4,194"
+    ):
+        files.open_features(tmp_path / "X.npz")
 
 
 def test_npz_picks_a_part(tmp_path):
@@ -267,7 +321,7 @@ def test_missing_extras_name_how_to_get_them(tmp_path, monkeypatch):
     for module in ("pyarrow.parquet", "h5py"):
         monkeypatch.setitem(sys.modules, module, None)
     for name in ("X.parquet", "X.h5"):
-        with pytest.raises(files.FileError, match=r"pip install 'hashlearn\[files\]'"):
+        with pytest.raises(files.FileError, match=r"pip install '\.\[files\]'"):
             files.read_features(tmp_path / name)
 
 
@@ -275,6 +329,6 @@ def test_missing_extras_name_how_to_get_them(tmp_path, monkeypatch):
 def test_import_needs_no_heavy_module():
     # scikit-learn itself imports some of these where they are installed, so they are made missing instead.
     heavy = ["typer", "rich", "pandas", "pyarrow", "h5py"]
-    code = f"import sys; sys.modules.update(dict.fromkeys({heavy})); import hashlearn, hashlearn.files, hashlearn.demo"
+    code = f"import sys; sys.modules.update(dict.fromkeys({heavy})); import hashlearn, hashlearn.files"
     done = subprocess.run([sys.executable, "-c", code], cwd=Path(files.__file__).parents[2], capture_output=True)
     assert done.returncode == 0, done.stderr

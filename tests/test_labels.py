@@ -10,8 +10,8 @@ from small_methods import small
 
 import hashlearn as hl
 from hashlearn import metrics
-from hashlearn.hashers import METHODS
 from hashlearn.labels import Classes, LabelSets, as_labels, match_labels
+from hashlearn.methods import METHODS
 
 polars = pytest.importorskip("polars")
 
@@ -180,12 +180,6 @@ def test_one_class_is_an_error(name, rows):
     for y in (["a"] * len(X), [["a", "b"]] * len(X), ["a", None] * (len(X) // 2)):
         with pytest.raises(ValueError, match="All labeled rows have the same label"):
             small(name).fit(X, y)
-
-
-def test_clusters_make_up_for_a_single_class(rows):
-    X, y, _ = rows
-    with pytest.warns(FutureWarning, match="structure"):
-        assert small("gsdhp", structure=4).fit(X, np.zeros_like(y)).codes_.shape[0] == len(X)
 
 
 def half_unlabeled(y, marks):

@@ -9,18 +9,22 @@ from scipy import sparse
 from sklearn.base import clone
 
 from hashlearn import ITQ
-from hashlearn.constraints import (
+from hashlearn.parameters import (
     COUNT,
     FLAG,
     POSITIVE,
+    DeclaredEstimator,
     HasMethods,
     Instance,
     Interval,
+    InvalidParameterError,
     IsArrayLike,
     IsCallable,
     Options,
+    check_parameters,
+    fitted,
+    parameter,
 )
-from hashlearn.parameters import DeclaredEstimator, InvalidParameterError, check_parameters, fitted, parameter
 
 
 class Part(DeclaredEstimator):

@@ -6,12 +6,13 @@ import warnings
 
 import h5py
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from hashlearn import files
-from hashlearn.files.text_form import TextForm, open_text
+from hashlearn.files.text_tables import TextForm, open_text
 
 
 def written(folder, name, text):
@@ -140,10 +141,7 @@ def test_an_id_that_is_no_whole_number_is_a_feature(tmp_path, recwarn):
 
 def test_nothing_but_ids(tmp_path):
     path = written(tmp_path, "t.csv", "id,name\n7,x\n")
-    with (
-        pytest.warns(UserWarning, match="not numbers"),
-        pytest.raises(files.FileError, match=r"nothing but ids \(id\); to use them, write .*t\.csv:id\."),
-    ):
+    with pytest.raises(files.FileError, match=r"nothing but ids \(id\); to use them, write .*t\.csv:id\."):
         files.read_features(path)
 
 
@@ -299,10 +297,7 @@ def test_other_encodings_and_quoted_decimal_commas_are_told(tmp_path):
         with pytest.raises(files.FileError, match="not text in UTF-8: save it as UTF-8, in Excel as 'CSV UTF-8'"):
             files.read_features(tmp_path / "t.csv")
     path = written(tmp_path, "t.csv", 'a,b\n"1,5","2,5"\n')
-    with (
-        pytest.warns(UserWarning, match="not numbers"),
-        pytest.raises(files.FileError, match="'1,5' is no number; save it with semicolons"),
-    ):
+    with pytest.raises(files.FileError, match="'1,5' is no number; save it with semicolons"):
         files.read_features(path)
 
 
@@ -330,3 +325,40 @@ def test_a_missing_column_is_told_with_those_that_there_are(tmp_path):
     (tmp_path / "t.csv").write_text(",".join(names) + "\n" + ",".join(["0.5"] * 10) + "\n")
     with pytest.raises(files.FileError, match=r"has no column 'topic'; it has c0, .*, c9\.$"):
         files.read_features(f"{tmp_path / 't.csv'}:topic")
+
+
+def packages(tmp_path, numbers=("size",)):
+    """A table of texts, with some numbers beside them, as .csv and .parquet."""
+    about = ["fast reader of JSON files", "small and friendly editor", "a game of cards", "tools for old archives"]
+    table = pd.DataFrame({"package": list("abcd"), "section": ["dev", "dev", "games", "dev"], "about": about})
+    for number, name in enumerate(numbers):
+        table[name] = np.arange(4) * 1.5 + number
+    table.to_csv(tmp_path / "db.csv", index=False)
+    table.to_parquet(tmp_path / "db.parquet")
+    return [tmp_path / "db.csv", tmp_path / "db.parquet"]
+
+
+def test_a_table_of_texts_is_not_taken_for_its_few_numbers(tmp_path):
+    for path in packages(tmp_path):
+        for name in (path, f"{path}:-section"):
+            with pytest.raises(files.FileError) as raised:
+                files.read_features(name)
+            assert str(raised.value) == (
+                f"{path} holds texts in its column 'about' and besides only numbers in size: to use the texts, name "
+                f"their column with --text; to use the numbers, name those, as in {path}:size."
+            )
+        assert files.read_features(f"{path}:size").tolist() == [[0], [1.5], [3], [4.5]]
+
+
+@pytest.mark.parametrize("numbers", [(), ("id",)])
+def test_texts_without_numbers_are_told_as_such(numbers, tmp_path):
+    for path in packages(tmp_path, numbers):
+        with pytest.raises(files.FileError, match=r"holds texts in its column 'about' and .* name their column with"):
+            files.read_features(path)
+
+
+def test_the_columns_that_are_used_are_named_beside_those_left_out(tmp_path):
+    wanted = "not numbers are left out: package, section, about; used: v0, v1, v2, v3, v4 …"
+    for path in packages(tmp_path, [f"v{n}" for n in range(8)]):
+        with pytest.warns(UserWarning, match=wanted):
+            assert files.read_features(path).shape == (4, 8)

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 import hashlearn as hl
 from hashlearn.collection import Item, Items
-from hashlearn.index import Ball, Hit, HitList, Hits
+from hashlearn.index import Hit, HitList, Hits, RangeHits
 from hashlearn.metrics import Scores
 
 
@@ -26,7 +26,7 @@ def main(folder: Path) -> list[str]:
     index.add(codes)
     batch: Hits = index.search(codes[:2], k=3)
     nearest: Hit = batch[0][0]
-    ball: Ball = index.within(codes[:2], radius=1)
+    ball: RangeHits = index.within(codes[:2], radius=1)
     assert nearest.distance == 0
     assert len(ball) == 2
 
@@ -41,5 +41,8 @@ def main(folder: Path) -> list[str]:
         assert len(several) == 2
         assert_type([item.payload for item in shop], list[dict[str, Any]])
         assert_type(shop.update_payload("row 7", {"seen": True}), int)
+        assert_type(shop.search(X, k=3), Hits)
+        assert_type(shop.search(np.zeros(8), k=3), HitList)
+        assert_type(shop.within(codes=codes[:2], radius=1), RangeHits)
         found: HitList = shop.search(X[7], k=3, where={"label": y[7]}, rescore=True)
         return [hit.id for hit in found]

@@ -151,7 +151,7 @@ def match_labels(
                 f"Got {first.sets.shape[1]} and {second.sets.shape[1]}."
             )
         return first, second
-    _check_same_kind(first.names, second.names, names)
+    check_same_kind(first.names, second.names, names)
     places = {name: place for place, name in enumerate(dict.fromkeys([*first.names, *second.names]))}
     moved = [np.array([places[name] for name in side.names or []], dtype=np.intp) for side in (first, second)]
     if isinstance(first, Classes) and isinstance(second, Classes):
@@ -297,7 +297,7 @@ def _ordered(values: list[Any]) -> list[Any]:
 
 
 def _is_missing(value: Any) -> bool:
-    """Whether a value is None, NaN, NaT or pandas' NA, whose comparisons are neither true nor false."""
+    """Return whether a value is None, NaN, NaT or pandas' NA, whose comparisons are neither true nor false."""
     if value is None or type(value).__name__ == "NAType":
         return True
     return not isinstance(value, Iterable) and bool(value != value)
@@ -326,7 +326,8 @@ def _check_names(names: list[Any], name: str) -> None:
         )
 
 
-def _check_same_kind(first: list[Any], second: list[Any], names: tuple[str, str]) -> None:
+def check_same_kind(first: list[Any], second: list[Any], names: tuple[str, str]) -> None:
+    """Raise ValueError if the classes or tags of two sides are of different kinds, so that none can be equal."""
     if first and second and _kind(first[0]) != _kind(second[0]):
         raise ValueError(
             f"{names[0]} holds {_kind(first[0])} ({first[0]!r}) and {names[1]} {_kind(second[0])} ({second[0]!r}), so "

@@ -6,7 +6,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
+from scipy import linalg, sparse
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -19,12 +19,16 @@ LEAST_LANDMARKS, MOST_LANDMARKS = 1000, 3000
 
 
 def dense_rows(X: Matrix, dtype: Any = np.float32) -> NDArray[Any]:
-    """Return a block of rows as a dense array, float32 by default."""
-    return np.asarray(X.toarray() if sparse.issparse(X) else X, dtype=dtype)
+    """Return a block of rows as a dense array in C order, float32 by default.
+
+    Sums round differently in another order, so without one order the codes of a Fortran array or a DataFrame would
+    differ from those of the same rows in a C array.
+    """
+    return np.asarray(X.toarray() if sparse.issparse(X) else X, dtype=dtype, order="C")
 
 
 def landmark_count(n_landmarks: int | str, n_rows: int) -> int:
-    """Return the number of landmarks for so many rows. "auto" is two fifths of them, from 1,000 to 3,000."""
+    """Return the number of landmarks for ``n_rows`` rows. "auto" is two fifths of them, from 1,000 to 3,000."""
     if isinstance(n_landmarks, str):
         return min(MOST_LANDMARKS, max(LEAST_LANDMARKS, 2 * n_rows // 5))
     return n_landmarks
@@ -32,10 +36,11 @@ def landmark_count(n_landmarks: int | str, n_rows: int) -> int:
 
 def row_sums(X: Matrix) -> NDArray[np.float64]:
     """Return the sum of the rows in double precision."""
-    return np.asarray(X.sum(axis=0, dtype=np.float64)).ravel()
+    rows = X if sparse.issparse(X) else np.asarray(X, order="C")
+    return np.asarray(rows.sum(axis=0, dtype=np.float64)).ravel()
 
 
-class AnchorKernel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class LandmarkKernel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """RBF features of rows x and landmark rows l: exp(-|x - l|^2 / (2 tau)), minus their training mean.
 
     Rows are first scaled to unit length and centered. tau is the mean squared distance between rows and landmarks
@@ -68,9 +73,9 @@ class AnchorKernel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     Examples
     --------
     >>> import numpy as np
-    >>> from hashlearn import AnchorKernel
+    >>> from hashlearn import LandmarkKernel
     >>> X = np.random.default_rng(0).normal(size=(100, 5))
-    >>> AnchorKernel(n_landmarks=20, random_state=0).fit_transform(X).shape
+    >>> LandmarkKernel(n_landmarks=20, random_state=0).fit_transform(X).shape
     (100, 20)
     """
 
@@ -150,6 +155,22 @@ class AnchorKernel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             self.bandwidth_ = 1.0
         self._n_features_out = len(self.landmarks_)
 
+    def add_landmarks(self, rows: Matrix, ridge: float) -> NDArray[np.float64]:
+        """Make more rows landmarks, and return weights (n_landmarks, n_before) from the features before to those after.
+
+        For the new features the weights are those of the Nyström method: they are exact for rows that are landmarks
+        already, and close for rows like them. So sums over rows that are gone can be kept. ``center_`` is left to the
+        caller. ``ridge`` is added to the kernel between landmarks, which is singular where landmarks repeat.
+        """
+        new = self._unit(dense_rows(rows)) - self.mean_
+        with one_blas_thread():
+            known = self._kernel(self.landmarks_, np.float64)
+            known.flat[:: len(known) + 1] += ridge
+            weights = linalg.solve(known, self._kernel(new, np.float64).T, assume_a="pos", check_finite=False).T
+        self.landmarks_ = np.concatenate([self.landmarks_, new])
+        self._n_features_out = len(self.landmarks_)
+        return np.vstack([np.eye(len(known)), weights])
+
     def map_block(self, X: Matrix, dtype: Any = np.float32) -> NDArray[Any]:
         """Return the kernel features of a block of rows, not centered.
 
@@ -218,4 +239,4 @@ class PlainFeatures:
         return dense_rows(X, dtype).copy()
 
 
-FeatureMap = AnchorKernel | PlainFeatures
+FeatureMap = LandmarkKernel | PlainFeatures

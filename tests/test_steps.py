@@ -15,8 +15,7 @@ from sklearn.model_selection import GridSearchCV
 from small_methods import small
 
 import hashlearn as hl
-from hashlearn.primitives import steps
-from hashlearn.progress import listening
+from hashlearn.progress import listening, steps
 
 LOOPS = {
     "adgh", "aibc", "bre", "cgh", "cosdish", "dgh", "dserh", "fasth", "fsdh-gui", "fssh", "hmoh", "ksdh", "ksh",
@@ -120,13 +119,13 @@ class StopAfterFirst:
                 if step == 0 and total > 1:
                     ctrl_c()
 
-        places = ("hashlearn.hashers.", "hashlearn.fitting.frames.")
+        places = ("hashlearn.hashers.", "hashlearn.pairwise.", "hashlearn.zoo.")
         for module in list(sys.modules.values()):
             if getattr(module, "__name__", "").startswith(places) and hasattr(module, "steps"):
                 monkeypatch.setattr(module, "steps", noted)
 
 
-@pytest.mark.parametrize("name", hl.hashers.METHODS)
+@pytest.mark.parametrize("name", hl.methods.METHODS)
 def test_every_method_that_learns_in_steps(name, digits, monkeypatch):
     """Interrupted, or usable with what it had."""
     loops = StopAfterFirst(monkeypatch).loops

@@ -1,15 +1,26 @@
-"""Handle Ctrl-C while the command line is being imported: an exit code and one line instead of a traceback.
+"""``python -m hashlearn`` and the command ``hashlearn``: the command line.
 
-This module imports almost nothing, so that it is ready before any slow import.
+This module imports almost nothing, so that it handles Ctrl-C before any slow import.
 """
 
 from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
+
+
+def main() -> int:
+    """Run the command line of this process and return its exit code."""
+    with exit_on_interrupt():
+        # "from hashlearn import cli" would ask hashlearn for the attribute first, which imports every method.
+        import hashlearn.cli as cli
+
+        cli.import_called(sys.argv[1:])
+    return cli.main()
 
 
 @contextmanager
@@ -33,3 +44,7 @@ def exit_on_interrupt() -> Iterator[None]:
 def _exit(number: int, frame: FrameType | None) -> None:
     os.write(2, b"hashlearn: interrupted.\n")
     os._exit(130)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,9 +1,19 @@
-"""Recognize files by their first bytes, so that error messages name the kind of a wrong file, not just "damaged"."""
+"""What error messages say: an exception as one sentence, and the kind of a wrong file by its first bytes.
+
+This module imports nothing slow, so that the command line can use it at once.
+"""
 
 from __future__ import annotations
 
 import os
 from typing import Any
+
+
+def one_line(error: BaseException) -> str:
+    """Return an exception's message as one sentence on one line."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text if text.endswith((".", "!", "?")) else text + "."
+
 
 MODEL = "a hashlearn model"
 _LOOKED_AT = 4096

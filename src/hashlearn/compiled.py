@@ -10,9 +10,9 @@ from typing import Any
 
 # What becomes slower without each part, as measured by benchmarks/compiled.py.
 LOSSES = {
-    "hashlearn.solvers._flips": "GSDHP takes 5 to 10 times as long to learn codes",
-    "hashlearn.solvers._slopes": "GSDHP with 'hinge' or a loss of your own takes up to 2 times as long to learn codes",
-    "hashlearn.index._nibbles": "real-valued queries take 2 to 3 times as long",
+    "hashlearn.pairwise._flips": "GSDHP takes 5 to 10 times as long to learn codes",
+    "hashlearn.pairwise._slopes": "GSDHP with 'hinge' or a loss of your own takes up to 2 times as long to learn codes",
+    "hashlearn.index._scan": "exact search takes 20 to 40 times as long, and 100 times by expected bits or tables",
 }
 _warned_about: set[str] = set()  # names of missing parts
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
-from typing import Any, Literal
-
-from hashlearn.deprecation import warn_deprecated
+from typing import Literal
 
 Supervision = Literal["classes", "label sets", "pairs", "similarity"]
 
@@ -32,14 +29,19 @@ class MethodInfo:
         Cost of a fit: n rows, d features, p landmarks or anchors, m bits, c labels, T rounds.
     verified : bool
         Whether an official source (the authors' code or a copy of it) confirmed the algorithm.
-    passes : str or None, default=None
-        Number of times that ``fit_chunks`` reads the rows; None if all rows must be in memory.
+    passes : int or None, default=None
+        Number of times that ``fit_chunks`` reads the rows; None if all rows must be in memory. Hashers made of others
+        have 0, because they leave the reading to those.
+    rounds : bool, default=False
+        Whether each of ``max_iter`` rounds reads the rows again besides these passes (AIBC: twice).
     database : {"learned", "hashed"}, default="hashed"
         What ``codes_`` of labeled training rows are: codes learned from their labels, or the result of ``encode``.
     slow : bool, default=False
         Whether a fit on 10,000 rows takes minutes; the bench leaves such a method out of its largest runs.
     remark : str, default=""
         What a reader must know to compare its figures with those of a paper.
+    revision : int, default=1
+        Increased when a change of the code changes what the method computes, so that kept runs are made again.
     components : tuple of classes, default=()
         Classes of its own that a fitted hasher contains; a model file may name them.
     """
@@ -52,10 +54,12 @@ class MethodInfo:
     supervision: tuple[Supervision, ...]
     cost: str
     verified: bool
-    passes: str | None = None
+    passes: int | None = None
+    rounds: bool = False
     database: Literal["learned", "hashed"] = "hashed"
     slow: bool = False
     remark: str = ""
+    revision: int = 1
     components: tuple[type, ...] = ()
 
     @property
@@ -73,18 +77,9 @@ class MethodInfo:
         """The supervision in words; "none" if there is none."""
         return ", ".join(self.supervision) or "none"
 
-
-class OldFact:
-    """Old place of a fact: ``ITQ.title`` is now ``ITQ.info.title``."""
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self.name = name
-
-    def __get__(self, hasher: Any, cls: Any) -> Any:
-        if not hasattr(cls, "info"):
-            raise AttributeError(self.name)
-        # help() reads every attribute of a class; nobody asked for this one then.
-        if sys._getframe(1).f_globals.get("__name__") not in ("inspect", "pydoc"):
-            place, new = f"{cls.__name__}.{self.name}", f"{cls.__name__}.info.{self.name}"
-            warn_deprecated(place, new, since="0.3", stacklevel=2)
-        return cls.info.supervision_text if self.name == "supervision" else getattr(cls.info, self.name)
+    @property
+    def passes_text(self) -> str:
+        """The passes in words: "3 + rounds", or "in memory"."""
+        if self.passes is None:
+            return "in memory"
+        return f"{self.passes} + rounds" if self.rounds else str(self.passes)

@@ -18,13 +18,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hashlearn.deprecation import renamed_parameters
-
 BitOrder = Literal["big", "little"]
 MAX_BITS = 1024
-
-renamed_bit_order = renamed_parameters(since="0.3", bitorder="bit_order")
-"""Decorator for functions whose parameter ``bit_order`` was called ``bitorder``."""
 
 _BLOCK_BYTES = 64 * 2**20
 
@@ -42,7 +37,6 @@ def n_bytes(n_bits: int) -> int:
     return -(-n_bits // 8)
 
 
-@renamed_bit_order
 def pack(bits: ArrayLike, bit_order: BitOrder = "big") -> NDArray[np.uint8]:
     """Pack rows of bits ({0, 1} or booleans) or signs ({-1, +1}) into bytes.
 
@@ -75,14 +69,12 @@ def pack(bits: ArrayLike, bit_order: BitOrder = "big") -> NDArray[np.uint8]:
     return np.packbits(positive, axis=1, bitorder=_checked(bit_order))
 
 
-@renamed_bit_order
 def unpack(codes: ArrayLike, n_bits: int, bit_order: BitOrder = "big") -> NDArray[np.uint8]:
     """Return the bits {0, 1} of packed rows (rows, n_bits), without the padding."""
     codes = check_packed(codes, n_bits)
     return np.unpackbits(codes, axis=1, count=n_bits, bitorder=_checked(bit_order))
 
 
-@renamed_bit_order
 def unpack_signs(codes: ArrayLike, n_bits: int, bit_order: BitOrder = "big") -> NDArray[np.int8]:
     """Return the signs {-1, +1} of packed rows (rows, n_bits)."""
     return unpack(codes, n_bits, bit_order).astype(np.int8) * np.int8(2) - np.int8(1)
