@@ -1,0 +1,422 @@
+"""Sources of rows and labels of any length, read in ranges of row numbers that do not depend on their chunks.
+
+An array in memory is read directly. Everything else consists of parts, which can be sent to another process: as a path
+and row numbers where that is possible (``readers``).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from abc import ABC, abstractmethod
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+import hashlearn.rowkeys as rowkeys
+from hashlearn.files.arrays import FileError, one_line
+from hashlearn.labels import label_array
+from hashlearn.typing import IntArray, Matrix
+
+SAMPLE_ROWS, SAMPLE_SEED = 2048, 0
+
+
+class Part(ABC):
+    """Rows, or labels of rows, that are read when they are needed, here or in another process."""
+
+    name: str
+    """What error messages call the part."""
+    n_rows: int
+    cheap: bool = False
+    """Whether single rows can be read without reading much else."""
+
+    @abstractmethod
+    def read(self, start: int, stop: int) -> Any:
+        """Read rows start..stop-1 of this part."""
+
+    @abstractmethod
+    def slice(self, start: int, stop: int) -> Part:
+        """Return the part of these rows alone. One task reads it from its start to its end."""
+
+    def take(self, rows: NDArray[np.integer]) -> Any:
+        """Read single rows by number. Only cheap parts are asked, and they read views: other rows stay on disk."""
+        return np.array(self.read(0, self.n_rows)[rows])
+
+
+Rows = Any
+"""A ``Part``, or an array, a sparse matrix or any other object that is sliced by rows: ``rows[start:stop]``."""
+
+
+def count_rows(rows: Rows) -> int:
+    """Return the number of rows."""
+    return rows.n_rows if isinstance(rows, Part) else int(rows.shape[0])
+
+
+def cut_rows(rows: Rows, start: int, stop: int) -> Rows:
+    """Return rows start..stop-1 for one task, which reads them later."""
+    return rows.slice(start, stop) if isinstance(rows, Part) else rows[start:stop]
+
+
+def read_rows(rows: Rows, start: int, stop: int) -> Any:
+    """Read rows start..stop-1."""
+    return rows.read(start, stop) if isinstance(rows, Part) else rows[start:stop]
+
+
+def take_rows(rows: Rows, numbers: NDArray[np.integer]) -> Any:
+    """Read single rows by number."""
+    if isinstance(rows, Part):
+        return rows.take(numbers)
+    if isinstance(rows, np.ndarray) or sparse.issparse(rows):
+        return rows[numbers]
+    # Other objects that can be sliced by rows need not accept row numbers.
+    return stack([np.array(rows[int(number) : int(number) + 1]) for number in numbers])
+
+
+class PartList(Part):
+    """Rows of several parts or arrays, one after the other."""
+
+    name = "the chunks"
+
+    def __init__(self, parts: Sequence[Rows]) -> None:
+        self.parts = list(parts)
+        self.starts = [0]
+        for part in self.parts:
+            self.starts.append(self.starts[-1] + count_rows(part))
+        self.n_rows = self.starts[-1]
+        self.cheap = all(part.cheap for part in self.parts if isinstance(part, Part))
+
+    def pieces(self, start: int, stop: int) -> Iterator[tuple[Rows, int, int]]:
+        """Yield the parts that hold rows start..stop-1, each with the row numbers inside it."""
+        place = bisect_right(self.starts, start) - 1
+        while start < stop:
+            first, end = self.starts[place], min(self.starts[place + 1], stop)
+            if end > start:
+                yield self.parts[place], start - first, end - first
+            start, place = max(start, end), place + 1
+
+    def read(self, start: int, stop: int) -> Any:
+        """Read rows start..stop-1 of the list."""
+        pieces = list(self.pieces(start, stop))
+        blocks = [read_rows(part, a, b) for part, a, b in pieces]
+        if len({block.shape[1:] for block in blocks}) > 1:
+            shapes = zip(pieces, blocks, strict=True)
+            names = ", ".join(f"{_name_of(part)} {block.shape[1:]}" for (part, *_), block in shapes)
+            raise FileError(f"Chunks must have rows of one width. Got {names}.")
+        return stack(blocks)
+
+    def take(self, rows: NDArray[np.integer]) -> Any:
+        """Read single rows by number, in ascending order."""
+        found: list[Any] = []
+        for part, first in zip(self.parts, self.starts, strict=False):
+            inside = rows[(rows >= first) & (rows < first + count_rows(part))] - first
+            if len(inside):
+                found.append(take_rows(part, inside))
+        return stack(found)
+
+    def slice(self, start: int, stop: int) -> PartList:
+        """Return the part of these rows alone."""
+        return PartList([cut_rows(part, a, b) for part, a, b in self.pieces(start, stop)])
+
+
+def joined_rows(parts: Sequence[Rows]) -> Rows:
+    """Return the rows of all parts, one after the other."""
+    return parts[0] if len(parts) == 1 else PartList(parts)
+
+
+def _name_of(rows: Rows) -> str:
+    return rows.name if isinstance(rows, Part) else "the array"
+
+
+def stack(blocks: Sequence[Any]) -> Any:
+    """Join blocks of rows or labels, dense or sparse, into one."""
+    if len(blocks) == 1:
+        return blocks[0]
+    if any(sparse.issparse(block) for block in blocks):
+        return sparse.vstack(blocks, format="csr")
+    arrays = [np.asarray(block) for block in blocks]
+    kinds = {array.dtype.kind for array in arrays}
+    if "U" in kinds and kinds & set("biuf"):
+        # NumPy would turn the numbers into names.
+        raise ValueError("Labels must be of one kind in all chunks. Got numbers in one and names in another.")
+    return np.concatenate(arrays)
+
+
+class FunctionPart(Part):
+    """Rows (column 0) or labels (column 1) of what a function returns."""
+
+    def __init__(self, function: Callable[[], Any], column: int, name: str, first: int, n_rows: int) -> None:
+        self.function, self.column, self.name, self.first, self.n_rows = function, column, name, first, n_rows
+
+    def slice(self, start: int, stop: int) -> FunctionPart:
+        return FunctionPart(self.function, self.column, self.name, self.first + start, stop - start)
+
+    def read(self, start: int, stop: int) -> Any:
+        pair = call_for_rows(self.function, self.name)
+        return pair[self.column][self.first + start : self.first + stop]
+
+
+# The last results of functions, by name: a task that has read the rows of a chunk asks for its labels next.
+_RECENT: OrderedDict[str, tuple[Any, Any]] = OrderedDict()
+_RECENT_LOCK = threading.Lock()
+_RECENT_SIZE = 4
+
+
+def call_for_rows(function: Callable[[], Any], name: str) -> tuple[Any, Any]:
+    """Call a function that returns rows, or rows and labels, unless its result is among the last ones.
+
+    Returns
+    -------
+    rows, labels or None
+    """
+    with _RECENT_LOCK:
+        if name in _RECENT:
+            _RECENT.move_to_end(name)
+            return _RECENT[name]
+    try:
+        pair = as_pair(function())
+    except Exception as error:
+        raise FileError(f"{name} cannot be read: {one_line(error)}") from error
+    with _RECENT_LOCK:
+        _RECENT[name] = pair
+        while len(_RECENT) > _RECENT_SIZE:
+            _RECENT.popitem(last=False)
+    return pair
+
+
+def as_pair(chunk: Any) -> tuple[Any, Any]:
+    """Check a chunk and return it as (rows, labels or None)."""
+    rows, labels = chunk if isinstance(chunk, (tuple, list)) and len(chunk) == 2 else (chunk, None)
+    if not hasattr(rows, "shape"):
+        rows = np.asarray(rows)
+    if labels is not None and not hasattr(labels, "shape"):
+        labels = label_array(labels)
+    if len(rows.shape) != 2:
+        raise FileError(f"A chunk must be rows (n, features), or such rows and their labels. Got shape {rows.shape}.")
+    if labels is not None and labels.shape[0] != rows.shape[0]:
+        raise FileError(f"A chunk has {rows.shape[0]} rows and {labels.shape[0]} labels.")
+    return rows, labels
+
+
+# Single rows are read together with others up to this number, or up to this distance in the file.
+TAKEN_TOGETHER, SPAN_BYTES = 256, 16 * 2**20
+
+
+@dataclass
+class RowRange:
+    """Rows start..stop-1 of a source and their labels, for one task to read in order."""
+
+    start: int
+    stop: int
+    rows: Rows
+    labels: Rows | None
+
+    def read(self, start: int, stop: int) -> Matrix:
+        """Read feature rows by their numbers in the source."""
+        return read_rows(self.rows, start - self.start, stop - self.start)
+
+    def read_labels(self, start: int, stop: int) -> Any:
+        """Read labels by the rows' numbers in the source."""
+        if self.labels is None:
+            raise ValueError("This source has no labels.")
+        return read_rows(self.labels, start - self.start, stop - self.start)
+
+    def read_checked(self, start: int, stop: int, n_features: int) -> Matrix:
+        """Read feature rows.
+
+        Raises
+        ------
+        FileError
+            If they are not numbers, not ``n_features`` per row, or not finite. The message names the row.
+        """
+        block = self.read(start, stop)
+        if len(block.shape) != 2 or block.shape[1] != n_features or block.dtype.kind not in "fiub":
+            raise FileError(
+                f"{self._row_name(start)} must have {n_features} numbers, as the first row has. Got {block.dtype} "
+                f"{block.shape[1:]} instead."
+            )
+        values = block.data if sparse.issparse(block) else block
+        if values.dtype.kind == "f" and not np.isfinite(values).all():
+            if sparse.issparse(block):
+                bad = np.repeat(np.arange(block.shape[0]), np.diff(block.indptr))[~np.isfinite(values)]
+            else:
+                bad = np.flatnonzero(~np.isfinite(values).all(axis=1))
+            raise FileError(f"{self._row_name(start + int(bad[0]))} holds NaN or infinity.")
+        return block
+
+    def parts(self) -> list[Part]:
+        """Return all parts that the range consists of, without arrays in memory."""
+        sides = [side.parts if isinstance(side, PartList) else [side] for side in (self.rows, self.labels)]
+        return [part for side in sides for part in side if isinstance(part, Part)]
+
+    def _row_name(self, row: int) -> str:
+        """Return a row for error messages: its number, its file, and its number there if the file is known."""
+        part, place = self.rows, row - self.start
+        if isinstance(part, PartList):
+            part, place, _ = next(part.pieces(place, place + 1))
+        if hasattr(part, "first"):
+            return f"row {row} (row {part.first + place} of {part.name})"
+        return f"row {row} of {_name_of(part)}"
+
+
+class Source:
+    """Rows and labels of known number: any range of them can be read, in any process.
+
+    Parameters
+    ----------
+    rows : array, sparse matrix or ``Part``
+    labels : array, ``Part`` or None
+
+    Attributes
+    ----------
+    cheap : whether single rows can be read without reading much else.
+    """
+
+    def __init__(self, rows: Rows, labels: Rows | None = None) -> None:
+        self.n_rows = count_rows(rows)
+        if self.n_rows == 0:
+            raise FileError("There are no rows to read.")
+        if labels is not None and count_rows(labels) != self.n_rows:
+            raise FileError(f"There are {count_rows(labels)} labels for {self.n_rows} rows.")
+        self.rows, self.labels, self.has_labels = rows, labels, labels is not None
+        self.n_features = int(read_rows(cut_rows(rows, 0, 1), 0, 1).shape[1])
+        self.cheap = not isinstance(rows, Part) or rows.cheap
+
+    def take(self, rows: NDArray[np.integer]) -> Matrix:
+        """Read single rows by number, in ascending order."""
+        if not isinstance(self.rows, Part):
+            return take_rows(self.rows, rows)
+        found: list[Any] = []
+        span = max(1, SPAN_BYTES // (4 * self.n_features))
+        start = 0
+        while start < len(rows):
+            stop = max(start + TAKEN_TOGETHER, int(np.searchsorted(rows, rows[start] + span)))
+            some = rows[start:stop]
+            # A slice opens its files again: a memory map that stays open would keep its pages in memory.
+            part = self.rows.slice(int(some[0]), int(some[-1]) + 1)
+            found.append(part.take(some - some[0]))
+            start = stop
+        return stack(found)
+
+    def ranges(self, size: int, start: int = 0, stop: int | None = None) -> Iterator[RowRange]:
+        """Yield ranges of ``size`` rows that cover rows start..stop-1; the last one may be shorter."""
+        end = self.n_rows if stop is None else stop
+        for a in range(start, end, size):
+            b = min(a + size, end)
+            labels = None if self.labels is None else cut_rows(self.labels, a, b)
+            yield RowRange(a, b, cut_rows(self.rows, a, b), labels)
+
+    def signature(self) -> str:
+        """Hash the names and lengths of the parts and a few rows, to tell this data from other data."""
+        sides = [side.parts if isinstance(side, PartList) else [side] for side in (self.rows, self.labels)]
+        parts = [part for side in sides for part in side if part is not None and not isinstance(part, FunctionPart)]
+        named = [(_name_of(part), count_rows(part)) for part in parts]
+        digest = hashlib.sha256(json.dumps([self.n_rows, self.n_features, named]).encode())
+        for row in (0, self.n_rows // 2, self.n_rows - 1):
+            digest.update(_row_bytes(read_rows(cut_rows(self.rows, row, row + 1), 0, 1)))
+        return digest.hexdigest()
+
+
+class Stream:
+    """Rows and labels from an object that is iterated again for every pass; they go through this process.
+
+    ``n_rows`` is known after the first pass.
+    """
+
+    cheap = False
+
+    def __init__(self, chunks: Callable[[], Iterator[Any]]) -> None:
+        self._chunks = chunks
+        first = next(iter(chunks()), None)
+        if first is None:
+            raise FileError("There are no rows to read: the iterable of chunks is empty.")
+        rows, labels = as_pair(first)
+        self._first_row = rows[:1]
+        self.n_features, self.has_labels = int(rows.shape[1]), labels is not None
+        self.n_rows: int | None = None
+
+    def ranges(self, size: int, start: int = 0, stop: int | None = None) -> Iterator[RowRange]:
+        """Yield ranges of ``size`` rows that cover rows start..stop-1; the last one may be shorter."""
+        seen, end = 0, np.inf if stop is None else stop
+        held: list[tuple[Any, Any]] = []
+        for number, chunk in enumerate(self._chunks()):
+            rows, labels = as_pair(chunk)
+            if (labels is not None) != self.has_labels:
+                given = "with" if labels is not None else "without"
+                raise FileError(f"Chunk {number} comes {given} labels, unlike the first one.")
+            before, seen = seen, seen + rows.shape[0]
+            if seen <= start or rows.shape[0] == 0:
+                continue
+            skip = max(0, start - before)
+            held.append((rows[skip:], None if labels is None else labels[skip:]))
+            while sum(part[0].shape[0] for part in held) >= size and start < end:
+                yield self._next_range(held, start, int(min(size, end - start)))
+                start += size
+            if start >= end:
+                return
+        left = sum(part[0].shape[0] for part in held)
+        if left and start < end:
+            yield self._next_range(held, start, int(min(left, end - start)))
+        if self.n_rows is not None and stop is None and seen != self.n_rows:
+            raise FileError(f"The chunks had {self.n_rows} rows at first and {seen} when they were iterated again.")
+        self.n_rows = seen if stop is None else self.n_rows
+
+    def _next_range(self, held: list[tuple[Any, Any]], start: int, size: int) -> RowRange:
+        """Take ``size`` rows from the front of ``held``."""
+        rows: list[Rows] = []
+        labels: list[Rows] = []
+        left = size
+        while left:
+            own_rows, own_labels = held.pop(0)
+            if own_rows.shape[0] > left:
+                held.insert(0, (own_rows[left:], None if own_labels is None else own_labels[left:]))
+                own_rows, own_labels = own_rows[:left], None if own_labels is None else own_labels[:left]
+            rows.append(own_rows)
+            if self.has_labels:
+                labels.append(own_labels)
+            left -= own_rows.shape[0]
+        return RowRange(start, start + size, joined_rows(rows), joined_rows(labels) if self.has_labels else None)
+
+    def signature(self) -> str:
+        """Hash the first row, to tell this data from other data."""
+        return hashlib.sha256(_row_bytes(self._first_row)).hexdigest()
+
+
+AnySource = Source | Stream
+
+
+@dataclass
+class CalibrationSample:
+    """Training rows from which a hasher learns the calibration of its bits.
+
+    They are the rows with the lowest keys of a fixed seed (see ``rowkeys``), so the sample is the same in memory and in
+    chunks. With labels, only rows that have some are drawn, because other rows have no learned code.
+
+    Attributes
+    ----------
+    numbers : of the rows, ascending.
+    rows : the rows themselves.
+    groups : their groups, None without labels.
+    """
+
+    numbers: IntArray
+    rows: Matrix
+    groups: IntArray | None = None
+
+    @classmethod
+    def from_array(cls, X: Matrix, labeled: NDArray[np.bool_] | None = None) -> CalibrationSample:
+        """Draw rows of an array, of those that are ``labeled`` if this is given."""
+        keys = rowkeys.row_keys(SAMPLE_SEED, rowkeys.SAMPLE, 0, X.shape[0])
+        numbers = np.arange(X.shape[0]) if labeled is None else np.flatnonzero(labeled)
+        numbers = numbers[rowkeys.lowest(keys[numbers], SAMPLE_ROWS)]
+        return cls(numbers, X[numbers])
+
+
+def _row_bytes(row: Any) -> bytes:
+    return np.asarray(row.toarray() if sparse.issparse(row) else row, dtype=np.float64).tobytes()
