@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from hashlearn.functions.held_out import RIDGES, HeldOutRows, calibrated_ridge
-from hashlearn.functions.linear import RidgeSums
+from hashlearn.functions.linear import RIDGES, HeldOutRows, RidgeSums, calibrated_ridge
 
 N_ROWS, WIDTH, N_BITS = 400, 30, 6
 
@@ -41,7 +40,7 @@ def test_the_ridge_with_the_fewest_wrong_bits_is_chosen(problem, n_folds):
     rows = np.arange(80) if n_folds == 1 else np.arange(N_ROWS)
     fold = rows % n_folds
     mean = X.mean(axis=0, dtype=np.float64)
-    function = calibrated_ridge(RidgeSums.of(X, codes), held_out(X, codes, rows, fold), mean, 1)
+    function = calibrated_ridge(RidgeSums.from_rows(X, codes), held_out(X, codes, rows, fold), mean, 1)
     errors = [wrong_bits(X, codes, [rows[fold == k] for k in range(n_folds)], share) for share in RIDGES]
     scale = ((X - mean) ** 2).sum() / WIDTH
     chosen = int(np.argmin(np.abs(np.log(np.array(RIDGES) * scale / function.ridge_))))
@@ -55,7 +54,7 @@ def test_projections_are_log_odds_with_the_threshold_of_a_rare_bit(problem):
     X, codes = problem
     rows = np.arange(N_ROWS)
     mean = X.mean(axis=0, dtype=np.float64)
-    function = calibrated_ridge(RidgeSums.of(X, codes), held_out(X, codes, rows, rows % 5), mean, 1)
+    function = calibrated_ridge(RidgeSums.from_rows(X, codes), held_out(X, codes, rows, rows % 5), mean, 1)
     expected = np.tanh(function.project((X - mean).astype(np.float32)) / 2)
     np.testing.assert_allclose(expected.mean(axis=0), codes.mean(axis=0), atol=0.1)
 
@@ -66,7 +65,7 @@ def test_a_bit_that_nothing_predicts_keeps_its_sign_and_loses_its_weight():
     codes = np.where(rng.random((200, 40)) < 0.5, 1, -1).astype(np.float32)
     rows = np.arange(200)
     mean = X.mean(axis=0, dtype=np.float64)
-    function = calibrated_ridge(RidgeSums.of(X, codes), held_out(X, codes, rows, rows % 5), mean, 1)
+    function = calibrated_ridge(RidgeSums.from_rows(X, codes), held_out(X, codes, rows, rows % 5), mean, 1)
     z = function.project(X - mean.astype(np.float32))
     assert np.isfinite(z).all()
     weak = np.abs(z).max(axis=0) < 1e-4

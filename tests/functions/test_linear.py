@@ -21,15 +21,15 @@ def direct(X, T, ridge):
 
 def test_chunks_add_up_to_the_direct_solution(problem):
     X, T = problem
-    sums = RidgeSums.of(X[:100], T[:100])
-    sums += RidgeSums.of(X[100:], T[100:])
+    sums = RidgeSums.from_rows(X[:100], T[:100])
+    sums += RidgeSums.from_rows(X[100:], T[100:])
     np.testing.assert_allclose(LinearFunction.solve(sums, 1e-3).weights_, direct(X, T, 1e-3), rtol=1e-3, atol=1e-5)
 
 
 def test_recentered_sums_are_those_of_centred_rows(problem):
     X, T = problem
     shift = X.mean(axis=0, dtype=np.float64)
-    moved, centred = RidgeSums.of(X, T).recentered(shift), RidgeSums.of((X - shift).astype(np.float32), T)
+    moved, centred = RidgeSums.from_rows(X, T).recentered(shift), RidgeSums.from_rows((X - shift).astype(np.float32), T)
     for name in ("count", "x", "xx", "xt", "t", "tt"):
         np.testing.assert_allclose(getattr(moved, name), getattr(centred, name), rtol=1e-4, atol=2e-3)
 
@@ -37,7 +37,7 @@ def test_recentered_sums_are_those_of_centred_rows(problem):
 def test_a_singular_matrix_still_has_a_solution():
     X = np.ones((20, 3), dtype=np.float32)
     T = np.ones((20, 1), dtype=np.float32)
-    weights = LinearFunction.solve(RidgeSums.of(X, T), 1e-9).weights_
+    weights = LinearFunction.solve(RidgeSums.from_rows(X, T), 1e-9).weights_
     np.testing.assert_allclose(X @ weights, 1, atol=1e-3)
 
 
@@ -64,7 +64,7 @@ def test_where_cholesky_fails_late_the_matrix_is_what_it_was():
 @pytest.mark.slow
 def test_auto_is_the_best_ridge_by_generalised_cross_validation(problem):
     X, T = problem
-    function = LinearFunction.solve(RidgeSums.of(X, T), "auto")
+    function = LinearFunction.solve(RidgeSums.from_rows(X, T), "auto")
 
     def gcv(ridge):
         Xd = X.astype(np.float64)
@@ -81,7 +81,7 @@ def test_auto_regularises_when_there_are_more_features_than_rows():
     truth = rng.normal(size=(100, 4))
     T = (X @ truth + 5 * rng.normal(size=(40, 4))).astype(np.float32)
     errors = [
-        ((Q @ LinearFunction.solve(RidgeSums.of(X, T), ridge).weights_ - Q @ truth) ** 2).mean()
+        ((Q @ LinearFunction.solve(RidgeSums.from_rows(X, T), ridge).weights_ - Q @ truth) ** 2).mean()
         for ridge in ("auto", 1e-6)
     ]
     assert errors[0] < errors[1]
@@ -95,7 +95,7 @@ def test_intercept_is_added():
 @pytest.mark.parametrize("ridge", [0, -1.0, "much"])
 def test_bad_ridges(problem, ridge):
     with pytest.raises(ValueError, match="'ridge' parameter must be 'auto' or a number above 0"):
-        LinearFunction.solve(RidgeSums.of(*problem), ridge)
+        LinearFunction.solve(RidgeSums.from_rows(*problem), ridge)
 
 
 def test_rows_in_double_precision_are_summed_in_double_precision():
@@ -103,7 +103,7 @@ def test_rows_in_double_precision_are_summed_in_double_precision():
     rng = np.random.RandomState(0)
     X = (100 + 0.01 * rng.standard_normal((9000, 40))).astype(np.float32).astype(np.float64)
     T = rng.standard_normal((9000, 3))
-    sums = RidgeSums.of(X[:4096], T[:4096])
-    sums += RidgeSums.of(X[4096:], T[4096:])
+    sums = RidgeSums.from_rows(X[:4096], T[:4096])
+    sums += RidgeSums.from_rows(X[4096:], T[4096:])
     wanted = np.linalg.solve(X.T @ X + 1e-2 * np.eye(40), X.T @ T)
     assert np.abs(X @ (RidgeFactor(sums.xx, 1e-2).solve(sums.xt) - wanted)).max() < 1e-6

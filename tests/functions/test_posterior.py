@@ -6,8 +6,7 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from hashlearn import AutoHasher
 from hashlearn.functions import posterior
-from hashlearn.functions.held_out import HeldOutRows
-from hashlearn.functions.linear import RidgeSums
+from hashlearn.functions.linear import HeldOutRows, RidgeSums
 from hashlearn.functions.posterior import ClassScores, ClassSums, fit_posterior
 
 
@@ -20,7 +19,7 @@ def data(n_classes, seed=0, per_class=30, width=12):
 
 def sums_of(X, group):
     by_class = np.array([X[group == k].sum(axis=0, dtype=np.float64) for k in range(group.max() + 1)])
-    return ClassSums(RidgeSums.of(X, np.zeros((len(X), 0))), by_class, np.bincount(group).astype(float))
+    return ClassSums(RidgeSums.from_rows(X, np.zeros((len(X), 0))), by_class, np.bincount(group).astype(float))
 
 
 def test_classes_are_those_of_scikit_learn():

@@ -1,1 +1,0 @@
-"""Frames: what methods of one kind share, from checked rows to a fitted hasher."""
