@@ -7,8 +7,8 @@ from sklearn.datasets import load_digits
 
 from hashlearn import CCAITQ
 from hashlearn.codes import unpack
-from hashlearn.fitting.frames.training import GramSums
 from hashlearn.hashers.ccaitq import RIDGES, Covariances, canonical_directions, chosen_ridge
+from hashlearn.hashers.sums import GramSums
 
 X, Y = (part[:500] for part in load_digits(return_X_y=True))
 

@@ -20,8 +20,8 @@ from sklearn.utils.estimator_checks import (
 from small_methods import small
 
 import hashlearn as hl
-from hashlearn.fitting.frames.asymmetric import AsymmetricHasher
-from hashlearn.hashers import METHODS
+from hashlearn.methods import METHODS
+from hashlearn.zoo.bases.asymmetric import AsymmetricHasher
 
 TAKE_LONG = ("ldahash", "fasth", "ksh", "cosdish", "cgh", "mlh", "top-rsbc", "fsdh-gui")
 ONE_PER_FRAME = ("gsdhp", "itq", "cca-itq", "lsh", "sdh", "aibc", "agh", "trh", "lfh")
@@ -142,13 +142,6 @@ def test_help_shows_parameters_and_does_not_warn(recwarn):
     assert "n_anchors : str among {'auto'} or an int in the range [1, inf), default='auto'" in text
     assert "random_state : " in text
     assert not recwarn
-
-
-def test_old_places_of_facts_warn():
-    with pytest.warns(FutureWarning, match=r"ITQ\.title is deprecated .*: use ITQ\.info\.title"):
-        assert hl.ITQ.title == "ITQ"
-    with pytest.warns(FutureWarning, match=r"GSDHP\.supervision"):
-        assert hl.GSDHP().supervision == "classes, label sets, pairs, similarity"
 
 
 @pytest.mark.parametrize("name", NAMES)

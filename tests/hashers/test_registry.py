@@ -6,17 +6,23 @@ from pathlib import Path
 
 import pytest
 
-from hashlearn import hashers
-from hashlearn.fitting.base import BaseHasher
-from hashlearn.hashers import DEEP_METHODS, METHODS, find_method, method_names
+import hashlearn as hl
+from hashlearn import methods
+from hashlearn.hashers.base import BaseHasher
+from hashlearn.methods import DEEP_METHODS, GSDHP, METHODS, SDHP, OpenHasher, find_method, method_names
 
-PACKAGE = Path(hashers.__file__).parents[1]
+PACKAGE = Path(methods.__file__).parent
+OF_OTHER_ROOMS = {GSDHP.__module__, SDHP.__module__, OpenHasher.__module__}
+
+
+FRAMES = {f"hashlearn.hashers.{name}" for name in ("base", "in_memory", "sums")}
 
 
 def test_every_file_of_a_method_has_its_line():
-    files = {path.stem for path in (PACKAGE / "hashers").glob("*.py")} - {"__init__"}
-    compositions = {cls.__module__.rpartition(".")[2] for cls in hashers.COMPOSITIONS}
-    assert {cls.__module__.rpartition(".")[2] for cls in METHODS.values()} | compositions == files
+    files = {f"hashlearn.{room}.{path.stem}" for room in ("zoo", "hashers") for path in (PACKAGE / room).glob("*.py")}
+    classes = [*METHODS.values(), *methods.COMPOSITIONS]
+    listed = {cls.__module__ for cls in classes if cls.__module__.count(".") == 2} - OF_OTHER_ROOMS
+    assert listed == {name for name in files if not name.endswith("__init__")} - FRAMES
     files = {path.stem for path in (PACKAGE / "deep" / "hashers").glob("*.py")} - {"__init__", "base"}
     assert {place.partition(":")[0].rpartition(".")[2] for place in DEEP_METHODS.values()} == files
 
@@ -31,7 +37,7 @@ def test_the_table_uses_the_name_that_the_method_gives_itself(name):
 
 @pytest.mark.slow
 def test_the_table_imports_no_deep_method():
-    code = "import sys, hashlearn.hashers; print([m for m in sys.modules if m.startswith(('torch', 'hashlearn.deep'))])"
+    code = "import sys, hashlearn.methods; print([m for m in sys.modules if m.startswith(('torch', 'hashlearn.deep'))])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
 
@@ -41,3 +47,10 @@ def test_components_of_a_method_come_from_its_own_file():
     assert len(named) >= 4
     for method, part in named:
         assert part.__module__ == method.__module__
+
+
+def test_only_public_names_are_listed():
+    names = [name for name in dir(hl) if not name.startswith("__")]
+    assert {"Any", "TYPE_CHECKING", "import_module"}.isdisjoint(names)
+    assert not [name for name in names if name.startswith("_")]
+    assert {"AutoHasher", "Collection", "Index", "codes", "load"} <= set(names)

@@ -1,0 +1,1 @@
+"""What users take: AutoHasher, compositions of hashers, and the methods that need no labels or only sums of them."""

@@ -1,0 +1,150 @@
+"""The frame of methods that need the features of all rows in memory."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from hashlearn import codes
+from hashlearn.functions.linear import HashFunction, LinearFunction
+from hashlearn.hashers.base import BaseHasher
+from hashlearn.kernel import FeatureMap, LandmarkKernel, PlainFeatures
+from hashlearn.labels import check_variety, group_rows
+from hashlearn.parallel import one_blas_thread, ordered_map, row_blocks
+from hashlearn.parameters import COUNT, Options, fitted, parameter
+from hashlearn.progress import PhaseTimer, verbose_listening
+from hashlearn.rows.source import CalibrationSample
+from hashlearn.typing import Matrix
+
+
+@dataclass
+class Learned:
+    """What a method returns.
+
+    Attributes
+    ----------
+    function : the hash function.
+    codes : learned codes in {-1, +1} of all training rows or of the labeled ones; None to hash them. Rows without
+        labels are hashed in any case.
+    attributes : fitted attributes by name, ``objective_`` for example.
+    """
+
+    function: HashFunction
+    codes: NDArray[Any] | None = None
+    attributes: dict[str, Any] = field(default_factory=dict)
+
+
+class InMemoryHasher(BaseHasher):
+    """Base of methods that learn on features in memory. A subclass implements ``_learn``.
+
+    The features are the centered rows, unless the method has the parameters of ``KernelParameters``.
+    """
+
+    seconds_: dict[str, float] = fitted("Seconds of each phase of the fit.")
+
+    @abstractmethod
+    def _learn(
+        self, features: NDArray[np.float32], labels: sparse.csr_matrix | None, rng: np.random.RandomState
+    ) -> Learned:
+        """Learn from features (n, d) and label sets (n, c), empty for unlabeled rows; None if unsupervised."""
+
+    def fit(self, X: Matrix, y: Any = None) -> Self:
+        """Learn from classes (n,) or label sets (n, c) of 0/1, dense or sparse; unsupervised methods ignore y."""
+        X = self._validate(X)
+        labels = None
+        if self._uses_labels:
+            labels = self._label_sets(X, y)
+            check_variety(len(group_rows(labels)[1]))
+        rng, timer = self._rng(), PhaseTimer()
+        with verbose_listening(self.verbose):
+            with timer("features"):
+                features = self._map_rows(X, rng)
+            with timer("learn"), one_blas_thread():
+                learned = self._learn(features, labels, rng)
+        self.function_ = learned.function
+        for name, value in learned.attributes.items():
+            setattr(self, name, value)
+        with timer("code"):
+            self.codes_ = self._hash(features)
+            if learned.codes is not None:
+                known = np.arange(len(features)) if labels is None else np.flatnonzero(np.diff(labels.indptr))
+                own = learned.codes if len(learned.codes) == len(known) else learned.codes[known]
+                self.codes_[known] = codes.pack(own > 0)
+        with timer("calibrate"):
+            sample = CalibrationSample.from_array(X, None if labels is None else np.diff(labels.indptr) > 0)
+            self._calibrate(sample, None if learned.codes is None else self.codes_[sample.numbers])
+        self.seconds_ = timer.seconds
+        return self
+
+    def _hash(self, features: NDArray[np.float32]) -> NDArray[np.uint8]:
+        return codes.pack(self.function_.project(features) >= 0)
+
+    def _map_rows(self, X: Matrix, rng: np.random.RandomState) -> NDArray[np.float32]:
+        """Return the features of all rows, centered as ``kernel`` says; sets ``features_``."""
+        self.features_ = self._feature_map(rng)
+        self.features_.fit_landmarks(X)
+        blocks = row_blocks(X.shape[0])
+        mapped = np.concatenate(
+            list(ordered_map(lambda block: self.features_.map_block(X[block]), blocks, self.n_jobs))
+        )
+        center = mapped.mean(axis=0, dtype=np.float64) if self._centers_features else np.zeros(mapped.shape[1])
+        self.features_.center_ = center.astype(np.float32)
+        mapped -= self.features_.center_
+        return mapped
+
+    @property
+    def _centers_features(self) -> bool:
+        """Whether the mean of the features is taken away."""
+        return True
+
+    def _feature_map(self, rng: np.random.RandomState) -> FeatureMap:
+        """Return the features to learn on, not fitted yet."""
+        return PlainFeatures()
+
+
+def linear(weights: NDArray[np.floating], intercept: NDArray[np.floating] | None = None) -> LinearFunction:
+    """Return a hash function with these weights, for ``Learned``."""
+    return LinearFunction(
+        np.asarray(weights, dtype=np.float64),
+        intercept=None if intercept is None else np.asarray(intercept, dtype=np.float64),
+    )
+
+
+FIXED_BANDWIDTH = 0.4**2
+
+
+class KernelParameters(BaseHasher):
+    """Group of parameters of methods that can learn on kernel features; stands in front of the frame in the bases.
+
+    A method that does not name this group learns on the rows themselves.
+    """
+
+    kernel: str | None = parameter(
+        [Options("rbf", "rbf-fixed"), None],
+        "Features to learn on: RBF features of the landmarks, with the mean squared distance as bandwidth, centered "
+        "('rbf'); with the fixed bandwidth 2 * 0.4^2, not centered, for rows of unit length ('rbf-fixed'); or the "
+        "centered rows themselves (None).",
+        default="rbf",
+    )
+    n_landmarks: int | str = parameter(
+        [Options("auto"), COUNT],
+        "Rows that span the kernel, drawn at random; 'auto' is two fifths of all, from 1,000 to 3,000.",
+        default=1000,
+    )
+
+    @property
+    def _centers_features(self) -> bool:
+        return self.kernel != "rbf-fixed"
+
+    def _feature_map(self, rng: np.random.RandomState) -> FeatureMap:
+        if self.kernel is None:
+            return PlainFeatures()
+        bandwidth = FIXED_BANDWIDTH if self.kernel == "rbf-fixed" else None
+        return LandmarkKernel(
+            self.n_landmarks, bandwidth=bandwidth, n_jobs=self.n_jobs, random_state=int(rng.randint(2**31))
+        )

@@ -1,0 +1,54 @@
+"""ITQ: principal components, rotated towards their signs."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hashlearn.functions.linalg import itq_rotation
+from hashlearn.hashers.in_memory import linear
+from hashlearn.hashers.sums import LearnedFunction, SumsHasher, Training
+from hashlearn.methodinfo import MethodInfo
+from hashlearn.parameters import COUNT, fitted, parameter
+from hashlearn.rows.reduce import FitContext
+from hashlearn.typing import FloatArray
+
+
+class ITQ(SumsHasher):
+    """Iterative quantization: min |B - V R|^2 over B in {-1, +1} and rotations R; V are the principal components.
+
+    With more bits than features, or than directions in which the rows extend, the components are padded with zeros, so
+    that the rotation spreads them over all bits. The rotation is learned from at most 100,000 rows, drawn at random.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hashlearn import ITQ
+    >>> X = np.random.default_rng(0).normal(size=(100, 20))
+    >>> ITQ(n_bits=16, random_state=0).fit(X).encode(X).shape
+    (100, 2)
+    """
+
+    info = MethodInfo(
+        name="itq",
+        title="ITQ",
+        reference="Gong and Lazebnik, Iterative Quantization: A Procrustean Approach (CVPR 2011)",
+        year=2011,
+        kind="quantization",
+        supervision=(),
+        cost="O(n d min(n, d) + n m^2)",
+        verified=True,
+        passes=3,
+        remark="unsupervised",
+    )
+
+    max_iter: int = parameter(COUNT, "Rounds of the alternation.", default=50)
+
+    n_iter_: int = fitted("Rounds made.")
+    losses_: FloatArray = fitted("(max_iter,) The quantization loss after every round; it never rises.")
+
+    def _learn_rows(self, training: Training, context: FitContext, rng: np.random.RandomState) -> LearnedFunction:
+        components = self._principal_directions(training, context, self.n_bits_)
+        components = np.pad(components, ((0, 0), (0, self.n_bits_ - components.shape[1])))
+        rotation, losses = itq_rotation(self._sample(training, components, context), rng, self.max_iter)
+        attributes = {"losses_": np.asarray(losses), "n_iter_": len(losses)}
+        return LearnedFunction(linear(components @ rotation), attributes=attributes)

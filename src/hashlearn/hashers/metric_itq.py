@@ -1,0 +1,197 @@
+"""ITQ in the metric that labels teach: bits that keep what rows are like, also of classes without labels."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import linalg, sparse
+
+from hashlearn.functions.linalg import itq_rotation
+from hashlearn.hashers.base import BaseHasher
+from hashlearn.hashers.in_memory import linear
+from hashlearn.kernel import PlainFeatures, dense_rows
+from hashlearn.labels import check_variety
+from hashlearn.methodinfo import MethodInfo
+from hashlearn.opencode.metric import LabelMetric, LabelSums
+from hashlearn.parallel import one_blas_thread
+from hashlearn.parameters import COUNT, Anything, fitted, parameter
+from hashlearn.progress import PhaseTimer, verbose_listening
+from hashlearn.rows.groups import LabelReader
+from hashlearn.rows.reduce import FitContext, hash_rows
+from hashlearn.rows.row_sample import LabeledRows, draw_sample
+from hashlearn.rows.source import AnySource, Source
+from hashlearn.rows.survey import CalibrationSample, SurveyPlan, survey
+from hashlearn.typing import Float32Array, FloatArray, Matrix
+
+SAMPLE_ROWS = 12_000
+"""The metric is learned from at most this number of rows."""
+ROTATION_ROWS = 5000
+"""ITQ's rotation is learned from this number of them: it has few parameters, and every round reads all rows."""
+MOST_FEATURES = 512
+"""Rows with more features are reduced to this number of principal components: eigenproblems grow with the cube."""
+MOST_LABELS = 1000
+"""Of label sets with more labels than this, only the most frequent ones teach the metric."""
+
+
+class MetricITQ(BaseHasher):
+    """ITQ in the metric that labels teach (``opencode.metric``), on all rows, labeled or not.
+
+    Directions in which rows of one class differ count for little, directions in which rows of all classes differ count
+    for much. That serves classes without labels too, so these bits find rows of known and of unknown classes better
+    than those of ITQ. The hash function is linear. It is learned from at most 12,000 rows, drawn at random.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from hashlearn import MetricITQ
+    >>> X, y = load_digits(return_X_y=True)
+    >>> MetricITQ(n_bits=16, random_state=0).fit(X, y).encode(X).shape
+    (1797, 2)
+    """
+
+    info = MethodInfo(
+        name="metric-itq",
+        title="MetricITQ",
+        reference="hashlearn: ITQ (Gong and Lazebnik, CVPR 2011) in a metric learned from labels",
+        year=2026,
+        kind="quantization",
+        supervision=("classes", "label sets"),
+        cost="O(n d^2 + d^3 + n m^2), n at most 12,000",
+        verified=True,
+        passes=3,
+    )
+
+    _structure_bits = True
+
+    max_iter: int = parameter(COUNT, "Rounds of ITQ's rotation.", default=50)
+    unlabeled: Any = parameter(
+        Anything(), "Besides None and NaN, the class that marks a row as unlabeled, -1 for example.", default=None
+    )
+
+    n_iter_: int = fitted("Rounds of ITQ's rotation.")
+    explained_: float = fitted("Share of the variance that the labels explain; the metric is plain if it is 0.")
+    seconds_: dict[str, float] = fitted("Seconds of each phase of the fit.")
+
+    def fit(self, X: Matrix, y: Any = None) -> Self:
+        """Learn from classes (n,) or label sets (n, c) of 0/1; unlabeled rows take part."""
+        X = self._validate(X)
+        labels = self._label_sets(X, y)
+        known = LabeledRows.from_labels(X.shape[0], labels)
+        check_variety(known.n_groups)
+        calibration = CalibrationSample.from_array(X, np.diff(labels.indptr) > 0)
+        with verbose_listening(self.verbose):
+            self._learn(Source(X), known, calibration, FitContext(n_jobs=self.n_jobs), PhaseTimer())
+        return self
+
+    def _fit_source(self, source: AnySource, context: FitContext, rng: np.random.RandomState) -> None:
+        timer = PhaseTimer()
+        with timer("sample"):
+            found = survey(source, SurveyPlan.for_source(source, PlainFeatures(), LabelReader(self.unlabeled)), context)
+        self._advise(found.advice(self.n_bits_, structure=True))
+        known = LabeledRows(found.n_rows, found.table, found.counts, found.groups)
+        self._learn(source, known, found.sample, context, timer, rng)
+
+    def _learn(
+        self,
+        source: AnySource,
+        known: LabeledRows,
+        calibration: CalibrationSample,
+        context: FitContext,
+        timer: PhaseTimer,
+        rng: np.random.RandomState | None = None,
+    ) -> None:
+        rng = self._rng() if rng is None else rng
+        with timer("sample"):
+            sample = draw_sample(source, known, SAMPLE_ROWS, int(rng.randint(2**31)), context)
+        with timer("learn"):
+            axes = TaughtAxes(sample.rows, sample.label_sets, self.n_bits_)
+            self.features_, self.explained_ = PlainFeatures(), axes.explained
+            self.features_.center_, self.n_iter_ = axes.center, self.max_iter
+            self.function_ = linear(axes.rotated(self.n_bits_, rng, self.max_iter))
+        with timer("code"):
+            context.open_codes(known.n_rows, self.n_bits_, calibration.numbers)
+            hash_rows(source, self._block_projection(), context)
+        with timer("calibrate"):
+            self._calibrate(calibration)
+        self._store_codes(context, source="hashed")
+        self.seconds_ = timer.seconds
+
+
+class TaughtAxes:
+    """Principal axes of rows in the metric that labels teach, as a linear map of rows.
+
+    The metric makes rows unit length before their axes are chosen. That changes no sign, so the bits of a rotation of
+    the axes are a linear function of the row.
+
+    Attributes
+    ----------
+    center : (n_features,)
+    weights : (n_features, n_axes)
+    vectors : (n, n_axes), unit rows of the sample along the axes.
+    explained : share of the variance that the labels explain.
+    """
+
+    def __init__(self, rows: Matrix, labels: sparse.csr_matrix, count: int) -> None:
+        with one_blas_thread():
+            x = dense_rows(rows).copy()
+            self.center: Float32Array = x.mean(axis=0, dtype=np.float64).astype(np.float32)
+            x -= self.center
+            directions = None
+            if x.shape[1] > MOST_FEATURES:
+                directions = _leading_span(x, min(MOST_FEATURES, len(x)))
+                x = x @ directions
+            metric = _taught(x, labels)
+            metric.set_axes(metric.moments(x))
+            self.explained = metric.explained_
+            self.vectors: NDArray[np.float32] = metric.map_unit(x)[:, :count]
+            assert metric.axes_ is not None
+            weights = metric.axes_[:, :count]
+            if metric.scales_ is not None:
+                weights = metric.scales_ @ weights
+            self.weights: FloatArray = np.asarray(weights if directions is None else directions @ weights, np.float64)
+
+    def rotated(self, n_bits: int, rng: np.random.RandomState, max_iter: int = 50) -> FloatArray:
+        """Return the weights (n_features, n_bits) of the first ``n_bits`` axes after ITQ's rotation.
+
+        With fewer axes than bits, columns of zeros are added and the rotation spreads the axes over all bits.
+        """
+        few = np.linspace(0, len(self.vectors) - 1, min(len(self.vectors), ROTATION_ROWS)).astype(np.intp)
+        missing = ((0, 0), (0, max(0, n_bits - self.weights.shape[1])))
+        vectors = np.pad(self.vectors[few, :n_bits].astype(np.float64), missing)
+        with one_blas_thread():
+            return np.pad(self.weights[:, :n_bits], missing) @ itq_rotation(vectors, rng, max_iter)[0]
+
+
+def _leading_span(x: Float32Array, count: int) -> Float32Array:
+    """Return an orthonormal basis (n_features, count) of about the leading principal directions of rows.
+
+    Two rounds of subspace iteration from a random start suffice, because the metric gives the directions other weights.
+    """
+    basis = np.random.default_rng(0).standard_normal((x.shape[1], count), dtype=np.float32)
+    for _ in range(2):
+        basis = linalg.qr(x.T @ (x @ basis), mode="economic", check_finite=False)[0]
+    return basis
+
+
+def _taught(x: Float32Array, labels: sparse.csr_matrix) -> LabelMetric:
+    """Learn the metric from centered rows and their label sets, which are empty for unlabeled rows."""
+    sizes = np.diff(labels.indptr)
+    known, other = x[sizes > 0], x[sizes == 0]
+    labels = labels[sizes > 0]
+    single = bool((sizes[sizes > 0] == 1).all())
+    if not single and labels.shape[1] > MOST_LABELS:
+        frequent = np.argsort(-np.asarray(labels.sum(axis=0)).ravel(), kind="stable")[:MOST_LABELS]
+        labels = labels[:, frequent]
+    xx = (known.T @ known).astype(np.float64)
+    sums = LabelSums(
+        len(known),
+        known.sum(axis=0, dtype=np.float64),
+        xx,
+        np.asarray(labels.T @ known, dtype=np.float64).T,
+        np.asarray(labels.sum(axis=0), dtype=np.float64).ravel(),
+        np.zeros((0, 0)) if single else (labels.T @ labels).toarray().astype(np.float64),
+    )
+    covariance = (xx + other.T @ other) / len(x)
+    return LabelMetric.learn(np.zeros(x.shape[1]), covariance, sums)

@@ -1,0 +1,45 @@
+"""PCA-RR: principal components under a random rotation, the baseline that shows what ITQ's rotation gains."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hashlearn.functions.linalg import random_rotation
+from hashlearn.hashers.in_memory import linear
+from hashlearn.hashers.sums import LearnedFunction, SumsHasher, Training
+from hashlearn.methodinfo import MethodInfo
+from hashlearn.rows.reduce import FitContext
+
+
+class PCARR(SumsHasher):
+    """Signs of the leading principal components after a random rotation, which spreads their variance over all bits.
+
+    This is ITQ before its first round. With more bits than features, zero-padded components are rotated. Our notes
+    describe only ITQ; this baseline of its paper follows from the definition. Training codes are hashed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hashlearn import PCARR
+    >>> X = np.random.default_rng(0).normal(size=(100, 20))
+    >>> PCARR(n_bits=16, random_state=0).fit(X).encode(X).shape
+    (100, 2)
+    """
+
+    info = MethodInfo(
+        name="pca-rr",
+        title="PCA-RR",
+        reference="Gong and Lazebnik, Iterative Quantization: A Procrustean Approach (CVPR 2011)",
+        year=2011,
+        kind="random projection",
+        supervision=(),
+        cost="O(n d min(n, d))",
+        verified=False,
+        passes=2,
+        remark="unsupervised",
+    )
+
+    def _learn_rows(self, training: Training, context: FitContext, rng: np.random.RandomState) -> LearnedFunction:
+        components = self._principal_directions(training, context, self.n_bits_)
+        rotation = random_rotation(self.n_bits_, rng)[: components.shape[1]]
+        return LearnedFunction(linear(components @ rotation))

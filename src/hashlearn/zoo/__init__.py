@@ -1,0 +1,1 @@
+"""The comparators, one file each."""

@@ -1,0 +1,182 @@
+"""AIBC: two hash functions, one for queries and one for the database, whose codes' inner products fit S."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from hashlearn import codes
+from hashlearn.functions.linear import LinearFunction
+from hashlearn.hashers.in_memory import KernelParameters, linear
+from hashlearn.hashers.sums import GramSums, LearnedFunction, SumsHasher, Training
+from hashlearn.methodinfo import MethodInfo
+from hashlearn.parallel import ordered_map, row_blocks
+from hashlearn.parameters import COUNT, POSITIVE, Options, fitted, parameter
+from hashlearn.progress import steps
+from hashlearn.rows.reduce import FitContext
+from hashlearn.typing import FloatArray, Matrix
+from hashlearn.zoo.bases.primitives import LabelProduct
+from hashlearn.zoo.bases.rounds import CodeSums, Rounds, SignStep, SweepStep, keep_codes
+
+
+class AIBC(KernelParameters, SumsHasher):
+    """Asymmetric inner-product binary coding: min |B Z' - m S|^2 + nu (|B - XW|^2 + |Z - XR|^2 + ridge terms).
+
+    B and Z in {-1, +1} are two different codes of the same rows: B as queries, Z as database, each with a linear
+    hash function of its own. S is the similarity of labels (graded for label sets, shifted to mean 0) or of features
+    (inner products, the paper's search for the largest ones). In turn, B and Z are updated bit by bit, exactly for each
+    bit, and W and R by ridge regression; S is never formed.
+
+    This is our reconstruction, made without the paper's text and code. ``encode`` gives the codes of queries,
+    ``codes_`` are the learned database codes Z, and ``encode_database`` hashes further database rows. In the paper
+    features are the centered rows (``kernel=None``).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hashlearn import AIBC
+    >>> rng = np.random.default_rng(0)
+    >>> y = rng.integers(3, size=100)
+    >>> X = rng.normal(size=(100, 20)) + y[:, None]
+    >>> hasher = AIBC(n_bits=16, random_state=0).fit(X, y)
+    >>> hasher.encode(X).shape, hasher.encode_database(X).shape
+    ((100, 2), (100, 2))
+    """
+
+    info = MethodInfo(
+        name="aibc",
+        title="AIBC",
+        reference="Shen et al., Learning Binary Codes for Maximum Inner Product Search (ICCV 2015)",
+        year=2015,
+        kind="pairwise, asymmetric, discrete",
+        supervision=("classes", "label sets"),
+        cost="O(n p^2 + T n m (p + m))",
+        verified=False,
+        passes=4,
+        rounds=True,
+        database="learned",
+        slow=True,
+        remark="reconstruction",
+    )
+
+    similarity: str = parameter(
+        Options("labels", "features"), "What S is computed from; 'features' needs no y.", default="labels"
+    )
+    nu: float = parameter(POSITIVE, "Weight of the hash functions' fit, as a share of rows times bits.", default=0.01)
+    ridge: float = parameter(POSITIVE, "Ridge of both hash functions.", default=0.01)
+    max_iter: int = parameter(COUNT, "Rounds at most; the fit ends when no bit changes.", default=20)
+    inner_iter: int = parameter(COUNT, "Sweeps over the bits in an update of B or Z.", default=3)
+
+    objective_: FloatArray = fitted(
+        "The objective without the constant |m S|^2 at the start and after every update; it never rises."
+    )
+    n_iter_: int = fitted("Rounds made.")
+    database_function_: LinearFunction = fitted("The hash function of database rows.")
+
+    def encode_database(self, X: Matrix) -> NDArray[np.uint8]:
+        """Packed codes of database rows, to be searched with the codes that ``encode`` gives."""
+        check_is_fitted(self)
+        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float32, np.float64], reset=False)
+
+        def hashed(block: slice) -> NDArray[np.uint8]:
+            features = self.features_.map_block(X[block]) - self.features_.center_
+            return codes.pack(self.database_function_.project(features) >= 0)
+
+        return np.concatenate(list(ordered_map(hashed, row_blocks(X.shape[0]), self.n_jobs)))
+
+    @property
+    def _uses_labels(self) -> bool:
+        return self.similarity == "labels"
+
+    def _row_seed(self, rng: np.random.RandomState) -> int:
+        """Nothing is drawn by row numbers, so nothing is taken from ``rng``."""
+        return 0
+
+    def _learn_sums(
+        self, training: Training, sums: GramSums, context: FitContext, rng: np.random.RandomState
+    ) -> LearnedFunction:
+        n_bits = self.n_bits_
+        S: CenteredLabels | InnerProducts = InnerProducts(float(np.trace(sums.xx)) / sums.count)
+        if self._uses_labels:
+            S = CenteredLabels(training.labels, training.counts)
+        nu = self.nu * n_bits * sums.count
+
+        def start(name: str) -> tuple[Rounds, CodeSums]:
+            rounds = Rounds(training, sums, self.features_.center_, n_bits, self.ridge, context, name=name)
+            directions = rng.standard_normal((len(sums.xx), n_bits))
+            step = SignStep(directions, np.zeros((training.n_groups, n_bits)))
+            return rounds, rounds.run(step, f"start {name}")
+
+        (queries, B), (database, Z) = start("queries"), start("database")
+        W, R = queries.regression(B), database.regression(Z)
+
+        def step(other: CodeSums, weights: FloatArray) -> SweepStep:
+            pull, by_features = S.affinity(other)
+            return SweepStep(n_bits * by_features + nu * weights, n_bits * pull, other.bb, self.inner_iter)
+
+        def objective() -> float:
+            pairs = (B.bb * Z.bb).sum() - 2 * n_bits * S.agreement(B, Z)
+            return float(pairs + nu * (queries.hash_loss(B, W) + database.hash_loss(Z, R)))
+
+        trace = [objective()]
+        for k in steps(self.max_iter, "rounds"):
+            B = queries.run(step(Z, W), f"round {k + 1}, queries")
+            trace.append(objective())
+            W = queries.regression(B)
+            trace.append(objective())
+            Z = database.run(step(B, R), f"round {k + 1}, database")
+            trace.append(objective())
+            R = database.regression(Z)
+            trace.append(objective())
+            if B.changed == Z.changed == 0:
+                break
+        keep_codes(database, context)
+        hashed = linear(R)
+        attributes = {"objective_": np.asarray(trace), "n_iter_": k + 1, "database_function_": hashed}
+        return LearnedFunction(linear(W), attributes=attributes, coded=True, rest=hashed)
+
+
+class CenteredLabels:
+    """S of labels, shifted to mean 0 and scaled to a largest entry of 1, as products only.
+
+    Without the shift nearly all entries are -1, and bits that are +1 in all of B and -1 in all of Z would be best.
+    """
+
+    def __init__(self, labels: sparse.csr_matrix, sizes: NDArray[np.integer] | None = None) -> None:
+        """``labels`` are label sets, ``sizes`` the rows that have them; None for one each."""
+        self._product = LabelProduct.of(labels)
+        counts = np.ones((labels.shape[0], 1)) if sizes is None else sizes.astype(np.float64)[:, None]
+        self._mean = float((counts * (self._product @ counts)).sum() / counts.sum() ** 2)
+        # With only one class S is constant; then the shift is left out.
+        self._scale = self._product.similarity.largest - self._mean
+        if self._scale <= 1e-12:
+            self._mean, self._scale = 0.0, self._product.similarity.largest
+
+    def __matmul__(self, sums: FloatArray) -> FloatArray:
+        """S Z of a row of each label set, from the sums of Z by set."""
+        return (self._product @ sums - self._mean * sums.sum(axis=0)) / self._scale
+
+    def affinity(self, Z: CodeSums) -> tuple[FloatArray, FloatArray]:
+        """S Z as one line per label set, and weights of the features."""
+        return self @ Z.groups.all(), np.zeros_like(Z.xb)
+
+    def agreement(self, B: CodeSums, Z: CodeSums) -> float:
+        """tr(B' S Z)."""
+        return float((B.groups.all() * (self @ Z.groups.all())).sum())
+
+
+class InnerProducts:
+    """S = X X' over the mean squared length of a row, as products only."""
+
+    def __init__(self, mean_square: float) -> None:
+        self._scale = mean_square or 1.0
+
+    def affinity(self, Z: CodeSums) -> tuple[FloatArray, FloatArray]:
+        """S Z as one line per label set, and weights of the features."""
+        return np.zeros((1, Z.xb.shape[1])), Z.xb / self._scale
+
+    def agreement(self, B: CodeSums, Z: CodeSums) -> float:
+        """tr(B' S Z)."""
+        return float((B.xb * Z.xb).sum() / self._scale)

@@ -1,0 +1,67 @@
+"""The frame of methods with two encoders: one for queries, another for database rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from hashlearn import codes
+from hashlearn.functions.calibration import Calibration
+from hashlearn.functions.linear import HashFunction, project_block
+from hashlearn.hashers.in_memory import InMemoryHasher, KernelParameters
+from hashlearn.parameters import fitted
+from hashlearn.rows.source import CalibrationSample
+from hashlearn.typing import Matrix, PackedCodes
+
+
+class AsymmetricHasher(KernelParameters, InMemoryHasher):
+    """Base of methods with two encoders. ``_learn`` returns that of queries, and ``database_function_`` beside it.
+
+    ``transform``, ``decision_function``, ``expected_bits`` and ``encode_queries`` are for queries, ``encode`` and
+    ``codes_`` for database rows.
+    """
+
+    database_function_: HashFunction = fitted("The hash function of database rows, from features to projections.")
+
+    def _database_projection(self) -> Callable[[Matrix], NDArray[Any]]:
+        return partial(project_block, self.features_, self.database_function_)
+
+    def encode(self, X: Matrix, y: Any = None) -> PackedCodes:
+        """Hash rows of a database to packed codes, by the encoder of database rows.
+
+        Parameters
+        ----------
+        X : array or sparse matrix (n, n_features)
+        y : ignored
+
+        Returns
+        -------
+        uint8 (n, ceil(n_bits / 8))
+        """
+        check_is_fitted(self)
+        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float32, np.float64], reset=False)
+        return self._database_rows(X)
+
+    def _both_codes(self, X: Matrix) -> tuple[PackedCodes, PackedCodes]:
+        return self.encode(X), self.encode_queries(X)
+
+    def _database_rows(self, X: Matrix) -> PackedCodes:
+        return codes.pack(self._project_by(self._database_projection(), X) >= 0)
+
+    def _hash(self, features: NDArray[np.float32]) -> PackedCodes:
+        return codes.pack(self.database_function_.project(features) >= 0)
+
+    def _calibrate(
+        self,
+        sample: CalibrationSample,
+        learned: PackedCodes | None = None,
+        calibration: Calibration | None = None,
+    ) -> None:
+        """Learn what a projection of a query says about the database bit of the same row."""
+        learned = self._database_rows(sample.rows) if learned is None else learned
+        super()._calibrate(sample, learned, calibration)

@@ -1,0 +1,184 @@
+"""The frame of methods that learn in two steps: codes from labels alone, then a hash function that reproduces them.
+
+Codes are learned in the calling process. Per row, it holds a group number (1 to 4 bytes) and a packed code (n_bits / 8
+bytes); the features stay in the source.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import reduce
+from operator import iadd
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from hashlearn import codes
+from hashlearn.functions.linear import FeatureSums, RidgeFactor, RidgeSums
+from hashlearn.hashers.in_memory import linear
+from hashlearn.hashers.sums import LearnedFunction, SumsHasher, Training
+from hashlearn.progress import report
+from hashlearn.rows.groups import GroupLookup
+from hashlearn.rows.reduce import AnySums, FeatureReader, FitContext, range_rows, reduce_rows, under
+from hashlearn.rows.source import PartList, RowRange
+from hashlearn.typing import Arrays, Float32Array, FloatArray, PackedCodes
+
+GroupNumbers = NDArray[np.signedinteger]
+
+
+class TwoStepHasher(SumsHasher):
+    """Base of such methods. A subclass implements ``_learn_codes`` and ``_learn_weights``."""
+
+    @abstractmethod
+    def _learn_codes(
+        self, group: GroupNumbers, labels: sparse.csr_matrix, rng: np.random.RandomState
+    ) -> tuple[PackedCodes, Arrays]:
+        """Learn codes from the groups of the labeled rows and the label set of each group.
+
+        Returns
+        -------
+        packed codes of the labeled rows, fitted attributes
+        """
+
+    @abstractmethod
+    def _learn_weights(self, rows: CodedRows) -> FloatArray:
+        """Learn the weights (features, bits) of the hash function."""
+
+    def _row_seed(self, rng: np.random.RandomState) -> int:
+        return 0
+
+    def _learn_rows(self, training: Training, context: FitContext, rng: np.random.RandomState) -> LearnedFunction:
+        # Nothing is drawn after the codes, so a resumed fit needs no other state.
+        saved = context.load("learn-codes")
+        if saved is None:
+            saved = self._learn_all_codes(training, context, rng)
+            context.save("learn-codes", saved)
+        packed = saved["packed"]
+        attributes = {name: v if v.ndim else v.item() for name, v in under(saved, "attributes.").items()}
+        context.put_codes(slice(0, len(packed)), packed)
+        rows = CodedRows(training, packed, self.n_bits_, context)
+        rows.shift = self._set_center(training, rows.sums.mean)
+        rows.center = self.features_.center_
+        return LearnedFunction(linear(self._learn_weights(rows)), attributes=attributes, coded=True)
+
+    def _learn_all_codes(self, training: Training, context: FitContext, rng: np.random.RandomState) -> Arrays:
+        """Return packed codes of all rows, zeros for rows without labels, and fitted attributes."""
+        group = groups_of_all_rows(training, context)
+        labeled = slice(None) if training.n_unlabeled == 0 else group >= 0
+        packed, attributes = self._learn_codes(group[labeled], training.labels, rng)
+        if training.n_unlabeled:
+            learned, packed = packed, np.zeros((len(group), packed.shape[1]), dtype=np.uint8)
+            packed[labeled] = learned
+        return {"packed": packed, **{f"attributes.{name}": value for name, value in attributes.items()}}
+
+
+def groups_of_all_rows(training: Training, context: FitContext) -> GroupNumbers:
+    """Read the group of every row, -1 without labels. Only labels are read."""
+    source, dtype = training.source, np.min_scalar_type(-training.n_groups)
+    groups = training.view.groups
+    if not isinstance(groups, GroupLookup):
+        assert groups is not None
+        return groups.astype(dtype)
+    group = np.empty(training.n_rows, dtype=dtype)
+    ranges = source.ranges(range_rows(source))
+    labels_only = (RowRange(rows.start, rows.stop, PartList([]), rows.labels) for rows in ranges)
+    for rows, numbers in context.run(group_range, (groups, dtype), labels_only):
+        group[rows] = numbers
+        report("read labels", rows.stop, training.n_rows)
+    return group
+
+
+def group_range(plan: tuple[GroupLookup, np.dtype[Any]], rows: RowRange) -> tuple[slice, GroupNumbers]:
+    """Run one task of reading labels."""
+    groups, dtype = plan
+    return slice(rows.start, rows.stop), groups.group_numbers(rows.read_labels(rows.start, rows.stop)).astype(dtype)
+
+
+@dataclass
+class SpreadSums(FeatureSums):
+    """Sums over rows, and the sums of the squared features of all rows."""
+
+    squares: FloatArray
+
+    def spread(self, center: NDArray[np.floating]) -> FloatArray:
+        """Return the standard deviation of each feature, whose mean is ``center``; 1 if it is no more than rounding."""
+        found = np.sqrt(np.maximum(self.squares / self.n_rows - self.mean**2, 0.0))
+        rounding = 4 * np.finfo(np.float32).eps * np.abs(center)
+        return np.where(found > rounding, found, 1.0)
+
+
+def squares(x: NDArray[np.floating]) -> FloatArray:
+    """Sum the squares of each feature."""
+    return np.einsum("ij,ij->j", x, x, dtype=np.float64)
+
+
+def scaled_ridge(xx: FloatArray, xt: FloatArray, spread: FloatArray, ridge: float) -> FloatArray:
+    """Solve ridge regression on features divided by ``spread``; the weights are those of the features as they are."""
+    return RidgeFactor(xx / np.outer(spread, spread), ridge).solve(xt / spread[:, None]) / spread[:, None]
+
+
+class CodedRows:
+    """Rows with packed codes, and the sums over features and codes.
+
+    Attributes
+    ----------
+    sums : of features counted from the provisional center.
+    center : the final center of the features.
+    shift : the distance from the provisional center to the final one.
+    """
+
+    center: Float32Array
+    shift: FloatArray
+
+    def __init__(self, training: Training, packed: PackedCodes, n_bits: int, context: FitContext) -> None:
+        self.training, self.packed, self.n_bits, self._context = training, packed, n_bits, context
+        plan = CodedRowsPlan(training.view, n_bits)
+        self.sums = reduce_rows(training.source, sum_codes, plan, context, "add up codes", SpreadSums, self._with_codes)
+
+    def _with_codes(self, ranges: Iterator[RowRange]) -> Iterator[tuple[RowRange, PackedCodes]]:
+        return ((rows, self.packed[rows.start : rows.stop]) for rows in ranges)
+
+    def centered(self) -> RidgeSums:
+        """Return the sums of centered features and codes over the labeled rows."""
+        return self.sums.sums.recentered(self.shift)
+
+    def spread(self) -> FloatArray:
+        """Return the standard deviations of the features of all rows."""
+        return self.sums.spread(self.training.center + self.sums.mean)
+
+    def reduce_rows(self, function: Callable[[Any, Any], Any], extra: Any, phase: str, kind: type[AnySums]) -> AnySums:
+        """Make one more pass: sums of ``function((plan, extra), (rows, codes))``, of centered features."""
+        plan = (CodedRowsPlan(self.training.centered_at(self.center), self.n_bits), extra)
+        return reduce_rows(self.training.source, function, plan, self._context, phase, kind, self._with_codes)
+
+
+@dataclass
+class CodedRowsPlan:
+    """What a pass over coded rows needs."""
+
+    view: FeatureReader
+    n_bits: int
+
+    def blocks(
+        self, task: tuple[RowRange, PackedCodes]
+    ) -> Iterator[tuple[Float32Array, NDArray[np.bool_], FloatArray]]:
+        """Yield for every block the features of all rows, which of them have labels, and the codes of those."""
+        rows, packed = task
+        for block in self.view.blocks(rows):
+            labeled = block.group >= 0
+            own = packed[block.rows.start - rows.start : block.rows.stop - rows.start][labeled]
+            yield block.x, labeled, codes.unpack_signs(own, self.n_bits).astype(np.float64)
+
+
+def sum_codes(plan: CodedRowsPlan, task: tuple[RowRange, PackedCodes]) -> tuple[SpreadSums, slice, None]:
+    """Run one task: sums over its rows."""
+
+    def sums(x: Float32Array, labeled: NDArray[np.bool_], B: FloatArray) -> SpreadSums:
+        own = RidgeSums.from_rows(x[labeled].astype(np.float64), B)
+        return SpreadSums(len(x), x.sum(axis=0, dtype=np.float64), own, squares(x))
+
+    return reduce(iadd, (sums(*block) for block in plan.blocks(task))), slice(task[0].start, task[0].stop), None

@@ -1,0 +1,216 @@
+"""LFH: real factors whose inner products explain which rows are similar, then their signs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import iadd
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import linalg, sparse
+from scipy.special import expit
+
+from hashlearn import codes
+from hashlearn.functions.linalg import top_eigenvectors
+from hashlearn.functions.linear import RidgeSums
+from hashlearn.hashers.in_memory import KernelParameters, linear
+from hashlearn.hashers.sums import LearnedFunction, SumsHasher, Training
+from hashlearn.methodinfo import MethodInfo
+from hashlearn.parameters import COUNT, POSITIVE, fitted, parameter
+from hashlearn.progress import report
+from hashlearn.rows.reduce import AdditiveSums, FeatureReader, FitContext, RowBlock, reduce_rows
+from hashlearn.rows.source import RowRange
+from hashlearn.typing import Float32Array, FloatArray, IntArray, PackedCodes
+from hashlearn.zoo.bases.two_step import SpreadSums, groups_of_all_rows, scaled_ridge, squares
+
+
+class LFH(KernelParameters, SumsHasher):
+    """Latent factor hashing: max sum over pairs of s t - log(1 + e^t), t = u.u' / 2, minus |U|^2 / (2 beta').
+
+    s is 1 if two rows share a label, otherwise 0. A round samples m rows and moves all others by one Newton-like step
+    with a bound on the curvature, so their score against the sample never falls; the score over all pairs may fall.
+    Codes are the signs of U, and the hash function regresses U itself. Features are scaled to unit variance on the
+    training rows alone. With more bits than features, the factors beyond the principal components start as random
+    projections; the authors' code repeats features, but equal columns would stay equal. The authors' code learns on the
+    rows themselves (``kernel=None``); kernel features retrieve better. ``codes_`` are the signs of U, which derive from
+    the labels; ``encode(X)`` hashes the database.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from hashlearn import LFH
+    >>> X, y = load_digits(return_X_y=True)
+    >>> LFH(n_bits=16, random_state=0).fit(X, y).encode(X).shape
+    (1797, 2)
+    """
+
+    info = MethodInfo(
+        name="lfh",
+        title="LFH",
+        reference="Zhang, Zhang, Li and Guo, Supervised Hashing with Latent Factor Models (SIGIR 2014)",
+        year=2014,
+        kind="pairwise",
+        supervision=("classes", "label sets"),
+        cost="O(T n m^2 + n d^2), T rounds",
+        verified=True,
+        passes=3,
+        database="learned",
+    )
+
+    kernel: str | None = None
+    beta: float = parameter(POSITIVE, "Spread of the factors: beta' = beta / n_bits.", default=30.0)
+    ridge: float = parameter(POSITIVE, "Ridge of the hash function as a multiple of rows / features.", default=1.0)
+    max_iter: int = parameter(COUNT, "Rounds.", default=50)
+
+    objective_: FloatArray = fitted(
+        "(max_iter, 2) The score of the rows outside the sample before and after each round."
+    )
+
+    n_iter_: int = fitted("Rounds made.")
+
+    def _row_seed(self, rng: np.random.RandomState) -> int:
+        """Nothing is drawn by row numbers, so nothing is taken from ``rng``."""
+        return 0
+
+    def _learn_rows(self, training: Training, context: FitContext, rng: np.random.RandomState) -> LearnedFunction:
+        group = groups_of_all_rows(training, context)
+        n, width = training.n_rows - training.n_unlabeled, training.n_features
+        extra = rng.standard_normal((width, max(0, self.n_bits_ - width))) / np.sqrt(width)
+        samples = np.array([rng.choice(n, min(self.n_bits_, n), replace=False) for _ in range(self.max_iter)])
+        if training.n_unlabeled:
+            samples = np.flatnonzero(group >= 0)[samples]
+        sampled = np.unique(samples)
+        found = reduce_rows(
+            training.source, sum_and_take, TakePlan(training.view, sampled), context, "add up rows", TakenSums
+        )
+        shift, spread = self._set_center(training, found.mean), found.spread(training.center + found.mean)
+        gram = found.sums.recentered(shift).xx
+        _, components = top_eigenvectors(gram / np.outer(spread, spread), min(self.n_bits_, width))
+        start = (np.hstack([components, extra]) / spread[:, None]).astype(np.float32)
+        rounds = SampledRounds(training.labels, self.n_bits_ / self.beta)
+        rounds.run((np.concatenate(found.taken) - self.features_.center_) @ start, sampled, samples, group[sampled])
+        plan = MovePlan(training.centered_at(self.features_.center_), start, rounds)
+        moved = reduce_rows(training.source, move_rows, plan, context, "move rows", MovedSums)
+        weights = scaled_ridge(gram, moved.xu, spread, self.ridge * n / width)
+        attributes = {"objective_": moved.objective, "n_iter_": len(moved.objective)}
+        return LearnedFunction(linear(weights), attributes=attributes, coded=True)
+
+
+class SampledRounds:
+    """Sampled rows and their factors, round by round, which is all that any other row needs to move by itself.
+
+    A row moves by the factors that the sampled rows have in that round. So the rows that are ever sampled go through
+    all rounds first, together, and every other row goes through them alone.
+    """
+
+    def __init__(self, labels: sparse.csr_matrix, prior: float) -> None:
+        self.labels, self.prior = labels, prior
+        self.samples: list[NDArray[np.intp]] = []
+        self.groups: list[NDArray[np.integer]] = []
+        self.factors: list[FloatArray] = []
+
+    def run(
+        self,
+        start: NDArray[np.float32],
+        rows: NDArray[np.intp],
+        samples: NDArray[np.intp],
+        group: NDArray[np.integer],
+    ) -> None:
+        """Move ``rows`` through all rounds from the factors ``start``; ``samples`` are those sampled in each round."""
+        U = start.astype(np.float64)
+        for k, sample in enumerate(samples):
+            chosen = np.searchsorted(rows, sample)
+            self.samples.append(sample)
+            self.groups.append(group[chosen])
+            self.factors.append(U[chosen])
+            self.move(U, rows, group, k)
+            report("rounds", k + 1, len(samples))
+
+    def move(self, U: FloatArray, rows: NDArray[np.intp], group: NDArray[np.integer], k: int) -> tuple[float, float]:
+        """Round k of rows of these numbers and groups, in place; their score before and after."""
+        V = self.factors[k]
+        known, place = np.unique(group, return_inverse=True)
+        similar = (self.labels[known] @ self.labels[self.groups[k]].T).toarray() > 0
+        others = ~np.isin(rows, self.samples[k])
+        shared, theirs = similar[place[others]], U[others]
+        U[others] = ascend(theirs, V, shared, self.prior)
+        return score(theirs, V, shared, self.prior), score(U[others], V, shared, self.prior)
+
+
+@dataclass
+class TakePlan:
+    """The rows whose features are wanted, in the order of their numbers."""
+
+    view: FeatureReader
+    rows: IntArray
+
+
+@dataclass
+class TakenSums(SpreadSums):
+    """Sums over rows, and the features of the rows that are wanted, in blocks; they are not centered."""
+
+    taken: list[Float32Array]
+
+
+def sum_and_take(plan: TakePlan, rows: RowRange) -> tuple[TakenSums, slice, None]:
+    """Run one task: sums over its rows and the features of some."""
+    assert plan.view.center is not None
+    view, center = replace(plan.view, center=None), plan.view.center
+
+    def sums(block: RowBlock) -> TakenSums:
+        first, last = np.searchsorted(plan.rows, (block.rows.start, block.rows.stop))
+        x, taken = block.x, block.x[plan.rows[first:last] - block.rows.start]
+        x -= center
+        own = x[block.group >= 0].astype(np.float64)
+        own_sums = RidgeSums.from_rows(own, np.empty((len(own), 0)))
+        return TakenSums(len(x), x.sum(axis=0, dtype=np.float64), own_sums, squares(x), [taken])
+
+    return reduce(iadd, map(sums, view.blocks(rows))), slice(rows.start, rows.stop), None
+
+
+@dataclass
+class MovePlan:
+    """What every row needs to go through the rounds: where factors start, and the sampled rows."""
+
+    view: FeatureReader
+    start: Float32Array
+    rounds: SampledRounds
+
+
+@dataclass
+class MovedSums(AdditiveSums):
+    """Sums of products of features and factors, and of the score before and after each round."""
+
+    xu: FloatArray
+    objective: FloatArray
+
+
+def move_rows(plan: MovePlan, rows: RowRange) -> tuple[MovedSums, slice, PackedCodes]:
+    """Run one task: factors and codes of its rows with labels."""
+    packed = np.zeros((rows.stop - rows.start, codes.n_bytes(plan.start.shape[1])), dtype=np.uint8)
+
+    def move(block: RowBlock) -> MovedSums:
+        labeled, first = block.labeled, block.rows.start
+        x, group = block.x[labeled], block.group[labeled]
+        U = (x @ plan.start).astype(np.float64)
+        rounds = range(len(plan.rounds.factors))
+        objective = [plan.rounds.move(U, labeled + first, group, k) for k in rounds]
+        packed[labeled + first - rows.start] = codes.pack(U >= 0)
+        return MovedSums(x.astype(np.float64).T @ U, np.array(objective))
+
+    return reduce(iadd, map(move, plan.view.blocks(rows))), slice(rows.start, rows.stop), packed
+
+
+def score(U: FloatArray, V: FloatArray, similar: NDArray[np.bool_], prior: float) -> float:
+    """Log posterior of the rows U given the rows V; each pair counts twice, once from each side."""
+    theta = U @ V.T / 2
+    return float(2 * (similar * theta - np.logaddexp(0, theta)).sum() - prior / 2 * (U**2).sum())
+
+
+def ascend(U: FloatArray, V: FloatArray, similar: NDArray[np.bool_], prior: float) -> FloatArray:
+    """Move every row of U up its score. V'V / 8 + prior I bounds the curvature, which is at most 1/4 for a logistic."""
+    gradient = (similar - expit(U @ V.T / 2)) @ V - prior * U
+    curvature = V.T @ V / 8 + prior * np.eye(V.shape[1])
+    # An inverse is safe because the prior keeps eigenvalues away from zero, and eight times faster for many rows.
+    return U + gradient @ linalg.inv(curvature)
