@@ -1,4 +1,4 @@
-"""Measure how much faster the compiled inner loops are than NumPy and faiss, which replace them without a C compiler.
+"""Measure how much faster the compiled inner loops are than NumPy, which replaces them without a C compiler.
 
     python benchmarks/compiled.py [--rows 10000] [--codes 1000000]
 
@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from hashlearn.index import Index, fast_scan
+from hashlearn.index import ScoreTables, scan
+from hashlearn.pairwise import general, greedy
+from hashlearn.pairwise.losses import LOSSES
+from hashlearn.pairwise.solver import random_batches
+from hashlearn.pairwise.supervision import AnchorProblem
 from hashlearn.parallel import one_blas_thread
 from hashlearn.similarity import from_labels
-from hashlearn.solvers import general, greedy, slopes
-from hashlearn.solvers.losses import LOSSES
-from hashlearn.solvers.problem import AnchorProblem, random_batches
-from hashlearn.solvers.rows import GeneralRows, GreedyRows
 
 BITS, ANCHORS = 64, 1000
 
@@ -52,20 +52,20 @@ def without(module: Any, name: str, value: Any, work: Callable[[], Any]) -> Call
 def solvers(rows: int) -> list[tuple[str, float, float]]:
     rng = np.random.default_rng(0)
     similarity, anchors = from_labels(rng.integers(0, 10, rows)), np.arange(ANCHORS)
-    problem = AnchorProblem.of_anchors(similarity, anchors, BITS)
+    problem = AnchorProblem.from_similarity(similarity, anchors, BITS)
     start = rng.choice([-1.0, 1.0], size=(rows, BITS))
     batches = random_batches(anchors, 200, 0)
     measured = []
-    for name, solver, rows_coder, module, part in (
-        ("ksh", greedy, GreedyRows, greedy, "_flips"),
-        ("hinge", general, GeneralRows, slopes, "_slopes"),
+    for name, module, part in (
+        ("ksh", greedy, "_flips"),
+        ("hinge", general, "_slopes"),
     ):
-        loss: Any = LOSSES[name]
+        solver, loss = greedy.Greedy(), LOSSES[name]
 
         def learn(solver: Any = solver, loss: Any = loss) -> Any:
-            return solver.learn(problem, start[:ANCHORS], batches, loss, beta=10.0).codes
+            return solver.solve(problem, start[:ANCHORS], batches, loss).codes
 
-        coder = rows_coder(similarity, anchors, learn(), loss, beta=10.0, residual="full", max_iter=20)
+        coder = solver.row_coder(similarity, anchors, learn(), loss)
         group, first = similarity.group[ANCHORS:], start[ANCHORS:].astype(np.float32)
 
         def code(coder: Any = coder, group: Any = group, first: Any = first) -> Any:
@@ -79,15 +79,17 @@ def solvers(rows: int) -> list[tuple[str, float, float]]:
 def scans(n_codes: int) -> list[tuple[str, float, float]]:
     rng = np.random.default_rng(0)
     codes = rng.integers(0, 256, (n_codes, BITS // 8), dtype=np.uint8)
-    queries = rng.standard_normal((50, BITS), dtype=np.float32)
-    searches = []
-    for compiled in (False, True):
-        index = Index(BITS)
-        index.add(codes)
-        search = lambda index=index: index.search(queries, 100, n_jobs=1)  # noqa: E731
-        (search if compiled else without(fast_scan, "compiled", lambda: False, search))()  # prepares the scan
-        searches.append(search)
-    return [(f"50 real-valued queries, {n_codes} codes", *against(*searches))]
+    packed = rng.integers(0, 256, (10, BITS // 8), dtype=np.uint8)
+    tables = ScoreTables.from_bits(rng.standard_normal((10, BITS)))
+    measured = []
+    for what, queries in (("codes", packed), ("real-valued queries", tables)):
+
+        def search(queries: Any = queries) -> Any:
+            return scan.nearest(codes, queries, 100)
+
+        times = against(without(scan, "_BLOCK_ROWS", 2**17, without(scan, "_scan", None, search)), search)
+        measured.append((f"search {n_codes} codes by 10 {what}", *times))
+    return measured
 
 
 def main() -> None:
@@ -95,8 +97,8 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=10_000)
     parser.add_argument("--codes", type=int, default=1_000_000)
     options = parser.parse_args()
-    if greedy._flips is None or slopes._slopes is None or not fast_scan.compiled():
-        raise SystemExit("Nothing to compare: hashlearn was installed without a C compiler, or there is no AVX2.")
+    if greedy._flips is None or general._slopes is None or scan._scan is None:
+        raise SystemExit("Nothing to compare: hashlearn was installed without a C compiler.")
     with one_blas_thread():
         measured = solvers(options.rows) + scans(options.codes)
     for what, plain, compiled in measured:

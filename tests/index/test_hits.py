@@ -19,7 +19,7 @@ ZERO = np.zeros((1, 1), dtype=np.uint8)
 def test_hits_of_an_index_have_no_empty_places(index):
     hits = index.search(np.array([[0], [7]], dtype=np.uint8), k=5)
     ids, distances = hits
-    assert ids.shape == distances.shape == (2, 5)
+    assert ids.shape == distances.shape == (2, 3)
     assert len(hits) == 2
     assert hits[1].ids.tolist() == [12, 11, 10]
     assert hits[1].distances.tolist() == [0, 2, 3]
@@ -60,7 +60,7 @@ def test_hits_of_a_collection_have_payloads(shop):
             {"id": 3, "distance": 3, "payload": {}},
         ]
     ]
-    single = shop.search(codes=ZERO[0], k=1, vectors=True)
+    single = shop.search(codes=ZERO[0], k=1, include=["payload", "vector"])
     assert single[0].payload["color"] == "red"
     np.testing.assert_array_equal(single.vectors, [[1, 0]])
 
@@ -72,15 +72,20 @@ def test_hits_as_a_table(shop):
     assert table["color"].tolist() == ["red", "blue"] * 2
 
 
-def test_a_row_that_was_removed_since_has_no_payload(shop):
-    hits = shop.search(codes=ZERO, k=2)
+def test_hits_show_the_moment_of_the_search(shop):
+    hits = shop.search(codes=ZERO, k=2, include=["payload", "code"])
     shop.delete([2])
-    assert [hit.payload for hit in hits[0]] == [{"color": "red", "id": "A"}, None]
+    assert [hit.payload for hit in hits[0]] == [{"color": "red", "id": "A"}, {"color": "blue"}]
+    assert [hit.code.tolist() for hit in hits[0]] == [[0], [1]]
+    bare = shop.search(codes=ZERO, k=1, include=[])
+    assert bare.to_list() == [[{"id": 1, "distance": 0}]]
+    with pytest.raises(ValueError, match="include must be a list of 'payload', 'vector', 'code'"):
+        shop.search(codes=ZERO, k=1, include="payload")
 
 
 def test_vectors_that_are_not_kept_are_refused(tmp_path):
     with Collection.create(tmp_path / "bare", n_bits=8) as bare, pytest.raises(RuntimeError, match="keeps no vectors"):
-        bare.search(codes=ZERO, vectors=True)
+        bare.search(codes=ZERO, include=["vector"])
 
 
 def test_tables_have_their_columns_even_without_rows(shop):

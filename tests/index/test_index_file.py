@@ -2,15 +2,16 @@
 
 import hashlib
 import json
+import zlib
 
 import naive_index as brute
 import numpy as np
 import pytest
 
-from hashlearn.index import Index, IndexFileError
+from hashlearn.index import Index, IndexFileError, build_file
 
 SENTENCE = r"^[^\n]*codes.index is (damaged|not a hashlearn index file)[^\n]*\.$"
-KINDS = ("flat", "ivf", "multihash", "hnsw")
+KINDS = ("flat", "ivf")
 
 
 def _saved(path, kind="flat", n=300, n_bits=65, **settings):
@@ -83,22 +84,25 @@ def test_the_bytes_are_as_documented(tmp_path):
     index.save(path)
     data = path.read_bytes()
     assert data[:16] == b"hashlearn index\n"
-    length = int.from_bytes(data[16:24], "little")
+    length = int.from_bytes(data[16:20], "little")
     assert (24 + length) % 64 == 0
+    assert int.from_bytes(data[20:24], "little") == zlib.crc32(data[24 : 24 + length])
     assert json.loads(data[24 : 24 + length]) == {
         "bitorder": "big",
+        "first_id": 4,
+        "id_bytes": 4,
         "kind": "flat",
         "n_bits": 12,
+        "n_lists": 0,
         "next_id": 301,
         "rows": 2,
-        "settings": {},
-        "structure": 0,
+        "settings": {"word_bits": None},
         "version": 1,
     }
     rest = data[24 + length :]
     assert rest[:64] == bytes([2, 32, 1, 16]) + bytes(60)
-    assert rest[64:80] == (4).to_bytes(8, "little") + (300).to_bytes(8, "little")
-    assert rest[80:] == hashlib.sha256(data[:-32]).digest()
+    assert rest[64:72] == (4).to_bytes(4, "little") + (300).to_bytes(4, "little")
+    assert rest[72:] == hashlib.sha256(data[:-32]).digest()
 
 
 @pytest.mark.parametrize("mmap", [True, False])
@@ -128,7 +132,7 @@ def test_flipped_bits_are_noticed(tmp_path, kind):
         broken[place] ^= 1 << int(rng.integers(8))
         path.write_bytes(broken)
         with pytest.raises(IndexFileError, match=SENTENCE):
-            Index.load(path)
+            Index.load(path, verify=True)
 
 
 @pytest.mark.parametrize(
@@ -143,15 +147,17 @@ def test_flipped_bits_are_noticed(tmp_path, kind):
         ({"settings": {"x": 1}}, "does not describe an index"),
         ({"settings": {"kind": 1}}, "does not describe an index"),
         ({"bitorder": None}, "does not describe an index"),
+        ({"id_bytes": 2}, "does not describe an index"),
     ],
 )
 def test_headers_that_make_no_sense(tmp_path, change, message):
     path = tmp_path / "codes.index"
     _saved(path, n=5)
     data = path.read_bytes()
-    length = int.from_bytes(data[16:24], "little")
+    length = int.from_bytes(data[16:20], "little")
     header = json.dumps({**json.loads(data[24 : 24 + length]), **change}).encode().ljust(length + 64)
-    body = data[:16] + len(header).to_bytes(8, "little") + header + data[24 + length : -32]
+    lengths = len(header).to_bytes(4, "little") + zlib.crc32(header).to_bytes(4, "little")
+    body = data[:16] + lengths + header + data[24 + length : -32]
     path.write_bytes(body + hashlib.sha256(body).digest())
     with pytest.raises(IndexFileError, match=message):
         Index.load(path)
@@ -170,3 +176,53 @@ def test_files_that_are_none(tmp_path):
     with pytest.raises(IndexFileError, match="something that is not a file"):
         Index(8).save(tmp_path)
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["other"]
+
+
+def test_ids_take_as_few_bytes_as_they_need(tmp_path):
+    codes = np.random.default_rng(0).integers(0, 256, (100, 8), dtype=np.uint8)
+    sizes = {}
+    for ids in (range(100), range(7, 107), range(0, 200, 2), range(0, 200 * 2**40, 2**41)):
+        index = Index(64)
+        index.add(codes, list(ids))
+        index.save(tmp_path / "codes.index")
+        again = Index.load(tmp_path / "codes.index", verify=True)
+        assert again.rows()[0].tolist() == list(ids)
+        assert again.search(codes[30], 1).ids.tolist() == [ids[30]]
+        sizes[ids] = index.info().bytes
+    assert list(sizes.values()) == [800, 800, 1200, 1600]
+
+
+def _blocks(codes, stop=None, size=30):
+    def blocks(first):
+        for begin in range(first, len(codes), size):
+            if stop is not None and begin >= stop:
+                raise KeyboardInterrupt
+            yield codes[begin : begin + size]
+
+    return blocks
+
+
+def test_a_file_is_built_from_blocks_and_goes_on_after_an_interrupt(tmp_path, monkeypatch):
+    monkeypatch.setattr("hashlearn.index.file._SYNCED", 400)
+    path, codes = tmp_path / "codes.index", brute.random_codes(np.random.default_rng(0), 1000, 60)
+    seen = []
+    with pytest.raises(KeyboardInterrupt):
+        build_file(path, 60, _blocks(codes, stop=500))
+    assert not path.exists()
+    with pytest.raises(IndexFileError, match="begun with other settings"):
+        build_file(path, 64, _blocks(codes))
+    with pytest.raises(ValueError, match="4 zero bits"):
+        build_file(path, 60, lambda first: [codes | 1])
+    assert build_file(path, 60, _blocks(codes), progress=lambda *step: seen.append(step)) == 1000
+    assert 300 < seen[0][1] <= 510  # rows that were durable are not asked for again
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["codes.index"]
+    index = Index.load(path, verify=True)
+    np.testing.assert_array_equal(index.rows()[0], np.arange(1000))
+    np.testing.assert_array_equal(index.rows()[1], codes)
+    index.add(codes[:1])
+    assert index.search(codes[0], 2).ids.tolist() == [0, 1000]
+
+
+def test_a_file_of_no_rows_is_built(tmp_path):
+    assert build_file(tmp_path / "codes.index", 8, lambda first: []) == 0
+    assert len(Index.load(tmp_path / "codes.index", verify=True)) == 0

@@ -1,9 +1,7 @@
 """Asking an index for its rows."""
 
 import numpy as np
-import pytest
 
-import hashlearn.index
 from hashlearn.index import Index
 
 
@@ -25,9 +23,3 @@ def test_known_and_rows_after_any_batches():
     ids, codes = index.rows()
     assert dict(zip(ids.tolist(), codes.tolist(), strict=True)) == model
     assert ids.tolist() == sorted(model)
-
-
-def test_the_old_name_of_index_info_warns():
-    with pytest.warns(FutureWarning, match="hashlearn.index.Info is deprecated since hashlearn 0.3"):
-        old = hashlearn.index.Info
-    assert old is hashlearn.index.IndexInfo

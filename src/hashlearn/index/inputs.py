@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hashlearn.index.hits import Ball, Hits
+from hashlearn.index.hits import Hits
 from hashlearn.typing import Ids
 
 _LARGEST_ID = np.iinfo(np.int64).max
@@ -67,17 +67,21 @@ def checked_count(value: Any, name: str, least: int) -> int:
     return int(value)
 
 
+def checked_limit(radius: Any, least_score: Any, by_tables: bool, n_bits: int) -> float:
+    """Return the limit of ``within``: a radius for packed codes, a least score for queries by tables."""
+    if not by_tables:
+        if least_score is not None:
+            raise ValueError("least_score is for real-valued queries and ScoreTables: packed codes need radius=.")
+        return min(checked_count(radius, "radius", 0), n_bits)
+    if radius is not None:
+        raise ValueError("radius is for packed codes: real-valued queries and ScoreTables need least_score=.")
+    if not isinstance(least_score, (int, float, np.number)) or not np.isfinite(np.float32(least_score)):
+        raise ValueError(f"least_score must be a finite number. Got {least_score!r} instead.")
+    return float(least_score)
+
+
 def no_hits(n_queries: int, k: int, dtype: type[np.generic]) -> Hits:
     """Return hits with all places empty."""
     empty = np.inf if np.issubdtype(dtype, np.floating) else -1
-    return Hits(np.full((n_queries, k), -1, dtype=np.int64), np.full((n_queries, k), empty, dtype=dtype))
-
-
-def sorted_ball(parts: list[tuple[Ids, NDArray[np.int32], Ids]]) -> Ball:
-    """Join the balls of consecutive parts of the queries, each query sorted by (distance, id)."""
-    counts = np.concatenate([np.diff(lims) for lims, _, _ in parts])
-    lims = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts)])
-    distances = np.concatenate([part for _, part, _ in parts])
-    ids = np.concatenate([part for _, _, part in parts])
-    order = np.lexsort((ids, distances, np.repeat(np.arange(len(counts)), counts)))
-    return Ball(lims, ids[order], distances[order])
+    ids, distances = np.full((n_queries, k), -1, dtype=np.int64), np.full((n_queries, k), empty, dtype=dtype)
+    return Hits(ids, distances)

@@ -56,7 +56,7 @@ def to_arrow(lines: list[dict[str, Any]], columns: Sequence[str]) -> Any:
     try:
         import pyarrow as pa
     except ImportError as error:
-        raise ImportError("to_arrow needs pyarrow: pip install 'hashlearn[files]'.") from error
+        raise ImportError("to_arrow needs pyarrow: pip install '.[files]'.") from error
     arrays = {}
     for name in _all_columns(lines, columns):
         values = [line.get(name) for line in lines]

@@ -1,0 +1,115 @@
+"""Build the index file of very many codes of 64 bits and search it, exactly.
+
+    python benchmarks/billion.py FOLDER [--rows 1000000000] [--threads 2]
+
+Codes are random, and each of 64 queries has 10 planted rows at distances 0 to 3. The file is built in blocks with
+bounded memory; after Ctrl-C, the same command goes on. Prints the rate of building, the time from opening to the first
+answer, memory, and the times of searches: one query, batches of 64, within radius 3, and among 1 % of the rows. All
+answers are checked against the planted rows. The file stays in FOLDER (8 bytes per row).
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hashlearn.index import Index, build_file, scan_info
+
+BLOCK, QUERIES, PLANTED = 2**22, 64, 10
+
+
+def queries() -> np.ndarray:
+    return np.random.default_rng(1).integers(0, 2**64, QUERIES, dtype=np.uint64)
+
+
+def planted_rows(rows: int) -> np.ndarray:
+    """The rows (queries, planted) that are near each query, spread over the file, nearest first and then by row."""
+    return np.linspace(0, rows - 1, QUERIES * PLANTED).astype(np.int64).reshape(PLANTED, QUERIES).T
+
+
+def planted_distances() -> np.ndarray:
+    return np.sort(np.arange(PLANTED) % 4)
+
+
+def blocks(rows: int, first: int) -> Iterator[np.ndarray]:
+    """The codes from row ``first`` on. Each block has a random generator that its number seeds."""
+    near, distances, asked = planted_rows(rows), planted_distances(), queries()
+    for number in range(first // BLOCK, -(-rows // BLOCK)):
+        begin, stop = number * BLOCK, min((number + 1) * BLOCK, rows)
+        codes = np.random.Generator(np.random.Philox(key=number)).integers(0, 2**64, BLOCK, dtype=np.uint64)
+        for query, place in zip(*np.nonzero((near >= begin) & (near < stop)), strict=True):
+            flips = (1 << int(distances[place])) - 1
+            codes[near[query, place] - begin] = asked[query] ^ np.uint64(flips << int(place))
+        yield codes[max(first - begin, 0) : stop - begin].view(np.uint8).reshape(-1, 8)
+
+
+def memory() -> str:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    sizes = {
+        line.split(":")[0]: int(line.split()[1]) / 2**20 for line in lines if line.startswith(("VmRSS", "RssAnon"))
+    }
+    return f"{sizes['VmRSS']:.2f} GB resident, {sizes['RssAnon']:.2f} GB of it not in the mapped file"
+
+
+def timed(what: str, work: Callable[[], Any], repeats: int = 3, per: int = 1) -> Any:
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        answer = work()
+        times.append((time.perf_counter() - start) / per)
+    print(f"{what}: best {min(times):.3f} s, median {np.median(times):.3f} s", flush=True)
+    return answer
+
+
+def check(hits: Any, rows: int, n: int, what: str) -> None:
+    if not np.array_equal(hits.ids, planted_rows(rows)[:n]):
+        raise SystemExit(f"{what} did not find the planted rows.")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--rows", type=int, default=1_000_000_000)
+    parser.add_argument("--threads", type=int, default=2)
+    options = parser.parse_args()
+    rows, path = options.rows, options.folder / f"{options.rows}.index"
+
+    def progress(phase: str, done: int, total: int) -> None:
+        print(f"\r{phase}: {done:,} of {rows:,} rows", end="", file=sys.stderr, flush=True)
+
+    print(scan_info())
+    if not path.exists():
+        start = time.perf_counter()
+        build_file(path, 64, lambda first: blocks(rows, first), progress=progress)
+        seconds = time.perf_counter() - start
+        print(f"\nbuilt in {seconds:.0f} s, {rows / seconds:,.0f} rows/s (random numbers included); {memory()}")
+    asked, jobs = queries().view(np.uint8).reshape(-1, 8), options.threads
+    start = time.perf_counter()
+    index = Index.load(path)
+    opened = time.perf_counter() - start
+    check(index.search(asked[:1], PLANTED, n_jobs=jobs), rows, 1, "The first search")
+    print(f"open {opened:.3f} s, to the first answer {time.perf_counter() - start:.3f} s; {memory()}")
+    check(timed("one query", lambda: index.search(asked[:1], PLANTED, n_jobs=jobs)), rows, 1, "One query")
+    batch = timed("batch of 64, per query", lambda: index.search(asked, PLANTED, n_jobs=jobs), 1, QUERIES)
+    check(batch, rows, QUERIES, "The batch")
+    values = np.unpackbits(asked, axis=1) * 2.0 - 1
+    check(timed("one real-valued query", lambda: index.search(values[:1], PLANTED, n_jobs=jobs), 3), rows, 1, "Scores")
+    ball = timed("within radius 3", lambda: index.within(asked[:1], 3, n_jobs=jobs), 3)
+    if set(ball.ids.tolist()) != set(planted_rows(rows)[0].tolist()):
+        raise SystemExit("within did not find the planted rows.")
+    for share in (0.01, 0.1) if rows <= 10**8 else (0.01,):  # a tenth of a billion ids is 0.8 GB
+        some = np.unique(np.random.default_rng(2).integers(0, rows, int(share * rows)))
+        hits = timed(f"among {share:.0%} of the rows", lambda ids=some: index.search(asked[:1], PLANTED, ids, jobs), 3)
+        if not np.isin(hits.ids, some).all():
+            raise SystemExit("A filtered search found other rows.")
+    print(memory())
+
+
+if __name__ == "__main__":
+    main()
