@@ -1,0 +1,35 @@
+"""Codecs: what a user could store instead of floats, all behind one contract and with all bytes counted.
+
+The bench compares codecs at equal bytes (``hashlearn bench frontier``).
+"""
+
+from hashlearn.codecs.base import Codec, RescoredCodec
+from hashlearn.codecs.hashed import HasherCodec
+from hashlearn.codecs.labeled import ClassCodec, ContrastiveAdapter, Discriminant, MappedCodec, Posteriors
+from hashlearn.codecs.quantizers import (
+    FloatCodec,
+    ProductCodec,
+    RaBitCodec,
+    RotatedProductCodec,
+    ScalarCodec,
+    SignCodec,
+    TurboCodec,
+)
+
+__all__ = [
+    "ClassCodec",
+    "Codec",
+    "ContrastiveAdapter",
+    "Discriminant",
+    "FloatCodec",
+    "HasherCodec",
+    "MappedCodec",
+    "Posteriors",
+    "ProductCodec",
+    "RaBitCodec",
+    "RescoredCodec",
+    "RotatedProductCodec",
+    "ScalarCodec",
+    "SignCodec",
+    "TurboCodec",
+]

@@ -1,0 +1,60 @@
+"""Hashers of hashlearn as codecs, and the ways to ask for their codes."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, Self
+
+import numpy as np
+
+from hashlearn import codes as code_format
+from hashlearn.codecs.base import Codec, signs_product
+from hashlearn.methods import make_hasher
+from hashlearn.models import dumps
+from hashlearn.typing import Float32Array, PackedCodes
+
+
+class HasherCodec(Codec):
+    """A hasher by its name.
+
+    ``queries`` is "bits" (Hamming distance) or "real" (expected bits). The codes of OpenHasher are asked with an
+    emphasis instead: "alike", "auto" or "label". ``asked(queries)`` is the same fitted hasher, asked in another way.
+    """
+
+    def __init__(self, method: str, n_bytes: int, seed: int = 0, queries: str = "bits") -> None:
+        self.method, self.n_bytes, self.seed, self.queries = method, n_bytes, seed, queries
+
+    def fit(self, X: Float32Array, y: Any = None) -> Self:
+        self.hasher_: Any = make_hasher(self.method, {"n_bits": 8 * self.n_bytes, "random_state": self.seed})
+        self.hasher_.fit(X, y)
+        return self
+
+    def asked(self, queries: str) -> Self:
+        """Return the same fitted hasher with other queries."""
+        other = copy.copy(self)
+        other.queries = queries
+        return other
+
+    def encode(self, X: Float32Array) -> PackedCodes:
+        codes: PackedCodes = self.hasher_.encode(X)
+        return codes
+
+    @property
+    def bytes_per_row(self) -> int:
+        return code_format.n_bytes(self.hasher_.n_bits_)
+
+    @property
+    def model_bytes(self) -> int:
+        # A model file also keeps the codes of the training rows, which encoding does not need.
+        return len(dumps(self.hasher_)) - self.hasher_.codes_.nbytes
+
+    def scores(self, queries: Float32Array, codes: PackedCodes) -> Float32Array:
+        n_bits = self.hasher_.n_bits_
+        if self.queries == "bits":
+            asked = code_format.unpack_signs(self.hasher_.encode_queries(queries), n_bits)
+        elif self.queries == "real":
+            asked = self.hasher_.expected_bits(queries)
+        else:
+            scores: Float32Array = self.hasher_.query(queries, self.queries).scores(codes)
+            return scores
+        return signs_product(np.asarray(asked, dtype=np.float32), codes, n_bits)
