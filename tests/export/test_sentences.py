@@ -41,7 +41,7 @@ def hasher(embedder):
 def test_encode_gives_codes_also_after_saving(embedder, hasher, tmp_path):
     from sentence_transformers import SentenceTransformer
 
-    from hashlearn.exporting.sentences import SentenceCodes
+    from hashlearn.models.export.sentences import SentenceCodes
 
     model, rows = embedder(), embedder().encode(TEXTS)
     model.append(SentenceCodes(hasher))
@@ -60,13 +60,13 @@ def test_encode_gives_codes_also_after_saving(embedder, hasher, tmp_path):
 def test_real_valued_queries(embedder, hasher, tmp_path):
     from sentence_transformers import SentenceTransformer
 
-    from hashlearn.exporting.sentences import SentenceCodes
+    from hashlearn.models.export.sentences import SentenceCodes
 
     model, wanted = embedder(), hasher.expected_bits(embedder().encode(TEXTS))
     model.append(SentenceCodes(hasher, output="expected_bits"))
     model.save(str(tmp_path / "coder"))
     for coder in (model, SentenceTransformer(str(tmp_path / "coder"), trust_remote_code=True, device="cpu")):
-        np.testing.assert_allclose(coder.encode(TEXTS, batch_size=7), wanted, atol=1e-6)
+        np.testing.assert_allclose(coder.encode(TEXTS, batch_size=7), wanted, atol=1e-5)  # batches round differently
         assert coder.get_embedding_dimension() == 12
     with pytest.raises(ValueError, match=r"output must be one of codes, expected_bits. Got 'bits'"):
         SentenceCodes(hasher, output="bits")

@@ -34,7 +34,9 @@ export function hamming(a, b) {
 
 function project(row) {
   if (row.length !== nFeatures) throw new RangeError(`A row has ${nFeatures} numbers. Got ${row.length} instead.`);
-  return run(Float64Array.from(row), MODEL.steps);
+  const x = Float64Array.from(row);
+  if (!x.every(Number.isFinite)) throw new RangeError("The row contains NaN or infinity.");
+  return run(x, MODEL.steps);
 }
 
 function run(x, steps) {

@@ -1,6 +1,7 @@
 """Exported hashers make the codes of ``encode``, in their own runtimes."""
 
 import runpy
+import subprocess
 
 import numpy as np
 import pytest
@@ -10,13 +11,13 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler, Normalizer
 
 import hashlearn as hl
-from exporting.conftest import MAKERS
-from exporting.runtimes import need_node, run_node, run_numpy, run_onnx, run_postgres
-from hashlearn.exporting.steps import Description, Step
-from hashlearn.exporting.to_onnx import onnx_model
-from hashlearn.exporting.to_sql import sql_script
+from export.conftest import MAKERS
+from export.runtimes import need_node, run_node, run_numpy, run_onnx, run_postgres
 from hashlearn.functions.network import NetworkFunction
 from hashlearn.hashers.pipeline import PipelineHasher
+from hashlearn.models.export.steps import Description, Step
+from hashlearn.models.export.to_onnx import FINITE_ROWS, onnx_model
+from hashlearn.models.export.to_sql import sql_script
 
 ENDINGS = {"numpy": "py", "js": "mjs", "onnx": "onnx", "sql": "sql"}
 # The first network imports torch, which takes seconds.
@@ -119,11 +120,53 @@ def test_rows_of_zeros(fitted, tmp_path):
         check(run(exported(hasher, tmp_path, to), X), hasher, X)
 
 
+BAD_VALUES = pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf], ids=str)
+
+
+def with_value(digits, value):
+    """Rows of which only the last one, in the second block of the NumPy file, has a bad value."""
+    X = digits[0][:600].copy()
+    X[-1, 30] = value
+    return X
+
+
+@BAD_VALUES
+@pytest.mark.parametrize("kind", ["linear", "kernel", "trees", "classifier", "posterior"])
+def test_rows_that_are_not_finite_are_refused_as_by_encode(kind, value, fitted, digits, tmp_path):
+    X, hasher = with_value(digits, value), fitted(kind)
+    with pytest.raises(ValueError, match=r"contains (NaN|infinity)"):
+        hasher.encode(X)
+    made = runpy.run_path(str(exported(hasher, tmp_path, "numpy")))
+    for name in ("encode", "encode_queries", "expected_bits"):
+        with pytest.raises(ValueError, match="X contains NaN or infinity"):
+            made[name](X)
+    with pytest.raises(Exception, match=f"{FINITE_ROWS}.*out of data bounds"):
+        run_onnx(exported(hasher, tmp_path, "onnx"), X)
+
+
+@BAD_VALUES
+def test_node_refuses_rows_that_are_not_finite(value, fitted, digits, tmp_path):
+    need_node()
+    with pytest.raises(subprocess.CalledProcessError) as raised:
+        run_node(exported(fitted("kernel"), tmp_path, "js"), with_value(digits, value), stderr=subprocess.PIPE)
+    assert b"RangeError: The row contains NaN or infinity." in raised.value.stderr
+
+
+@BAD_VALUES
+def test_postgres_refuses_rows_that_are_not_finite(value, fitted, tmp_path, postgres_server):
+    """The type ``vector`` of pgvector holds finite numbers only."""
+    path = exported(fitted("kernel"), tmp_path, "sql")
+    with postgres_server.connect() as connection:
+        connection.execute(path.read_text())
+        with pytest.raises(Exception, match=r"(NaN|infinite value) not allowed in vector"):
+            connection.execute("SELECT hash_small_hasher(array_fill(%s::real, ARRAY[64])::vector)", (float(value),))
+
+
 def test_what_cannot_be_exported_says_so(fitted, digits, tmp_path):
     X, y = digits
     own = hl.GSDHP(4, function=Ridge(), random_state=0).fit(X[:200], y[:200])
     graph = hl.AGH(4, n_anchors=20, random_state=0).fit(X[:200])
-    two_encoders = hl.hashers.find_method("lin-v")(4, random_state=0).fit(X[:200], y[:200])
+    two_encoders = hl.methods.find_method("lin-v")(4, random_state=0).fit(X[:200], y[:200])
     pipeline = PipelineHasher.of(make_pipeline(Normalizer("l1"), hl.ITQ(4)).fit(X[:200]))
     inner = PipelineHasher.of(make_pipeline(MaxAbsScaler(), clone(two_encoders)).fit(X[:200], y[:200]))
     images = hl.ITQ(4, random_state=0).fit(X[:200])

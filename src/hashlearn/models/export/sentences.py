@@ -14,7 +14,7 @@ try:
     import torch
     from sentence_transformers.sentence_transformer.modules import Module
 except ImportError as error:
-    raise ImportError("SentenceCodes needs sentence-transformers: pip install 'hashlearn[text]'.") from error
+    raise ImportError("SentenceCodes needs sentence-transformers: pip install sentence-transformers.") from error
 
 Output = Literal["codes", "expected_bits"]
 FILE = "hasher.hl"

@@ -14,7 +14,7 @@ __all__ = ["postgres_server"]
 
 MAKERS = {
     "kernel": lambda: hl.GSDHP(20, n_landmarks=60, n_anchors=100, random_state=0),
-    "kernel without unit length": lambda: hl.GSDHP(9, kernel=hl.AnchorKernel(40, normalize=False), random_state=0),
+    "kernel without unit length": lambda: hl.GSDHP(9, kernel=hl.LandmarkKernel(40, normalize=False), random_state=0),
     "spread thresholds": lambda: hl.GSDHP(12, n_landmarks=60, n_anchors=100, random_state=0),
     "posterior": lambda: hl.GSDHP(12, n_landmarks=60, n_anchors=100, function="posterior", random_state=0),
     "chosen": lambda: hl.AutoHasher(16, random_state=0),

@@ -1,4 +1,4 @@
-"""PostgreSQL: functions on the types of pgvector, so that the database makes the codes of its own vectors.
+"""PostgreSQL: functions on the types of pgvector, so that the database makes the codes of its vectors.
 
 pgvector adds up in single precision, as ``encode`` does for float32 rows. Weights are constants in the functions'
 bodies: the functions read no tables, so they are immutable, and a generated column or an index may use them.
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hashlearn.exporting.steps import (
+from hashlearn.models.export.steps import (
     Affine,
     Cosine,
     Description,
@@ -66,7 +66,7 @@ def sql_script(description: Description, name: str) -> bytes:
 
 
 def _projection(description: Description, name: str) -> str:
-    """The function that runs the steps. PL/pgSQL reads the constants once per session, not once per row."""
+    """Return the function that runs the steps. PL/pgSQL reads the constants once per session, not once per row."""
     writer = _Writer()
     z = writer.run(description.steps, "x")
     declared = [f"  v{number} {kind};" for number, kind in enumerate(writer.kinds, start=1)]
@@ -75,7 +75,7 @@ def _projection(description: Description, name: str) -> str:
 
 
 def _function(name: str, returns: str, body: str, language: str = "sql") -> str:
-    # A search path of its own lets the function find pgvector also while a dump is restored.
+    # The function's own search path lets the function find pgvector also while a dump is restored.
     return (
         f"CREATE OR REPLACE FUNCTION {name}(x vector) RETURNS {returns}\n"
         f"LANGUAGE {language} IMMUTABLE STRICT PARALLEL SAFE SET search_path FROM CURRENT AS $$\n{body}\n$$;"
@@ -89,7 +89,7 @@ def _bits(z: str, shift: NDArray[Any]) -> str:
 
 
 def _each(expression: str, **arrays: str) -> str:
-    """The array of an expression over the elements of arrays, side by side.
+    """Return the array of an expression over the elements of arrays, side by side.
 
     ``unnest`` stands in the list of columns, where it streams; in FROM it would first copy all weights for every row.
     """
@@ -117,7 +117,7 @@ class _Writer:
         return name
 
     def _written(self, step: Step, x: str) -> tuple[str, ...]:
-        """The expression of a step, and its type where that is not an array of double precision."""
+        """Return the expression of a step, and its type where that is not an array of double precision."""
         match step:
             case Unit():
                 return f"l2_normalize({x}::vector)", "vector"
@@ -165,7 +165,7 @@ def _vectors(rows: NDArray[Any]) -> str:
 
 
 def _listed(values: NDArray[Any]) -> str:
-    """Numbers of single precision, with the 9 digits that give back each of them."""
+    """Return numbers of single precision, with the 9 digits that give back each of them."""
     return f"[{','.join(f'{value:.9g}' for value in values.tolist())}]"
 
 

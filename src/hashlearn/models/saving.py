@@ -21,29 +21,30 @@ from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
-from hashlearn import hashers
-from hashlearn.fitting.base import BaseHasher
-from hashlearn.fitting.frames.kept_sums import KeptSums
+from hashlearn import methods as hashers
+from hashlearn.codes import MAX_BITS, n_bytes
 from hashlearn.functions.calibration import Calibration
 from hashlearn.functions.linear import LinearFunction
 from hashlearn.functions.network import Network, NetworkFunction
 from hashlearn.functions.posterior import PosteriorFunction
 from hashlearn.functions.trees import BoostedTrees, EstimatorFunction
+from hashlearn.hashers.auto.report import SelectionReport
+from hashlearn.hashers.base import BaseHasher, LabelCodes
 from hashlearn.hashers.migrated import MigrationReport
 from hashlearn.hashers.pipeline import STEPS, PipelineHasher
-from hashlearn.kernel import AnchorKernel, PlainFeatures
+from hashlearn.kernel import LandmarkKernel, PlainFeatures
 from hashlearn.messages import one_line
-from hashlearn.model_checks import check_model
-from hashlearn.modelfile import ModelFileError, from_bytes, own_copy, read, to_bytes, write
-from hashlearn.selection.report import SelectionReport
-from hashlearn.solvers.solver import Greedy, Symmetric
+from hashlearn.models.format import ModelFileError, from_bytes, own_copy, read, to_bytes, write
+from hashlearn.pairwise.greedy import Greedy
+from hashlearn.pairwise.partial_fit import ClassStatistics
+from hashlearn.pairwise.symmetric import Symmetric
 from hashlearn.typing import Arrays
 
 __all__ = ["ModelFileError", "NotSaved", "as_hasher", "dumps", "fingerprint", "load", "loads", "save"]
 
 # Parts of hashers. A model file may name only these classes, the hashers, and the components in a method's ``info``.
 COMPONENTS: tuple[type, ...] = (
-    AnchorKernel,
+    LandmarkKernel,
     PlainFeatures,
     LinearFunction,
     PosteriorFunction,
@@ -55,11 +56,11 @@ COMPONENTS: tuple[type, ...] = (
     Symmetric,
     SelectionReport,
     MigrationReport,
-    KeptSums,
+    ClassStatistics,
+    LabelCodes,
     PipelineHasher,
     *STEPS,
 )
-RENAMED_CLASSES = {"Union": "JoinedHasher"}
 SPARSE = {cls.__name__: cls for cls in (sparse.csr_matrix, sparse.csr_array, sparse.csc_matrix, sparse.csc_array)}
 SPARSE_PARTS = ("data", "indices", "indptr")
 NUMBERS = {"bool", "float16", "float32", "float64"} | {f"{u}int{bits}" for u in ("", "u") for bits in (8, 16, 32, 64)}
@@ -190,6 +191,64 @@ def loads(data: bytes, name: str) -> BaseHasher:
     return hasher
 
 
+def check_model(hasher: BaseHasher) -> None:
+    """Raise an exception, of any kind, when the parts of a fitted hasher do not fit together.
+
+    A file with a right checksum can still hold parts of different models, or numbers that no fit makes. Such a model
+    must not ask for the memory that its numbers promise.
+
+    The check is an encoding of no rows and then of one: it passes all arrays through the same products as any encoding,
+    which fail where two shapes disagree, and without rows it needs no memory. A network is left out here because it
+    needs torch, which may not be installed; its arrays are compared with its description when it is first used.
+    """
+    _check_number(hasher.n_bits_, "n_bits_", MAX_BITS)
+    if (codes := getattr(hasher, "codes_", None)) is not None and codes.shape[1:] != (n_bytes(hasher.n_bits_),):
+        raise ValueError(f"codes of {hasher.n_bits_} bits have the shape {codes.shape}")
+    _check_calibration(hasher)
+    for part in _parts(hasher):
+        check_model(part)
+    if _has_network(hasher):
+        return
+    _check_number(hasher.n_features_in_, "n_features_in_")
+    for project in (hasher._block_projection(), hasher._database_projection()):
+        for n_rows in (0, 1):
+            with np.errstate(all="ignore"):
+                projections = project(np.zeros((n_rows, hasher.n_features_in_), dtype=np.float32))
+            if projections.shape != (n_rows, hasher.n_bits_):
+                raise ValueError(f"{hasher.n_bits_} bits have projections of the shape {projections.shape}")
+
+
+def _check_calibration(hasher: BaseHasher) -> None:
+    """Check the numbers per bit. Numbers of another shape might pass a product by broadcasting."""
+    calibration, thresholds = getattr(hasher, "calibration_", None), getattr(hasher, "thresholds_", None)
+    if calibration is None:
+        if thresholds is not None:
+            raise ValueError("thresholds_ need calibration_")
+        return
+    if calibration.slopes_.shape != (hasher.n_bits_,) or calibration.offsets_.shape != (hasher.n_bits_,):
+        raise ValueError(f"{hasher.n_bits_} bits have slopes of the shape {calibration.slopes_.shape}")
+    if not (np.all(calibration.slopes_ > 0) and np.all(calibration.offsets_ == 0)):
+        raise ValueError("slopes must be positive and offsets 0")
+    if thresholds is not None and (thresholds.shape != (hasher.n_bits_,) or not np.all(np.abs(thresholds) < 1)):
+        raise ValueError(f"{hasher.n_bits_} bits have thresholds of the shape {thresholds.shape}")
+
+
+def _check_number(value: Any, name: str, most: int | None = None) -> None:
+    if type(value) is not int or value < 1 or (most is not None and value > most):
+        raise ValueError(f"{name} is {value!r}")
+
+
+def _has_network(hasher: BaseHasher) -> bool:
+    """Return whether a hasher, or one that it is made of, projects by a network."""
+    return isinstance(getattr(hasher, "function_", None), NetworkFunction) or any(map(_has_network, _parts(hasher)))
+
+
+def _parts(hasher: BaseHasher) -> list[BaseHasher]:
+    """Return the hashers that a hasher is made of."""
+    chosen = getattr(hasher, "hasher_", None)
+    return [*getattr(hasher, "hashers_", ()), *([] if chosen is None else [chosen])]
+
+
 @dataclass(frozen=True)
 class NotSaved:
     """Replaces a function that was a parameter in a loaded model. Encoding works without it; fitting again does not."""
@@ -205,14 +264,12 @@ class NotSaved:
 
 def _allowed_class(name: str) -> type | None:
     """Return the class of this name if a model file may hold it. A deep method is imported only if it is named."""
-    name = RENAMED_CLASSES.get(name, name)
     for method, place in hashers.DEEP_METHODS.items():
         if place.endswith(f":{name}"):
             return hashers.find_method(method)
-    parts = [part for method in hashers.METHODS.values() for part in method.info.components]
-    return {cls.__name__: cls for cls in (*hashers.METHODS.values(), *hashers.COMPOSITIONS, *parts, *COMPONENTS)}.get(
-        name
-    )
+    classes = (*hashers.METHODS.values(), *hashers.COMPOSITIONS)
+    parts = [part for method in classes for part in method.info.components]
+    return {cls.__name__: cls for cls in (*classes, *parts, *COMPONENTS)}.get(name)
 
 
 def _parameter_names(cls: Any) -> list[str]:
@@ -328,10 +385,7 @@ class _Reader:
         cls = _allowed_class(wanted)
         if cls is None:
             raise ModelFileError(f"{self.name} asks for the class {wanted!r}, which hashlearn does not know.")
-        renamed = getattr(cls, "_renamed_parameters", {})  # a file has the parameter names of the release that wrote it
-        parameters = {renamed.get(name, name): self.value(item) for name, item in node["parameters"].items()}
-        if hasattr(cls, "_upgrade_parameters"):
-            parameters = cls._upgrade_parameters(parameters)
+        parameters = {name: self.value(item) for name, item in node["parameters"].items()}
         state = {name: self.value(item) for name, item in node["state"].items()}
         names = _parameter_names(cls)
         for name in parameters:

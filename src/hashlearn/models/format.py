@@ -17,9 +17,9 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as load_arrays
 from safetensors.numpy import save as save_arrays
 
-from hashlearn.filekinds import MODEL, kind_of_bytes
+from hashlearn.messages import MODEL, kind_of_bytes
 from hashlearn.typing import Arrays
-from hashlearn.wholefile import saved
+from hashlearn.wholefile import in_use_here, saved
 
 FORMAT = "hashlearn model"
 VERSION = 1
@@ -94,6 +94,8 @@ def read(path: str | os.PathLike[str]) -> bytes:
             raise ModelFileError(f"{name} is not a hashlearn model file: it is a directory.")
         if not stat.S_ISREG(mode):
             raise ModelFileError(f"{name} is not a hashlearn model file: it is no regular file.")
+        if in_use_here(name):
+            raise ModelFileError(f"{name} is not a hashlearn model file: it belongs to an open collection.")
         with open(name, "rb") as file:
             return file.read()
     except FileNotFoundError as error:
@@ -117,7 +119,7 @@ def _check_shapes(header: dict[str, Any], n_bytes: int, name: str) -> None:
     """Refuse arrays with a side that is longer than the whole file.
 
     Where an array has elements, safetensors checks that its bytes are there. An array without elements has no bytes,
-    whatever its other sides are; such sides would become real in the products that a model computes.
+    even if its other sides are large; such sides would become real in the products that a model computes.
     """
     for entry, facts in header.items():
         if entry == "__metadata__":

@@ -11,7 +11,17 @@ from sklearn.decomposition import PCA
 from sklearn.preprocessing import Normalizer
 from sklearn.utils.validation import check_is_fitted
 
-from hashlearn.exporting.steps import (
+from hashlearn.functions.calibration import Calibration
+from hashlearn.functions.linear import LinearFunction
+from hashlearn.functions.network import NetworkFunction
+from hashlearn.functions.posterior import MOST_CERTAIN, PosteriorFunction
+from hashlearn.functions.trees import BoostedTrees
+from hashlearn.hashers.base import BaseHasher
+from hashlearn.hashers.joined import JoinedHasher
+from hashlearn.hashers.pipeline import PipelineHasher
+from hashlearn.hashers.sh import SpectralFunction
+from hashlearn.kernel import LandmarkKernel, PlainFeatures
+from hashlearn.models.export.steps import (
     Affine,
     Cosine,
     Description,
@@ -28,19 +38,12 @@ from hashlearn.exporting.steps import (
     Trees,
     Unit,
 )
-from hashlearn.fitting.base import BaseHasher
-from hashlearn.fitting.frames.asymmetric import AsymmetricHasher
-from hashlearn.functions.calibration import Calibration
-from hashlearn.functions.linear import LinearFunction
-from hashlearn.functions.network import NetworkFunction
-from hashlearn.functions.posterior import MOST_CERTAIN, PosteriorFunction
-from hashlearn.functions.trees import BoostedTrees
-from hashlearn.hashers.class_code import ClassCodeFunction
-from hashlearn.hashers.joined import JoinedHasher
-from hashlearn.hashers.nsh import PivotFunction
-from hashlearn.hashers.pipeline import PipelineHasher
-from hashlearn.hashers.sh import SpectralFunction
-from hashlearn.kernel import AnchorKernel, PlainFeatures
+from hashlearn.opencode.coder import OpenCoder
+from hashlearn.opencode.open_hasher import OpenHasher
+from hashlearn.opencode.quantizers import WORD_BITS
+from hashlearn.zoo.bases.asymmetric import AsymmetricHasher
+from hashlearn.zoo.class_code import ClassCodeFunction
+from hashlearn.zoo.nsh import PivotFunction
 
 Steps = tuple[Step, ...]
 
@@ -67,12 +70,14 @@ def describe(hasher: BaseHasher) -> Description:
 
 
 def _projection_steps(hasher: BaseHasher) -> Steps:
-    """The steps from rows to projections whose signs are the bits of queries."""
+    """Return the steps from rows to projections whose signs are the bits of queries."""
     if isinstance(hasher, AsymmetricHasher):
         raise ExportError(
             f"{type(hasher).__name__} has one encoder for queries and another for database rows; such a hasher cannot "
             "be exported."
         )
+    if isinstance(hasher, OpenHasher):
+        return _open_code(hasher.coder_)
     if isinstance(hasher, JoinedHasher):
         return (Join(tuple(_projection_steps(member) for member in hasher.hashers_)),)
     if isinstance(hasher, PipelineHasher):
@@ -84,8 +89,50 @@ def _projection_steps(hasher: BaseHasher) -> Steps:
     return (() if features is None else _feature_steps(features)) + _function_steps(hasher.function_)
 
 
+def _open_code(coder: OpenCoder) -> Steps:
+    """Return the steps to the bits of a database row, as signs, for rows whose labels are not known."""
+    metric, quantizer = coder.metric, coder.quantizer
+    assert metric.axes_ is not None
+    scales = () if metric.scales_ is None else (_product(metric.scales_),)
+    parts: list[Steps] = []
+    if coder.scores is not None and coder.words is not None:
+        scores = Affine(coder.scores.weights_, coder.scores.offsets_)
+        words = coder.words.words_
+        word = Affine(words.T, -np.einsum("ij,ij->i", words, words) / 2)
+        probabilities = _probabilities(coder.scores.temperature_, len(scores.bias))
+        parts.append(
+            (*_feature_steps(coder.scores.kernel_), scores, *probabilities, word, *_bits_of(len(words), WORD_BITS))
+        )
+    nibbles: list[Steps] = []
+    for axes, book in zip(quantizer.axes_, quantizer.books_, strict=True):
+        weights = np.zeros((quantizer.n_axes, len(book)))
+        weights[axes] = book.T
+        nibbles.append((Affine(weights, -(book.astype(np.float64) ** 2).sum(axis=1) / 2), *_bits_of(len(book), 4)))
+    unused = 4 * (quantizer.n_nibbles - len(nibbles))
+    if unused:
+        nibbles.append((Affine(np.zeros((quantizer.n_axes, unused)), np.full(unused, -1.0)),))
+    content = (Unit(), Subtract(metric.mean_), *scales, Unit(), _product(metric.axes_), Join(tuple(nibbles)))
+    return (Join((*parts, content)),)
+
+
+def _probabilities(temperature: float | None, n_labels: int) -> Steps:
+    """Return the steps from label scores to probabilities: a softmax for classes, a cut to [0, 1] for label sets."""
+    if temperature is not None:
+        return (Scale(np.full(n_labels, temperature)), Softmax())
+    # min(max(x, 0), 1) is max(x, 0) - max(x - 1, 0).
+    eye = np.eye(n_labels)
+    shifts = np.repeat([0.0, -1.0], n_labels)
+    return (Affine(np.hstack([eye, eye]), shifts), Relu(), Affine(np.vstack([eye, -eye]), np.zeros(n_labels)))
+
+
+def _bits_of(count: int, n_bits: int) -> Steps:
+    """Return the steps from affinities to the bits of the number of the largest one, as signs."""
+    bits = np.arange(count)[:, None] >> np.arange(n_bits - 1, -1, -1) & 1
+    return (Largest(), _product(bits * 2.0 - 1.0))
+
+
 def _preprocessing_steps(step: Any) -> Steps:
-    """The steps of a fitted transformer of scikit-learn."""
+    """Return the steps of a fitted transformer of scikit-learn."""
     if isinstance(step, Normalizer) and step.norm == "l2":
         return (Unit(),)
     if isinstance(step, Normalizer) or getattr(step, "clip", False):
@@ -103,13 +150,13 @@ def _preprocessing_steps(step: Any) -> Steps:
 def _feature_steps(features: Any) -> Steps:
     if isinstance(features, PlainFeatures):
         return (Subtract(features.center_),)
-    if isinstance(features, AnchorKernel):
+    if isinstance(features, LandmarkKernel):
         kernel = Kernel(features.landmarks_, 0.5 / features.bandwidth_)
         unit = (Unit(),) if features.normalize else ()
         return (*unit, Subtract(features.mean_), kernel, Subtract(features.center_))
     raise ExportError(
         f"The kernel {type(features).__name__} is a class of your own, which cannot be exported: fit with "
-        "kernel='rbf', an AnchorKernel or None."
+        "kernel='rbf', a LandmarkKernel or None."
     )
 
 
@@ -155,7 +202,7 @@ def _trees(function: BoostedTrees) -> Steps:
 
 
 def _network(function: NetworkFunction) -> Steps:
-    """The layers of a network on features, read from its arrays, so torch is not needed."""
+    """Return the layers of a network on features, read from its arrays, so torch is not needed."""
     spec, arrays, n_bits = function.spec, function.tensors, function.n_bits
     if spec["backbone"] is not None:
         raise ExportError(
@@ -200,7 +247,7 @@ def _divided(arrays: dict[str, Any], n_bits: int) -> list[Step]:
 
 
 def _normalized(arrays: dict[str, Any], n_bits: int) -> Step:
-    """A linear layer and the batch normalization after it, as one linear layer."""
+    """Return a linear layer and the batch normalization after it, as one linear layer."""
     mean, variance, scale, bias = (
         _double(arrays[f"head.1.{name}"])[:n_bits] for name in ("running_mean", "running_var", "weight", "bias")
     )

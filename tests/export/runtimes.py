@@ -51,11 +51,11 @@ def need_node() -> str:
     return node
 
 
-def run_node(path: Path, X, codes_only: bool = False):
+def run_node(path: Path, X, codes_only: bool = False, **settings):
     rows, out = path.with_suffix(".rows"), path.with_suffix(".out")
     rows.write_bytes(np.ascontiguousarray(X, dtype="<f4").tobytes())
     command = [need_node(), "--input-type=module", "-e", NODE, str(path), str(rows), str(out)]
-    subprocess.run([*command, "1"] if codes_only else command, check=True, timeout=1800)
+    subprocess.run([*command, "1"] if codes_only else command, check=True, timeout=1800, **settings)
     if codes_only:
         return (np.fromfile(out, dtype=np.uint8).reshape(len(X), -1),)
     return split_results(out.read_bytes(), len(X))

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import os
 import re
+from dataclasses import fields
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
-from hashlearn.exporting.describe import describe
-from hashlearn.exporting.steps import ExportError
-from hashlearn.exporting.to_onnx import onnx_model
-from hashlearn.exporting.to_sql import sql_script
-from hashlearn.exporting.to_text import javascript_module, numpy_file
-from hashlearn.fitting.base import BaseHasher
+import numpy as np
+
+from hashlearn.hashers.base import BaseHasher
+from hashlearn.models.export.describe import describe
+from hashlearn.models.export.steps import Description, ExportError, Join, Step
+from hashlearn.models.export.to_onnx import onnx_model
+from hashlearn.models.export.to_sql import sql_script
 from hashlearn.wholefile import saved
 
 Target = Literal["onnx", "sql", "js", "numpy"]
@@ -58,6 +62,11 @@ def export(
     to = target_of(path) if to is None else to
     if to not in TARGETS:
         raise ValueError(f"to must be one of {', '.join(TARGETS)}. Got {to!r} instead.")
+    if to == "sql" and hasattr(hasher, "query"):
+        raise ExportError(
+            f"PostgreSQL has Hamming distance only, and codes of {type(hasher).__name__} are searched by tables of "
+            "scores: export AutoHasher to it."
+        )
     description = describe(hasher)
     if to == "onnx":
         content = onnx_model(description)
@@ -79,3 +88,51 @@ def target_of(path: str | os.PathLike[str]) -> Target:
 
 def _sql_name(path: str | os.PathLike[str]) -> str:
     return re.sub(r"\W+", "_", Path(path).stem.lower(), flags=re.ASCII).strip("_")
+
+
+def as_json(description: Description) -> str:
+    """Return the description as one line of JSON.
+
+    An array is ``{"type": "f4", "shape": [3, 2], "data": "..."}``: little-endian numbers in row order. Single precision
+    stays single precision, so the text is not longer than the model needs.
+    """
+    value = {name: _value(getattr(description, name)) for name in ("method", "n_features", "n_bits")}
+    value["steps"] = [_step(step) for step in description.steps]
+    value |= {name: _value(getattr(description, name)) for name in ("slopes", "offsets", "shift")}
+    return json.dumps(value, allow_nan=False)
+
+
+def _step(step: Step) -> dict[str, Any]:
+    if isinstance(step, Join):
+        return {"step": step.name, "parts": [[_step(inner) for inner in part] for part in step.parts]}
+    return {"step": step.name, **{field.name: _value(getattr(step, field.name)) for field in fields(step)}}
+
+
+def _value(value: Any) -> Any:
+    if not isinstance(value, np.ndarray):
+        return value
+    kind = {"float32": "<f4", "int32": "<i4"}.get(value.dtype.name, "<f8")
+    data = base64.b64encode(np.ascontiguousarray(value, dtype=kind).tobytes()).decode()
+    return {"type": kind[1:], "shape": list(value.shape), "data": data}
+
+
+def numpy_file(description: Description) -> bytes:
+    """Return a Python file that needs NumPy alone."""
+    return _filled("runtime.py.txt", description)
+
+
+def javascript_module(description: Description) -> bytes:
+    """Return an ES module for browsers and Node."""
+    return _filled("runtime.mjs", description)
+
+
+def _filled(program: str, description: Description) -> bytes:
+    text = Path(__file__).with_name(program).read_text(encoding="utf-8")
+    for mark, value in (
+        ("METHOD", description.method),
+        ("N_BITS", str(description.n_bits)),
+        ("N_FEATURES", str(description.n_features)),
+    ):
+        text = text.replace(mark, value, 1)
+    # JSON of a text without control characters is a string of both languages.
+    return text.replace('"MODEL_JSON"', json.dumps(as_json(description))).encode()

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hashlearn.codes import n_bytes
-from hashlearn.exporting.steps import (
+from hashlearn.models.export.steps import (
     Affine,
     Cosine,
     Description,
@@ -34,6 +34,8 @@ OPSET = 17
 TREE_OPSET = 3
 IR_VERSION = 8
 """The versions of 2022: runtimes of today read them, and nothing newer is needed."""
+FINITE_ROWS = "ROWS_MUST_BE_FINITE"
+"""The node that refuses NaN and infinity. Runtimes name it in their error."""
 
 
 def onnx_model(description: Description) -> bytes:
@@ -41,11 +43,11 @@ def onnx_model(description: Description) -> bytes:
 
     Its input ``rows`` is float32 (n, n_features). Its outputs ``codes`` and ``query_codes`` are uint8
     (n, ceil(n_bits / 8)), bit 0 the most significant bit of byte 0, and ``expected_bits`` is float32 (n, n_bits).
+    Rows with NaN or infinity are an error of the node ``FINITE_ROWS``.
     """
     onnx = _import_onnx()
     graph = _Graph(onnx)
-    rows = graph.add("Cast", "rows", to=onnx.TensorProto.DOUBLE)
-    z = graph.run(description.steps, rows)
+    z = graph.run(description.steps, graph.finite_rows())
     shifted = z if description.shift is None else graph.add("Sub", z, graph.constant(description.shift))
     graph.pack(shifted, description.n_bits, "codes")
     graph.pack(z, description.n_bits, "query_codes")
@@ -82,6 +84,18 @@ class _Graph:
         name = result or f"value_{len(self.nodes)}"
         self.nodes.append(self.onnx.helper.make_node(kind, inputs, [name], domain=domain, **settings))
         return name
+
+    def finite_rows(self) -> str:
+        """Add the nodes that refuse NaN and infinity, and return the rows in double precision.
+
+        ONNX has no operator that raises an error. But an index outside an array is an error, and here the number of
+        bad values is an index into an array of one element.
+        """
+        largest = self.tensor(np.array(np.finfo(np.float32).max))
+        bad = self.add("Not", self.add("LessOrEqual", self.add("Abs", "rows"), largest))
+        count = self.add("ReduceSum", self.add("Cast", bad, to=self.onnx.TensorProto.INT64), keepdims=0)
+        one = self.add("Gather", self.tensor(np.ones(1)), count, name=FINITE_ROWS)
+        return self.add("Mul", self.add("Cast", "rows", to=self.onnx.TensorProto.DOUBLE), one)
 
     def tensor(self, array: NDArray[Any]) -> str:
         """Add an array as it is."""
@@ -168,7 +182,7 @@ class _Graph:
         return self.add("Cast", chosen, to=self.onnx.TensorProto.DOUBLE)
 
     def _trees(self, step: Trees, x: str) -> str:
-        """All trees of all bits in one node: tree t of bit b has the number b * n_trees + t."""
+        """Return all trees of all bits in one node: tree t of bit b has the number b * n_trees + t."""
         n_bits, n_trees, splits = step.feature.shape
         nodes, count = 2 * splits + 1, n_bits * n_trees
         tree, node = np.divmod(np.arange(count * nodes), nodes)
@@ -204,5 +218,5 @@ def _import_onnx() -> Any:
     try:
         import onnx
     except ImportError as error:
-        raise ImportError("Export to ONNX needs the package onnx: pip install 'hashlearn[onnx]'.") from error
+        raise ImportError("Export to ONNX needs the package onnx: pip install '.[onnx]'.") from error
     return onnx
