@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
+import sys
 
 import naive_metrics as naive
 import numpy as np
@@ -13,7 +14,7 @@ from scipy import sparse
 
 from hashlearn import metrics
 from hashlearn.codes import pack
-from hashlearn.metrics import lists, ranking_scores, rankings
+from hashlearn.metrics import engine, rankings
 
 SCORES = ["map", "precision", "recall", "ndcg", "acg", "radius_precision", "radius_recall", "empty_balls"]
 
@@ -180,7 +181,7 @@ def test_blocks_and_threads_change_nothing(monkeypatch, ties, n_labels):
 @pytest.mark.parametrize("ties", ["stable", "optimistic", "pessimistic"])
 def test_only_near_rows_are_ordered_and_nothing_is_lost(monkeypatch, ties):
     chosen = []
-    monkeypatch.setattr(lists, "nearest", lambda *a: chosen.append(rankings.nearest(*a)) or chosen[-1])
+    monkeypatch.setattr(engine, "nearest", lambda *a: chosen.append(rankings.nearest(*a)) or chosen[-1])
     data = problem(6, n_bits=16, n_database=400, n_labels=4)
     scores = metrics.evaluate(*data, ties=ties, at=20, ndcg_at=5, radius=3)
     assert 20 * 9 <= sum(counts.sum() for counts, _ in chosen) < 400 * 9 / 2
@@ -216,7 +217,7 @@ def test_merged_database_rows_score_the_same(monkeypatch):
     queries = pack(rng.integers(2, size=(15, 12)))
     query_y, database_y = (rng.random((15, 3)) < 0.5).astype(int), (rng.random((200, 3)) < 0.5).astype(int)
     merged = metrics.evaluate(queries, database, query_y, database_y, at=70, radius=5)
-    monkeypatch.setattr(ranking_scores, "_MERGE_SHARE", 0.0)
+    monkeypatch.setattr(sys.modules["hashlearn.metrics.evaluate"], "_MERGE_SHARE", 0.0)
     unmerged = metrics.evaluate(queries, database, query_y, database_y, at=70, radius=5)
     for name in SCORES:
         assert getattr(merged, name) == pytest.approx(getattr(unmerged, name), abs=1e-12)
@@ -244,16 +245,15 @@ def test_the_callers_arrays_stay_as_they_are():
     assert all(np.array_equal(a, b) for a, b in zip(before, after, strict=True))
 
 
-def test_paper_overrides_the_four_definitions():
+def test_the_papers_rules_and_changes_of_rules():
     data = problem(10, n_labels=3)
-    paper = metrics.evaluate(*data, at=9, paper=True, ties="expected", denominator="min", gain="linear")
+    paper = metrics.evaluate(*data, rules=metrics.Rules.paper(at=9))
     assert_scores(paper, expected_scores(*data, at=9))
-    assert [paper.settings[name] for name in ("ties", "denominator", "empty_queries", "gain")] == [
-        "stable",
-        "retrieved",
-        "zero",
-        "exp",
-    ]
+    used = [paper.settings[name] for name in ("ties", "denominator", "empty_queries", "gain")]
+    assert used == ["stable", "retrieved", "zero", "exp"]
+    assert metrics.evaluate(*data, rules=metrics.Rules.paper(at=50), at=9) == paper
+    with pytest.raises(TypeError, match="There is no rule 'cutoff'; the rules are at, precision_at"):
+        metrics.evaluate(*data, cutoff=9)
 
 
 def test_scores_name_their_definitions():

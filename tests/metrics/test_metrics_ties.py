@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hashlearn import metrics
 from hashlearn.codes import pack
 from hashlearn.metrics import rankings
-from hashlearn.metrics.ties import TieGroups, expected_average_precision
+from hashlearn.metrics.scores import TieGroups, expected_average_precision
 
 N_BITS = 5
 rows = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2)), min_size=1, max_size=6)
@@ -107,7 +107,7 @@ def test_split_groups_are_handled_in_parts(monkeypatch):
         rng.integers(3, size=150),
     )
     whole = metrics.mean_average_precision(*data, at=31)
-    monkeypatch.setattr("hashlearn.metrics.ties._OUTCOMES", 1)
+    monkeypatch.setattr("hashlearn.metrics.scores._OUTCOMES", 1)
     assert metrics.mean_average_precision(*data, at=31) == pytest.approx(whole, abs=1e-14)
 
 

@@ -1,4 +1,4 @@
-"""The top of each ranking in a block of queries, as tie groups, as an ordered list and as a Hamming ball.
+"""Compute the scores of each query from keys and relevance, one block of queries at a time.
 
 Only rows that can reach the cut-off are used. A few large array operations handle them for the whole block, because
 with many small operations the threads would wait for each other.
@@ -6,17 +6,149 @@ with many small operations the threads would wait for each other.
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple
+from dataclasses import dataclass, fields
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hashlearn.metrics.rankings import nearest, true_places
-from hashlearn.metrics.scores import Gain, gains
-from hashlearn.metrics.ties import TieGroups
+from hashlearn.metrics.rankings import Keys, Progress, map_blocks, nearest, true_places
+from hashlearn.metrics.relevance import Relevance
+from hashlearn.metrics.rules import Depths, Gain, Rules, Ties
+from hashlearn.metrics.scores import (
+    TieGroups,
+    average_precision,
+    dcg,
+    divide,
+    expected_average_precision,
+    expected_dcg,
+    expected_hits,
+    gains,
+    ideal_dcg,
+)
 from hashlearn.typing import FloatArray, IntArray
 
-Ties = Literal["expected", "stable", "optimistic", "pessimistic"]
+
+@dataclass(frozen=True)
+class QueryScores:
+    """Scores with one number per query.
+
+    ``ap_defined`` is the probability that AP is not 0/0; ``answerable`` is 1 if any row is relevant.
+    """
+
+    ap: FloatArray
+    ap_defined: FloatArray
+    precision: FloatArray
+    recall: FloatArray
+    ndcg: FloatArray
+    answerable: FloatArray
+    ball_precision: FloatArray
+    ball_recall: FloatArray
+    ball_acg: FloatArray
+    ball_empty: FloatArray
+
+
+def score_queries(
+    keys: Keys,
+    relevance: Relevance,
+    query_groups: NDArray[np.intp],
+    database_groups: NDArray[np.intp],
+    sizes: FloatArray | None,
+    rules: Rules,
+    depths: Depths,
+    n_jobs: int | None = None,
+    progress: Progress | None = None,
+) -> QueryScores:
+    """Score every query of ``keys``.
+
+    ``keys`` may have fewer rows than the caller has, because equal rows are merged; the groups are those of the rows of
+    ``keys``. ``sizes`` is the number of the caller's database rows that each database row of ``keys`` represents; None
+    means one each.
+    """
+    group_sizes = relevance.group_sizes.astype(np.float64)
+
+    def work(start: int, stop: int) -> QueryScores:
+        labels, member = np.unique(query_groups[start:stop], return_inverse=True)
+        table = relevance.table(labels)
+        block = QueryBlock(
+            keys=keys.block(start, stop),
+            exact=keys.exact,
+            relevance=table[:, database_groups],
+            member=member,
+            sizes=sizes,
+            graded=relevance.graded,
+        )
+        return _score_block(block, table, group_sizes, rules, depths)
+
+    # The first term is for keys, relevance and temporary arrays, the second for the rows that reach the cut-off. Tie
+    # groups of Hamming distances are so few that their memory does not matter.
+    listed = 0 if keys.exact and rules.ties == "expected" else max(depths)
+    bytes_per_query = 16 * keys.n_database + 128 * listed
+    blocks = map_blocks(keys.n_queries, bytes_per_query, work, n_jobs, progress)
+    return QueryScores(
+        **{
+            field.name: np.concatenate([getattr(block, field.name) for block in blocks])
+            for field in fields(QueryScores)
+        }
+    )
+
+
+def _score_block(
+    block: QueryBlock, relevance: FloatArray, group_sizes: FloatArray, rules: Rules, depths: Depths
+) -> QueryScores:
+    """Score a block; ``relevance`` is the table of the block's distinct query labels and all database groups."""
+    total = ((relevance > 0) @ group_sizes)[block.member]
+    best = np.array([ideal_dcg(row, group_sizes, depths.ndcg_at, rules.gain) for row in relevance])[block.member]
+    top = top_rows(block, max(depths), rules.radius)
+    if rules.ties == "expected":
+        groups = tie_groups(block, top, rules.gain)
+        ap, ap_defined = expected_average_precision(groups, total, depths.at, rules.denominator)
+        first_hits, hits = expected_hits(groups, depths.precision_at), expected_hits(groups, depths.at)
+        gained = expected_dcg(groups, depths.ndcg_at, rules.gain)
+    else:
+        found = ordered(block, top, rules.ties, max(depths))
+        hit = found > 0
+        ap, ap_defined = average_precision(hit, total, depths.at, rules.denominator)
+        first_hits = hit[:, : depths.precision_at].sum(axis=1, dtype=np.float64)
+        hits = hit[:, : depths.at].sum(axis=1, dtype=np.float64)
+        gained = dcg(found, depths.ndcg_at, rules.gain)
+    recall, answerable = divide(hits, total)
+    inside, hits_inside, relevance_inside = balls(block, top, rules.radius)
+    return QueryScores(
+        ap=ap,
+        ap_defined=ap_defined,
+        precision=first_hits / max(1, depths.precision_at),
+        recall=recall,
+        ndcg=divide(gained, best)[0],
+        answerable=answerable,
+        ball_precision=divide(hits_inside, inside)[0],
+        ball_recall=divide(hits_inside, total)[0],
+        ball_acg=divide(relevance_inside, inside)[0],
+        ball_empty=(inside == 0).astype(np.float64),
+    )
+
+
+def radius_counts(
+    keys: Keys,
+    relevance: Relevance,
+    n_distances: int,
+    n_jobs: int | None = None,
+    progress: Progress | None = None,
+) -> tuple[FloatArray, FloatArray]:
+    """Count rows and hits at each distance 0 … n_distances − 1, summed over the queries. The keys must be exact."""
+
+    def work(start: int, stop: int) -> tuple[FloatArray, FloatArray]:
+        distinct, member = np.unique(relevance.query_groups[start:stop], return_inverse=True)
+        hits = (relevance.table(distinct) > 0)[:, relevance.database_groups]
+        block = keys.block(start, stop)
+        found = [block[query][hits[member[query]]] for query in range(len(block))]
+        width = n_distances
+        counted = np.bincount(block.ravel(), minlength=width), np.bincount(np.concatenate(found), minlength=width)
+        return counted[0].astype(np.float64), counted[1].astype(np.float64)
+
+    blocks = map_blocks(keys.n_queries, 24 * keys.n_database, work, n_jobs, progress)
+    rows, hits = zip(*blocks, strict=True)
+    return np.sum(rows, axis=0), np.sum(hits, axis=0)
 
 
 class QueryBlock(NamedTuple):

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hashlearn.metrics.engine import check_choice
-from hashlearn.metrics.ranking_scores import RelevanceLabels, hamming_problem, take_rows
+from hashlearn.metrics.evaluate import CodeProblem, take_rows
 from hashlearn.metrics.rankings import HammingKeys, Progress, check_floats, map_blocks
 from hashlearn.metrics.relevance import Relevance
-from hashlearn.metrics.ties import TieGroups, expected_average_precision
-from hashlearn.relevance import RelevanceRule
+from hashlearn.metrics.rules import DEFAULT, RuleChanges, Rules, check_choice
+from hashlearn.metrics.scores import TieGroups, expected_average_precision
 from hashlearn.typing import FloatArray
 
 Form = Literal["strict", "official"]
-BallTies = Literal["expected", "stable"]
 
 
 class BallScores(NamedTuple):
@@ -34,23 +31,21 @@ def map_within_radius(
     query_y: Any,
     database_y: Any,
     *,
-    n_bits: int | None = None,
-    radius: int = 2,
     form: Form = "strict",
     projections: tuple[ArrayLike, ArrayLike] | None = None,
-    ties: BallTies = "expected",
-    relevance: RelevanceRule = "count",
-    unlabeled: Hashable = None,
+    rules: Rules = DEFAULT,
+    n_bits: int | None = None,
     n_jobs: int | None = None,
     progress: Progress | None = None,
+    **changes: Unpack[RuleChanges],
 ) -> BallScores:
-    """Mean average precision of the rows at most ``radius`` bits away.
+    """Return the mean average precision of the rows at most ``rules.radius`` bits away.
 
-    Parameters that are not listed here mean what they mean in ``evaluate``. Unlabeled rows are left out.
+    Parameters that are not listed here mean what they mean in ``evaluate``. Unlabeled rows are left out. Of the rules,
+    ``radius``, ``ties`` ("expected" or "stable"), ``relevance`` and ``unlabeled`` are used.
 
     Parameters
     ----------
-    radius : int, default=2
     form : {"strict", "official"}, default="strict"
         "strict" ranks rows by distance; a query whose ball is empty or has no relevant row counts as 0. "official" does
         what the evaluators released with DHN and DCH do: it ranks the rows of a ball by the inner product of
@@ -58,8 +53,6 @@ def map_within_radius(
         mean, which raises the mean.
     projections : pair of arrays, default=None
         Real-valued outputs for queries and for database rows; "official" needs them.
-    ties : {"expected", "stable"}, default="expected"
-        For "strict", how rows at the same distance count: the mean over all their orders, or database order.
 
     Returns
     -------
@@ -78,11 +71,15 @@ def map_within_radius(
     1.0
     """
     check_choice("form", form, Form)
-    check_choice("ties", ties, BallTies)
-    if radius < 0:
-        raise ValueError(f"radius must not be negative. Got {radius} instead.")
-    given_labels = RelevanceLabels(query_y, database_y, relevance, unlabeled)
-    queries, database, labels = hamming_problem(query_codes, database_codes, given_labels, n_bits)
+    rules = rules.changed(changes)
+    if rules.ties not in ("expected", "stable") or rules.radius is None:
+        raise ValueError(
+            "MAP within a radius needs a radius, and ties='expected' or 'stable'. "
+            f"Got radius={rules.radius} and ties={rules.ties!r} instead."
+        )
+    radius, ties = rules.radius, rules.ties
+    problem = CodeProblem(query_codes, database_codes, query_y, database_y, n_bits, n_jobs, progress)
+    queries, database, labels = problem.packed(rules)
     outputs = _outputs(projections, labels) if form == "official" else None
     keys = HammingKeys(queries, database)
 

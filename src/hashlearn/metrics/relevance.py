@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from hashlearn.labels import UNKNOWN, Classes, LabelSets, as_labels, group_rows, match_labels
-from hashlearn.relevance import RelevanceRule, called_relevance, check_relevance, named_relevance
+from hashlearn.metrics.rules import Rules
+from hashlearn.similarity import RelevanceRule, called_relevance, check_relevance, named_relevance
 from hashlearn.typing import FloatArray, IntArray
 
 
@@ -68,6 +69,22 @@ class Relevance:
         if self._classes:
             return (queries[:, None] == self._database[None, :]).astype(np.float64)
         return named_relevance(queries, self._database, self._relevance)
+
+
+def relevance_between(query_y: Any, database_y: Any, rules: Rules, n_queries: int, n_database: int) -> Relevance:
+    """Return the relevance; raise ValueError unless labels match the rows and each side has a labeled row."""
+    if n_queries == 0 or n_database == 0:
+        raise ValueError(f"There must be queries and database rows. Got {n_queries} and {n_database}.")
+    labels = Relevance(query_y, database_y, rules.relevance, rules.unlabeled)
+    for side, rows, found, labeled in (
+        ("query", n_queries, labels.n_queries, labels.query_rows),
+        ("database", n_database, labels.n_database, labels.database_rows),
+    ):
+        if found != rows:
+            raise ValueError(f"{side}_y must have one row for each {side} row. Got {found} for {rows}.")
+        if len(labeled) == 0:
+            raise ValueError(f"No {side} row has a label, so there is nothing to score.")
+    return labels
 
 
 def _grouped(labels: Classes | LabelSets) -> tuple[NDArray[np.intp], Any]:
