@@ -1,5 +1,5 @@
-"""Servers for the tests of collections. With pytest-xdist every worker that needs a server has its own."""
+"""Servers for the tests of collections. With ``--dist loadgroup`` one process of pytest-xdist has each of them."""
 
-from collection.servers import milvus_server, milvus_uri, postgres_server, postgres_uri
+from collection.servers import http_server, http_uri, milvus_server, milvus_uri, postgres_server, postgres_uri
 
-__all__ = ["milvus_server", "milvus_uri", "postgres_server", "postgres_uri"]
+__all__ = ["http_server", "http_uri", "milvus_server", "milvus_uri", "postgres_server", "postgres_uri"]

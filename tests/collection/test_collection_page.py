@@ -5,7 +5,7 @@ from pathlib import Path
 
 import hashlearn
 
-PAGE = Path(hashlearn.__file__).parents[1] / "docs" / "collections.md"
+PAGE = Path(hashlearn.__file__).parents[2] / "docs" / "collections.md"
 
 
 def test_the_page_runs(tmp_path, monkeypatch):

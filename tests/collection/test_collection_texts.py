@@ -9,8 +9,7 @@ from letters_model import letters
 import hashlearn as hl
 from hashlearn.collection import Collection, CollectionError
 from hashlearn.data import embed
-from hashlearn.data.embed import TextExtraMissing, embed_texts
-from hashlearn.data.named_model import TextModelError
+from hashlearn.data.embed import TextExtraMissing, TextModelError, embed_texts
 
 __all__ = ["letters"]  # a fixture
 
@@ -158,7 +157,7 @@ def test_without_the_extra(tmp_path, hasher, monkeypatch):
     monkeypatch.setattr(embed, "find_spec", lambda name: None)
     embed.text_model.cache_clear()
     with Collection.open(tmp_path / "faq") as faq:
-        with pytest.raises(TextExtraMissing, match=r"pip install 'hashlearn\[text\]'"):
+        with pytest.raises(TextExtraMissing, match=r"pip install '\.\[text\]'"):
             faq.search(texts="a")
         assert len(faq.search(np.ones(26), k=1)) == 0  # everything else works
 

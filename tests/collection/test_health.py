@@ -98,7 +98,7 @@ def test_the_confidence_of_training_follows_updates_and_steps_before_the_hasher(
 
 def test_a_method_that_brings_its_calibration_tells_its_confidence(learned):
     X, y = learned
-    hasher = hl.hashers.find_method("dserh")(8, random_state=0).fit(X[:200], y[:200])
+    hasher = hl.methods.find_method("dserh")(8, random_state=0).fit(X[:200], y[:200])
     assert hasher.confidence_ == pytest.approx(np.abs(hasher.expected_bits(X[:200])).mean(), abs=1e-4)
 
 

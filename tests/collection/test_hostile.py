@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hashlearn.collection.embedded.vectors import VectorTable
+from hashlearn.collection.stores.embedded.tables import VectorTable
 
 pytestmark = pytest.mark.slow
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "hostile.py"
@@ -41,7 +41,7 @@ def test_random_requests_get_answers():
 
 
 def test_it_would_notice_vectors_without_checksums(monkeypatch):
-    """The most frequent silent damage of format 1."""
+    """The most frequent silent damage if vectors had no checksums."""
 
     def unguarded(self, moment, ids):
         rows = moment.db.execute("SELECT id, floats FROM vector ORDER BY id").fetchall()

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from collection.payload_strategies import conditions, payloads, targeted
 from hashlearn import Collection
 from hashlearn.collection import CollectionError, UnsupportedByStoreError
-from hashlearn.collection.embedded import columns
-from hashlearn.collection.embedded import payloads as payload_table
-from hashlearn.collection.embedded.column_table import ColumnTable
+from hashlearn.collection.stores.embedded import columns
+from hashlearn.collection.stores.embedded import tables as payload_table
+from hashlearn.collection.stores.embedded.columns import ColumnTable
 from hashlearn.collection.where import All, AnyOf, Compare, Listed, Not, matches, parse, split_path
 
 PAYLOADS = [

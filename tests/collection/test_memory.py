@@ -12,7 +12,7 @@ import pytest
 
 from hashlearn import ITQ, Collection
 from hashlearn.collection import CollectionError
-from hashlearn.collection.embedded import folder as files
+from hashlearn.collection.stores.embedded import folder as files
 
 CODES = np.arange(6, dtype=np.uint8).reshape(3, 2)
 

@@ -6,9 +6,8 @@ from letters_model import letters
 
 import hashlearn as hl
 from hashlearn.collection import Collection, CollectionError
-from hashlearn.collection.milvus import meta
-from hashlearn.data.embed import embed_texts
-from hashlearn.data.named_model import TextModelError
+from hashlearn.collection.stores.milvus import meta
+from hashlearn.data.embed import TextModelError, embed_texts
 
 __all__ = ["letters"]  # a fixture
 

@@ -84,3 +84,24 @@ def test_codes_that_collapse_are_said_once(tmp_path):
     sampled = "1 distinct codes for 10,000 rows of 50,000, taken as a sample"
     with Collection.create(tmp_path / "d", n_bits=32) as shop, pytest.warns(UserWarning, match=sampled):
         shop.add(codes=np.zeros((50_000, 4), dtype=np.uint8))
+
+
+@pytest.mark.parametrize("metric", ["cosine", "euclidean", "dot"])
+@pytest.mark.parametrize("size", [1e19, 3e38])
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # projections of the hasher overflow too
+def test_distances_of_very_large_vectors_are_finite(tmp_path, metric, size):
+    """Such vectors are finite as float32, and their distances and products are not."""
+    X = np.random.default_rng(0).normal(size=(40, 16)).astype(np.float32)
+    with Collection.create(tmp_path / "shop", ITQ(n_bits=8, random_state=0).fit(X), store_vectors=True) as shop:
+        shop.add(X[:30])
+        large = np.float32(size) * np.sign(X[30:])
+        shop.add(large)
+        hits = shop.search(large, k=40, rescore=True, metric=metric)
+    assert (hits.ids >= 0).all()
+    assert np.isfinite(hits.distances).all()
+    # The row itself is the nearest one.
+    np.testing.assert_array_equal(hits.ids[:, 0], np.arange(30, 40))
+    one, many = large.astype(np.float64)[0], np.vstack([X[:30], large]).astype(np.float64)[hits.ids[0]]
+    wanted = {"euclidean": np.linalg.norm(many - one, axis=1), "dot": -(many @ one)}.get(metric)
+    if wanted is not None:
+        np.testing.assert_allclose(hits.distances[0], wanted, rtol=1e-12)

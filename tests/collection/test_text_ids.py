@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from hashlearn import ITQ, Collection, codes
-from hashlearn.collection import CollectionError, WhereError, id_kinds
+from hashlearn.collection import CollectionError, WhereError, ids
 
 N_BITS = 12
 NAMES = ["sku-7", "Zürich 東京", "17", "a/b [c], d"]
@@ -45,10 +45,10 @@ def test_texts_on_every_store(uri):
         assert [None if one is None else one.id for one in shop.get(["17", "no", "17"])] == ["17", None, "17"]
         hits = shop.search(codes=packed(), k=6)
         assert hits.filled.sum(axis=1).tolist() == [4] * 4
-        assert all(row[4:] == [None, None] for row in hits.ids.tolist())
+        assert hits.ids.shape == (4, 4)
         assert [row[0]["id"] for row in hits.to_list()] == NAMES
         ball = shop.within(codes=packed(), radius=0)
-        assert [ball.ids[a:b].tolist() for a, b in zip(ball.lims[:-1], ball.lims[1:], strict=True)] == [
+        assert [ball.ids[a:b].tolist() for a, b in zip(ball.offsets[:-1], ball.offsets[1:], strict=True)] == [
             [name] for name in NAMES
         ]
         shop.add(codes=packed(1, seed=9), ids=["17"], payload=[{"n": "new"}])
@@ -73,7 +73,7 @@ def test_uuids_on_every_store(uri):
 
 
 def test_a_collision_is_refused_and_touches_no_row(folder_uri, monkeypatch):
-    monkeypatch.setattr(id_kinds, "number_of", lambda text: len(text))
+    monkeypatch.setattr(ids, "number_of", lambda text: len(text))
     with Collection.create(folder_uri, n_bits=N_BITS, ids="text") as shop:
         with pytest.raises(CollectionError, match="'bb' and 'aa' have the same number"):
             shop.add(codes=packed(2), ids=["aa", "bb"])
@@ -126,7 +126,7 @@ def test_rescoring_and_backups_keep_the_texts(folder_uri, tmp_path):
     names = [f"row {n}" for n in range(40)]
     with Collection.create(folder_uri, ITQ(n_bits=6, random_state=0).fit(X), store_vectors=True, ids="text") as shop:
         shop.add(X, ids=np.array(names))
-        hits = shop.search(X[:5], k=2, rescore=True, vectors=True)
+        hits = shop.search(X[:5], k=2, rescore=True, include=["payload", "vector"])
         assert hits.ids[:, 0].tolist() == names[:5]
         np.testing.assert_array_equal(hits[3].vectors[0], X[3])
         assert shop.search(X[:5], k=40, asymmetric=True).filled.all()

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from hashlearn import ITQ, Collection
-from hashlearn.collection import CollectionError, NoSuchRowsError, id_kinds, store
+from hashlearn.collection import CollectionError, NoSuchRowsError, ids, store
 from hashlearn.collection.filter_advice import FilterWarning
-from hashlearn.collection.milvus import store as milvus_store
+from hashlearn.collection.stores.milvus import store as milvus_store
 from hashlearn.collection.uri import store_class
 
 CODES = np.arange(6, dtype=np.uint8).reshape(3, 2)
@@ -84,22 +84,12 @@ def test_payloads_are_replaced_whole_by_filter_and_rows_keep_their_ids(uri):
 
 
 def test_the_row_of_another_text_with_the_same_number_is_not_changed(tmp_path, monkeypatch):
-    monkeypatch.setattr(id_kinds, "number_of", len)
+    monkeypatch.setattr(ids, "number_of", len)
     with Collection.create(tmp_path / "shop", n_bits=16, ids="text") as shop:
         shop.add(codes=CODES[:1], ids=["aa"], payload=[{"n": 1}])
         with pytest.raises(NoSuchRowsError, match="the first is 'bb'"):
             shop.update_payload("bb", {"n": 2})
         assert shop.get("aa").payload == {"n": 1}
-
-
-def test_a_graph_takes_new_payloads(tmp_path):
-    """Its rows cannot be replaced, but their codes stay."""
-    with Collection.create(tmp_path / "shop", n_bits=16, kind="hnsw", indexed=["n"]) as shop:
-        shop.add(codes=CODES, payload=[{"n": 1}] * 3)
-        assert shop.search(codes=CODES[1], k=1)[0].id == 1
-        assert shop.update_payload([1, 2], [{"n": 2}, {"n": 3}]) == 2
-        assert shop.search(codes=CODES[1], k=3, where={"n": 3}).ids.tolist() == [2]
-        assert shop.search(codes=CODES[1], k=1)[0].payload == {"n": 2}
 
 
 def test_vectors_that_a_migration_set_aside_stay(uri):
@@ -133,14 +123,15 @@ def during_the_update(monkeypatch, place, act):
     kind = store_class(place)
     plain = kind.update_payloads
 
-    def update(self, wanted, change):
-        def watched(blocks):
-            for number, rows in enumerate(change(blocks)):
+    class Watched(store.PayloadUpdate):
+        def changed(self, blocks):
+            for number, rows in enumerate(super().changed(blocks)):
                 if number == 1:
                     act()
                 yield rows
 
-        return plain(self, wanted, watched)
+    def update(self, asked):
+        return plain(self, Watched(*asked))
 
     with monkeypatch.context() as patched:
         patched.setattr(kind, "update_payloads", update)
@@ -257,6 +248,6 @@ def test_milvus_refuses_before_it_writes_and_says_what_it_wrote(milvus_uri, monk
                 yield block
 
         monkeypatch.setattr(milvus_store, "update_blocks", update_blocks)
-        with pytest.raises(NoSuchRowsError, match=r"2 was removed from .* meanwhile: the payloads of 2 of these rows"):
+        with pytest.raises(NoSuchRowsError, match="is 2: it was removed meanwhile, and 2 payloads were changed"):
             shop.update_payload([0, 1, 2], {"n": [1, 1, 1]})
         assert [item.payload for item in shop] == [{"n": 1}] * 2

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hashlearn.collection.embedded import where as sqlite_where
+from hashlearn.collection.stores.embedded import filters as sqlite_where
 from hashlearn.collection.where import All, AnyOf, Compare, Listed, Not, WhereError, matches, parse, split_path
 
 
@@ -207,3 +207,9 @@ def test_long_and_deep_filters_run():
 def test_a_list_of_values_is_explained():
     with pytest.raises(WhereError, match=r"Got \[1, 2\] instead: write \{'a': \{'in': \[...\]\}\} for one of several"):
         parse({"a": [1, 2]})
+
+
+@pytest.mark.parametrize("key", ["\\$id", "\\$\\id", "\\$id.a"])
+def test_filters_cannot_ask_for_the_hidden_id(key):
+    with pytest.raises(WhereError, match="field that holds ids"):
+        parse({key: "a"})

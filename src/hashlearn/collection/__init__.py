@@ -1,0 +1,24 @@
+"""Collections: a hasher, codes, ids and payloads that are kept in a folder or on a server; a URI says where."""
+
+from hashlearn.collection.awaited import AsyncCollection
+from hashlearn.collection.collection import Collection, Item, Items, collections
+from hashlearn.collection.store import (
+    CollectionError,
+    CollectionExistsError,
+    NoSuchRowsError,
+    UnsupportedByStoreError,
+)
+from hashlearn.collection.where import WhereError
+
+__all__ = [
+    "AsyncCollection",
+    "Collection",
+    "CollectionError",
+    "CollectionExistsError",
+    "Item",
+    "Items",
+    "NoSuchRowsError",
+    "UnsupportedByStoreError",
+    "WhereError",
+    "collections",
+]

@@ -1,0 +1,159 @@
+"""AsyncCollection: the methods of a collection for programs that await."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from types import TracebackType
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+
+from hashlearn.collection.collection import Collection, Item
+from hashlearn.collection.ids import IdKind
+from hashlearn.collection.store import StoredRows
+
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+
+
+def _awaited(
+    method: Callable[Concatenate[Collection, Arguments], Result],
+) -> Callable[Concatenate[AsyncCollection, Arguments], Coroutine[Any, Any, Result]]:
+    """Return a method that calls one of ``Collection`` in a thread."""
+
+    @functools.wraps(method)
+    async def call(self: AsyncCollection, *arguments: Arguments.args, **options: Arguments.kwargs) -> Result:
+        return await asyncio.to_thread(method, self._collection, *arguments, **options)
+
+    return call
+
+
+class AsyncCollection:
+    """A ``Collection`` whose methods are awaited: the same arguments, results and errors.
+
+    Each call runs in a thread, so other tasks go on meanwhile, and several calls may be under way at the same time. A
+    call that has begun ends by itself when its task is canceled.
+
+    Examples
+    --------
+    >>> import asyncio
+    >>> import numpy as np
+    >>> from hashlearn import AsyncCollection
+    >>> async def main():
+    ...     async with await AsyncCollection.create(":memory:", n_bits=8) as shop:
+    ...         await shop.add(codes=np.array([[0], [1], [7]], dtype=np.uint8))
+    ...         hits = await shop.search(codes=np.array([[1]], dtype=np.uint8), k=2)
+    ...         return hits.ids.tolist(), await shop.count()
+    >>> asyncio.run(main())
+    ([[1, 0]], 3)
+    """
+
+    def __init__(self, collection: Collection) -> None:
+        self._collection = collection
+
+    @classmethod
+    async def create(cls, *arguments: Any, **options: Any) -> Self:
+        """Make a new, empty collection; see ``Collection.create``."""
+        return cls(await asyncio.to_thread(Collection.create, *arguments, **options))
+
+    @classmethod
+    async def open(cls, *arguments: Any, **options: Any) -> Self:
+        """Open a collection; see ``Collection.open``."""
+        return cls(await asyncio.to_thread(Collection.open, *arguments, **options))
+
+    @classmethod
+    async def from_texts(cls, *arguments: Any, **options: Any) -> Self:
+        """Make a collection of texts; see ``Collection.from_texts``."""
+        return cls(await asyncio.to_thread(Collection.from_texts, *arguments, **options))
+
+    @classmethod
+    async def restore(cls, *arguments: Any, **options: Any) -> Self:
+        """Make a collection out of a backup; see ``Collection.restore``."""
+        return cls(await asyncio.to_thread(Collection.restore, *arguments, **options))
+
+    @classmethod
+    async def drop(cls, *arguments: Any, **options: Any) -> None:
+        """Remove a collection for good; see ``Collection.drop``."""
+        await asyncio.to_thread(Collection.drop, *arguments, **options)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        return f"Async{self._collection!r}"
+
+    async def __aiter__(self) -> AsyncIterator[Item]:
+        """Iterate over all rows; ``scan`` gives batches."""
+        rows = iter(self._collection)
+        while (item := await asyncio.to_thread(next, rows, None)) is not None:
+            yield item
+
+    async def scan(self, *arguments: Any, **options: Any) -> AsyncIterator[StoredRows]:
+        """Iterate over all rows in batches; see ``Collection.scan``."""
+        batches: Iterator[StoredRows] = self._collection.scan(*arguments, **options)
+        while (rows := await asyncio.to_thread(next, batches, None)) is not None:
+            yield rows
+
+    @property
+    def uri(self) -> str:
+        """Where the collection is, without secrets."""
+        return self._collection.uri
+
+    @property
+    def n_bits(self) -> int:
+        """The length of the codes."""
+        return self._collection.n_bits
+
+    @property
+    def id_kind(self) -> IdKind:
+        """The kind of ids that the collection was made with."""
+        return self._collection.id_kind
+
+    @property
+    def vector_size(self) -> int | None:
+        """How many floats per row are kept; None if no vectors are kept."""
+        return self._collection.vector_size
+
+    @property
+    def hasher(self) -> Any:
+        """The hasher that encodes rows and queries; None in a collection of codes made elsewhere."""
+        return self._collection.hasher
+
+    @property
+    def text_model(self) -> str | None:
+        """The sentence-transformers model that embeds texts for the hasher; None if it is not known."""
+        return self._collection.text_model
+
+    @property
+    def warns_of_filters(self) -> bool:
+        """Whether a filter that finds nothing warns of fields that cannot match."""
+        return self._collection.warns_of_filters
+
+    close = _awaited(Collection.close)
+    info = _awaited(Collection.info)
+    search = _awaited(Collection.search)
+    within = _awaited(Collection.within)
+    encode_queries = _awaited(Collection.encode_queries)
+    health = _awaited(Collection.health)
+    count = _awaited(Collection.count)
+    filter_advice = _awaited(Collection.filter_advice)
+    get = _awaited(Collection.get)
+    peek = _awaited(Collection.peek)
+    to_pandas = _awaited(Collection.to_pandas)
+    to_arrow = _awaited(Collection.to_arrow)
+    add = _awaited(Collection.add)
+    take_ids = _awaited(Collection.take_ids)
+    update_payload = _awaited(Collection.update_payload)
+    delete = _awaited(Collection.delete)
+    export = _awaited(Collection.export)
+    verify = _awaited(Collection.verify)
+    migrate = _awaited(Collection.migrate)
+    undo_migration = _awaited(Collection.undo_migration)
+    set_text_model = _awaited(Collection.set_text_model)
+    compact = _awaited(Collection.compact)
+    backup = _awaited(Collection.backup)

@@ -1,0 +1,293 @@
+"""Encoder: makes codes of rows and queries of a collection by its hasher, embeds texts, and notes how certain bits are.
+
+``checked_*`` and ``given_rows`` check what callers give.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+
+from hashlearn import models
+from hashlearn.codes import BitOrder, check_codes, n_bytes, swap_bit_order
+from hashlearn.collection.health import QueryFigures, QueryLog
+from hashlearn.collection.store import CollectionError, CollectionSpec, Query, Vectors
+from hashlearn.collection.where import listed
+from hashlearn.index import ScoreTables
+from hashlearn.labels import sliceable_labels
+from hashlearn.models.format import ModelFileError
+from hashlearn.parallel import BLOCK_ROWS, row_blocks
+from hashlearn.typing import Float32Array, PackedCodes
+
+if TYPE_CHECKING:
+    from hashlearn.data.embed import TextModel
+
+_ENCODED_ROWS = 32 * BLOCK_ROWS
+
+
+class Encoder:
+    """The hasher of a collection, its text model, and a log of queries. Any thread may use it.
+
+    Parameters
+    ----------
+    place : str
+        The collection's URI, for messages.
+    spec : CollectionSpec
+        It holds the bytes of the hasher's model file, which are read when the hasher is first needed.
+    hasher : fitted hasher, default=None
+        Used instead of reading the model.
+    """
+
+    def __init__(self, place: str, spec: CollectionSpec, hasher: Any = None) -> None:
+        self.n_bits = spec.n_bits
+        self._place = place
+        self.spec = spec
+        self._hasher = hasher
+        self._lock = threading.Lock()
+        self._text_lock = threading.Lock()
+        self._text_model: TextModel | None = None
+        self._log = QueryLog()
+
+    @property
+    def hasher(self) -> Any:
+        """The hasher; None in a collection of codes made elsewhere."""
+        if self._hasher is None and self.spec.model:
+            with self._lock:
+                if self._hasher is None:
+                    try:
+                        self._hasher = models.loads(self.spec.model, f"The model in {self._place}")
+                    except ModelFileError as error:
+                        raise CollectionError(str(error)) from error
+        return self._hasher
+
+    @property
+    def text_model(self) -> str | None:
+        """The name of the text model; None if it is not known."""
+        return getattr(self.hasher, "text_model_", None)
+
+    def accept(self, hasher: Any) -> None:
+        """Use a hasher that computes the same as the stored one; CollectionError for another."""
+        if not self.spec.model:
+            raise CollectionError(f"{self._place} holds codes made elsewhere and no hasher: open it without one.")
+        hasher = models.as_hasher(hasher)
+        found = models.fingerprint(hasher)
+        # Another version of hashlearn may have computed the fingerprint in another way.
+        if found != self.spec.fingerprint and found != models.fingerprint(self.hasher):
+            own = self.hasher
+            raise CollectionError(
+                f"{self._place} was made with another hasher ({type(own).__name__}, {own.n_bits_} bits, "
+                f"{own.n_features_in_} features) than this {type(hasher).__name__}: open it without a hasher to use "
+                "its own, or create a new collection."
+            )
+        own_model, other_model = self.text_model, getattr(hasher, "text_model_", None)
+        if own_model is not None and other_model != own_model:
+            from hashlearn.data.embed import with_text_model
+
+            if other_model is not None:
+                raise CollectionError(
+                    f"{self._place} was made for texts by the text model {own_model!r}. Got a hasher for texts by "
+                    f"{other_model!r} instead: open it without a hasher, or change the name with set_text_model."
+                )
+            hasher = with_text_model(hasher, own_model)
+        self._hasher = hasher
+
+    def given(self, X: Any, codes: ArrayLike | None, texts: Any) -> tuple[Any, bool]:
+        """Return rows, codes or texts as arrays, and whether there is a single one. An empty list is no rows."""
+        rows, single = given_rows(X, codes, texts)
+        if texts is not None or rows.shape != (0,):
+            return rows, single
+        if codes is not None:
+            return np.empty((0, n_bytes(self.n_bits)), dtype=np.uint8), False
+        return np.empty((0, getattr(self.hasher, "n_features_in_", 0)), dtype=np.float32), False
+
+    def embedded(self, texts: NDArray[Any]) -> Float32Array:
+        """Return the rows of texts by the text model that the hasher names, which is loaded once."""
+        from hashlearn.data.embed import named_model
+
+        with self._text_lock:
+            if self._text_model is None:
+                self._text_model = named_model(self.hasher, self._place)
+        return self._text_model.rows(texts.tolist())
+
+    @property
+    def by_tables(self) -> bool:
+        """Whether queries are tables of scores, as an OpenHasher makes them."""
+        return hasattr(self.hasher, "query")
+
+    def codes_of_rows(self, rows: Any, labels: Any = None) -> PackedCodes:
+        """Return the packed codes of rows to store, whose labels may be known."""
+        if labels is None:
+            return self._encoded(rows, "encode", np.uint8, n_bytes(self.n_bits))
+        if not self.by_tables:
+            raise ValueError(
+                f"labels= is for codes of an OpenHasher, which hold labels. {self._place} has codes of "
+                f"{type(self.hasher).__name__}: leave labels out, or keep them in the payload."
+            )
+        labels = sliceable_labels(labels)
+        n_labels = labels.shape[0] if labels.shape else 1
+        if n_labels != row_count(rows):
+            raise ValueError(f"There must be one label per row. Got {n_labels} labels and {row_count(rows)} rows.")
+        return self._encoded(rows, "encode", np.uint8, n_bytes(self.n_bits), labels)
+
+    def codes_of_queries(self, rows: Any) -> PackedCodes:
+        """Return the packed codes of queries, which are noted in the log."""
+        packed = self._encoded(rows, "encode" if self.by_tables else "encode_queries", np.uint8, n_bytes(self.n_bits))
+        self.note(rows, self._log)
+        return packed
+
+    def query(
+        self,
+        rows: Any,
+        codes: ArrayLike | None,
+        bit_order: BitOrder,
+        asymmetric: bool = False,
+        emphasis: str | float | None = None,
+    ) -> Query:
+        """Return queries for a store: rows, or the ``codes`` if those were given."""
+        if self.by_tables:
+            if asymmetric:
+                raise ValueError(
+                    f"asymmetric=True is for bits, and {self._place} is searched by tables of scores: say with "
+                    "emphasis= how much labels count."
+                )
+            return Query(self._tables(rows, codes, bit_order, "auto" if emphasis is None else emphasis))
+        if emphasis is not None:
+            raise ValueError(
+                f"emphasis= is for codes of an OpenHasher, which hold labels. {self._place} has codes of "
+                f"{'no hasher' if self.hasher is None else type(self.hasher).__name__}: leave emphasis out."
+            )
+        if codes is not None:
+            return Query(checked_codes(rows, self.n_bits, bit_order))
+        if not asymmetric:
+            return Query(self.codes_of_queries(rows))
+        expected = self._encoded(rows, "expected_bits", np.float32, self.n_bits)
+        self.note(rows, self._log)
+        return Query(expected)
+
+    def _tables(self, rows: Any, codes: ArrayLike | None, bit_order: BitOrder, emphasis: str | float) -> ScoreTables:
+        """Return the tables of queries, which are noted in the log."""
+        if codes is not None:
+            return self.hasher.query_codes(checked_codes(rows, self.n_bits, bit_order), emphasis)
+        try:
+            tables: ScoreTables = self.hasher.query(rows, emphasis)
+        except ValueError:
+            _refuse_missing_numbers(rows)
+            raise
+        self.note(rows, self._log)
+        return tables
+
+    def stored_otherwise(self) -> bool:
+        """Return whether bits of stored rows have their own thresholds or function.
+
+        A row's own code may then be far from the code that it has as a query.
+        """
+        return any(getattr(self.hasher, name, None) is not None for name in ("thresholds_", "database_function_"))
+
+    def note(self, rows: Any, log: QueryLog) -> None:
+        """Count queries in a log, and look at some of them."""
+        chosen = log.count(row_count(rows))
+        # Without calibration expected bits are projections, whose size means nothing.
+        if chosen.start < chosen.stop and hasattr(self.hasher, "calibration_"):
+            log.add(self._encoded(rows[chosen], "expected_bits", np.float32, self.n_bits))
+
+    def log_of(self, X: Any) -> QueryLog:
+        """Return a log of all of these queries; without any, that of the queries so far."""
+        if X is None:
+            return self._log
+        rows, single = self.given(X, None, None)
+        log = QueryLog(every=1)
+        self.note(rows[None] if single else rows, log)
+        return log
+
+    def figures(self) -> QueryFigures:
+        """Return how certain the bits of the queries so far were."""
+        return self._log.figures()
+
+    def _encoded(self, rows: Any, method: str, dtype: Any, width: int, labels: Any = None) -> Any:
+        if (hasher := self.hasher) is None:
+            raise CollectionError(f"{self._place} has no hasher to encode X: give codes= instead.")
+        # The size of the blocks is fixed, so that codes do not depend on the number of rows. Blocks also bound the
+        # memory for projections.
+        blocks = row_blocks(row_count(rows), _ENCODED_ROWS)
+        try:
+            known = [() if labels is None else (labels[block],) for block in blocks]
+            parts = [getattr(hasher, method)(rows[block], *y) for block, y in zip(blocks, known, strict=True)]
+        except ValueError:
+            _refuse_missing_numbers(rows)  # says which row it is, which the hasher's own message does not
+            raise
+        return np.concatenate(parts) if parts else np.empty((0, width), dtype=dtype)
+
+
+def given_rows(X: Any, codes: ArrayLike | None, texts: Any) -> tuple[Any, bool]:
+    """Return what was given as something with a shape that can be sliced by rows, and whether it is a single row.
+
+    Texts are an array of objects, without dimensions if there is a single one.
+    """
+    if sum(given is not None for given in (X, codes, texts)) != 1:
+        raise ValueError("Give X, codes= or texts=: one of the three.")
+    if texts is not None:
+        array = _checked_texts(texts)
+        return array, not array.shape
+    chosen: Any = codes if X is None else X
+    shape = getattr(chosen, "shape", None)
+    # A series of pandas or polars is a single row, but it cannot be indexed like an array.
+    rows: Any = chosen if shape is not None and (len(shape) > 1 or sparse.issparse(chosen)) else np.asarray(chosen)
+    if getattr(getattr(rows, "dtype", None), "kind", None) in ("U", "S") and rows.size:
+        raise ValueError(
+            f"Rows and queries are numbers. Got the text {rows.ravel()[0].item()!r} instead: give texts as texts=, to "
+            "a collection that knows its text model."
+        )
+    return rows, len(rows.shape) == 1
+
+
+def _checked_texts(texts: Any) -> NDArray[Any]:
+    values = listed(texts)
+    single = isinstance(values, str)
+    if not single and (isinstance(values, (bytes, Mapping)) or not isinstance(values, Sequence)):
+        raise ValueError(f"texts must be one text or a list of texts. Got {type(texts).__name__} instead.")
+    for number, text in enumerate([values] if single else values):
+        if not isinstance(text, str) or not text.strip():
+            raise ValueError(f"Each of texts must be a text that is not empty. Got {text!r} at place {number}.")
+    return np.array(values, dtype=object)
+
+
+def row_count(array: Any) -> int:
+    """Return the number of rows; ValueError for a single number."""
+    if not array.shape:
+        raise ValueError("Rows must be a 2-D array (rows, features). Got a single number instead.")
+    return int(array.shape[0])
+
+
+def _refuse_missing_numbers(rows: Any) -> None:
+    """Raise ValueError for the first row of a dense array of floats that holds NaN or infinity."""
+    array = None if sparse.issparse(rows) else np.asarray(rows)
+    if array is None or array.dtype.kind != "f" or array.ndim != 2:
+        return
+    bad = np.flatnonzero(~np.isfinite(array).all(axis=1))
+    if len(bad):
+        raise ValueError(f"Rows and queries are finite numbers. Row {bad[0]} holds NaN or infinity.") from None
+
+
+def checked_codes(codes: ArrayLike, n_bits: int, bit_order: BitOrder) -> PackedCodes:
+    """Return packed codes with bit 0 in the most significant place; the padding bits must be zero."""
+    array = np.ascontiguousarray(check_codes(codes, n_bits, bit_order))
+    return swap_bit_order(array) if bit_order == "little" else array
+
+
+def checked_vectors(values: Any, size: int, name: str) -> Vectors:
+    """Return the values as finite float32 rows of ``size`` numbers."""
+    if sparse.issparse(values):
+        values = values.toarray()
+    with np.errstate(over="ignore"):
+        array = np.ascontiguousarray(values, dtype=np.float32)
+    if array.ndim != 2 or array.shape[1] != size:
+        raise ValueError(f"{name} must have the shape (rows, {size}). Got {array.shape} instead.")
+    bad = np.flatnonzero(~np.isfinite(array).all(axis=1))
+    if len(bad):
+        raise ValueError(f"{name} must be finite float32 numbers: row {bad[0]} is not.")
+    return array

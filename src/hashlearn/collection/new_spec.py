@@ -1,0 +1,90 @@
+"""What a new collection is made for, from what users give to ``Collection.create``."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from difflib import get_close_matches
+from typing import Any
+
+import numpy as np
+
+from hashlearn import models
+from hashlearn.codes import MAX_BITS
+from hashlearn.collection.ids import IdKind, ids_of_kind
+from hashlearn.collection.store import CollectionError, CollectionSpec
+from hashlearn.collection.where import split_path
+from hashlearn.index.index import SETTINGS
+from hashlearn.index.inputs import checked_count
+
+
+def make_spec(
+    hasher: Any,
+    n_bits: int | None,
+    store_vectors: bool,
+    vector_size: int | None,
+    kind: str,
+    settings: dict[str, int | None],
+    indexed: Sequence[str],
+    ids: IdKind,
+) -> CollectionSpec:
+    """Check the arguments of ``Collection.create``, which describes them."""
+    model = b"" if hasher is None else models.dumps(hasher)  # first, because it refuses what is no fitted hasher
+    if hasher is not None and n_bits not in (None, getattr(hasher, "n_bits_", n_bits)):
+        raise ValueError(f"The hasher makes codes of {hasher.n_bits_} bits. Got n_bits={n_bits} instead.")
+    if vector_size is not None:
+        vector_size = checked_count(vector_size, "vector_size", 1)
+    elif store_vectors:
+        if hasher is None:
+            raise ValueError("Without a hasher, give vector_size= to keep vectors.")
+        vector_size = int(hasher.n_features_in_)
+    return CollectionSpec(
+        _code_length(n_bits) if hasher is None else int(hasher.n_bits_),
+        model,
+        "" if hasher is None else models.fingerprint(hasher),
+        vector_size,
+        kind,
+        settings,
+        _checked_indexed(indexed),
+        ids_of_kind(ids).kind,
+    )
+
+
+def check_keywords(kind: str, settings: dict[str, Any], create: Callable[..., Any]) -> None:
+    """Refuse settings that are misspelled arguments of ``create``; other faults of settings are found later."""
+    known = [name for name in inspect.signature(create).parameters if name != "settings"]
+    known += SETTINGS.get(kind, [])
+    for name in settings:
+        near = get_close_matches(name, known, 1, cutoff=0.75)
+        if near and name not in known:
+            raise ValueError(f"Collection.create has no argument {name!r}. Did you mean {near[0]!r}?")
+
+
+def check_same(found: CollectionSpec, wanted: CollectionSpec, uri: str) -> None:
+    """Raise CollectionError if a collection was made for something else than is wanted now, besides its hasher."""
+    for name in ("n_bits", "ids", "vector_size", "kind", "settings", "indexed"):
+        has, given = getattr(found, name), getattr(wanted, name)
+        if has != given:
+            raise CollectionError(f"{uri} was made with {name}={has!r}. Got {given!r} instead: open it as it is.")
+    if found.model and not wanted.model:
+        raise CollectionError(f"{uri} has a hasher, and none was given: open it as it is.")
+
+
+def _checked_indexed(fields: Any) -> tuple[str, ...]:
+    """Return the names of payload fields, each once, as filters write them."""
+    if isinstance(fields, str) or not isinstance(fields, Sequence):
+        raise ValueError(f"indexed must be a list of fields of the payload. Got {fields!r} instead.")
+    for name in fields:
+        if not isinstance(name, str) or name.startswith("$"):
+            raise ValueError(f"indexed must hold names of fields of the payload. Got {name!r} instead.")
+        split_path(name)
+    if len(set(map(split_path, fields))) < len(fields):
+        raise ValueError(f"indexed may name a field only once. Got {list(fields)} instead.")
+    return tuple(fields)
+
+
+def _code_length(n_bits: Any) -> int:
+    whole = isinstance(n_bits, (int, np.integer)) and not isinstance(n_bits, bool)
+    if not whole or not 1 <= n_bits <= MAX_BITS:
+        raise ValueError(f"A collection needs a hasher, or n_bits between 1 and {MAX_BITS}. Got {n_bits!r}.")
+    return int(n_bits)

@@ -1,0 +1,1 @@
+"""The stores of collections, one folder or file per storage."""

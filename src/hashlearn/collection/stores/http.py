@@ -1,0 +1,402 @@
+"""Collections behind a server of hashlearn: a store whose calls are requests, so a URI is all that changes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, NoReturn, TypeVar
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hashlearn.collection.store import (
+    OPEN_OR_DROP,
+    Answer,
+    CollectionError,
+    CollectionExistsError,
+    CollectionSpec,
+    Include,
+    NoSuchRowsError,
+    Payload,
+    PayloadUpdate,
+    Query,
+    RangeAnswer,
+    Store,
+    StoredRows,
+    UnsupportedByStoreError,
+    Vectors,
+    VerifyReport,
+    model_was_replaced,
+)
+from hashlearn.collection.stores.remote import require_writable
+from hashlearn.collection.where import Condition, as_filter
+from hashlearn.index import Hits, RangeHits, ScoreTables
+from hashlearn.typing import Ids, PackedCodes
+
+try:
+    import httpx
+
+    from hashlearn.collection.stores import wire
+except ImportError as error:
+    raise ImportError(
+        "Collections on a server of hashlearn need httpx and msgspec: install them with pip install '.[client]'."
+    ) from error
+
+TOKEN_VARIABLE = "HASHLEARN_TOKEN"
+_FORM = "http://host:port/name"
+_API = "/api/v1/collections"
+_CONNECT_SECONDS, _ANSWER_SECONDS = 10.0, 120.0
+_BUSY_ATTEMPTS, _LONGEST_WAIT = 5, 10.0
+_BODY_BYTES = 16 * 2**20  # of rows that are added at once; a server takes twice as much unless set otherwise
+_QUERIES, _DETAILED_HITS, _BARE_HITS, _FLOATS = 1000, 100_000, 5_000_000, 4_000_000
+Message = TypeVar("Message")
+
+
+@dataclass(frozen=True)
+class HttpAddress:
+    """The parts of a URI: the server, the name of the collection, and the token of this client."""
+
+    server: str
+    name: str
+    token: str | None
+    shown: str
+
+
+def read_uri(uri: str, whole_server: bool = False) -> HttpAddress:
+    """Read ``http://host:port/name``, optionally with ``?token=``; without the name for a whole server."""
+    try:
+        parts = urlsplit(uri)
+        found = parts.hostname and (parts.port is None or parts.port)
+    except ValueError:
+        found = None
+    path = "" if not found else parts.path.rstrip("/")
+    prefix, _, name = (path, "", "") if whole_server else path.rpartition("/")
+    if not found or not (name or whole_server):
+        raise CollectionError(f"{uri.partition('?')[0]} is no address of a collection: write {_FORM}.")
+    token = dict(parse_qsl(parts.query)).get("token") or os.environ.get(TOKEN_VARIABLE) or None
+    server = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{prefix}"
+    return HttpAddress(server, unquote(name), token, f"{server}/{name}" if name else server)
+
+
+class HttpLink:
+    """Requests to a server, and its errors as those of a collection. Any thread may use it."""
+
+    def __init__(self, address: HttpAddress) -> None:
+        self.address = address
+        headers = {} if address.token is None else {"Authorization": f"Bearer {address.token}"}
+        timeout = httpx.Timeout(_ANSWER_SECONDS, connect=_CONNECT_SECONDS)
+        self._client: httpx.Client | None = httpx.Client(base_url=address.server, headers=headers, timeout=timeout)
+
+    def call(self, name: str, message: wire.Call, kind: type[Message]) -> Message:
+        """Return what the server answers to a call of the store."""
+        path = f"{_API}/{quote(self.address.name, safe='')}/store/{name}"
+        headers = {"Content-Type": wire.CONTENT_TYPE}
+        answer = self.request("POST", path, content=wire.encode(message), headers=headers)
+        try:
+            return wire.decode(answer.content, kind)
+        except ValueError as error:
+            raise self._no_server() from error
+
+    def request(self, method: str, path: str, **more: Any) -> httpx.Response:
+        """Send a request, and again while the server is busy; raise what it refuses as an error of a collection."""
+        for attempt in range(_BUSY_ATTEMPTS):
+            if self._client is None:
+                raise CollectionError(f"The collection {self.address.shown} is closed.")
+            try:
+                answer = self._client.request(method, path, **more)
+            except httpx.HTTPError as error:
+                why = str(error) or type(error).__name__
+                raise CollectionError(f"Cannot reach {self.address.shown}: {why.rstrip('.')}.") from error
+            if answer.is_success:
+                return answer
+            code, message = self._told(answer)
+            if code != "busy" or attempt == _BUSY_ATTEMPTS - 1:
+                raise self._error(answer.status_code, code, message)
+            time.sleep(min(float(answer.headers.get("retry-after", 1)), _LONGEST_WAIT))
+        raise AssertionError("unreachable")
+
+    def _told(self, answer: httpx.Response) -> tuple[str, str]:
+        try:
+            told = answer.json()["error"]
+            return str(told["code"]), str(told["message"])
+        except (ValueError, TypeError, KeyError):
+            raise self._no_server() from None
+
+    def _error(self, status: int, code: str, message: str) -> Exception:
+        place = self.address.shown
+        if status in (401, 403):
+            return CollectionError(
+                f"{place} refuses: {message} Give token= to Collection.open, or set {TOKEN_VARIABLE}."
+            )
+        if code == "no_collection":
+            return CollectionError(f"There is no collection at {place}: create it first.")
+        if code == "exists":
+            return CollectionExistsError(f"There is a collection at {place} already: {OPEN_OR_DROP}.")
+        if code == "replaced":
+            return model_was_replaced(place)
+        if code == "not_found":
+            return self._no_server()
+        if code == "unsupported":
+            return UnsupportedByStoreError(f"{place}: {message}")
+        if code == "too_large":
+            return TooLargeError(f"{place}: {message}")
+        return ValueError(message) if status == 400 else CollectionError(f"{place}: {message}")
+
+    def _no_server(self) -> CollectionError:
+        return CollectionError(f"What answers at {self.address.server} is no server of hashlearn, or another version.")
+
+    def close(self) -> None:
+        """Close the connections."""
+        if self._client is not None:
+            self._client.close()
+        self._client = None
+
+
+class TooLargeError(CollectionError):
+    """A request is larger than the server takes."""
+
+
+class HttpStore(Store):
+    """A collection that a server of hashlearn keeps. Rows are encoded here, by the hasher that the server sends."""
+
+    batch_rows: ClassVar[int] = 10_000
+
+    def __init__(self, link: HttpLink, spec: wire.WireSpec, read_only: bool) -> None:
+        self.spec = spec.unpack()
+        self._link = link
+        self._read_only = read_only or not spec.writable
+
+    @classmethod
+    def create(cls, uri: str, spec: CollectionSpec) -> HttpStore:
+        with contextlib.closing(HttpLink(read_uri(uri))) as link:
+            message = wire.CreateCall(
+                *(spec.n_bits, spec.model, spec.vector_size, spec.kind, spec.settings, [*spec.indexed]),
+                spec.ids,  # type: ignore[arg-type]
+            )
+            link.call("create", message, wire.Changed)
+        return cls.open(uri)
+
+    @classmethod
+    def open(cls, uri: str, read_only: bool = False) -> HttpStore:
+        link = HttpLink(read_uri(uri))
+        try:
+            return cls(link, link.call("spec", wire.NoCall(), wire.WireSpec), read_only)
+        except BaseException:
+            link.close()
+            raise
+
+    @classmethod
+    def drop(cls, uri: str) -> None:
+        with contextlib.closing(HttpLink(read_uri(uri))) as link:
+            link.request("DELETE", f"{_API}/{quote(link.address.name, safe='')}")
+
+    def add(self, ids: Ids, codes: PackedCodes, payloads: Sequence[Payload] | None, vectors: Vectors | None) -> None:
+        self._require_writable()
+        row_bytes = 8 + codes.shape[1] + (0 if vectors is None else 4 * vectors.shape[1])
+        step = max(1, min(len(ids), _BODY_BYTES // row_bytes))
+        for start in range(0, len(ids), step):
+            part = slice(start, start + step)
+            some = None if payloads is None else list(payloads[part])
+            floats = None if vectors is None else wire.Array.pack(vectors[part])
+            message = wire.AddCall(wire.Array.pack(ids[part]), wire.Array.pack(codes[part]), some, floats)
+            try:
+                self._link.call("write/add", message, wire.Changed)
+            except TooLargeError:
+                if len(ids[part]) == 1:
+                    raise
+                half = start + len(ids[part]) // 2
+                for rows in (slice(start, half), slice(half, start + step)):
+                    kept = None if vectors is None else vectors[rows]
+                    self.add(ids[rows], codes[rows], None if payloads is None else payloads[rows], kept)
+
+    def update_payloads(self, update: PayloadUpdate) -> int:
+        self._require_writable()
+        message = wire.UpdateCall(list(update.payloads), update.merge)
+        if isinstance(update.wanted, np.ndarray):
+            message.ids = wire.Array.pack(update.wanted)
+        else:
+            message.where = _filter(update.wanted) or {}
+        done = self._link.call("write/update", message, wire.Changed)
+        if done.missing:
+            raise NoSuchRowsError("no payload was changed", done.missing)
+        return done.count
+
+    def delete(self, wanted: Ids | Condition) -> int:
+        self._require_writable()
+        message = wire.DeleteCall()
+        if isinstance(wanted, np.ndarray):
+            message.ids = wire.Array.pack(wanted)
+        else:
+            message.where = as_filter(wanted)
+        return self._link.call("write/delete", message, wire.Changed).count
+
+    def get(self, ids: Ids, vectors: bool = False) -> StoredRows:
+        wanted, size = np.unique(ids), self.spec.vector_size if vectors else None
+        step = min(self.batch_rows, max(1, _FLOATS // (size or 1)))
+        parts = [
+            self._link.call("get", wire.GetCall(wire.Array.pack(wanted[start : start + step]), vectors), wire.WireRows)
+            for start in range(0, max(len(wanted), 1), step)
+        ]
+        return _joined([part.unpack() for part in parts])
+
+    def count(self, where: Condition | None = None) -> int:
+        return self._link.call("count", wire.CountCall(_filter(where)), wire.Changed).count
+
+    def take_ids(self, count: int) -> int:
+        self._require_writable()
+        return self._link.call("write/take_ids", wire.TakeIdsCall(count), wire.Changed).count
+
+    def search(
+        self,
+        query: Query,
+        k: int,
+        where: Condition | None = None,
+        include: Collection[Include] = (),
+        n_jobs: int | None = None,
+    ) -> Answer:
+        floats = k * (self.spec.vector_size or 0) if "vector" in include else 0
+        step = min(_QUERIES, (_DETAILED_HITS if include else _BARE_HITS) // k, _FLOATS // max(floats, 1))
+        parts = []
+        for part in _blocks(query, max(1, step)):
+            message = wire.SearchCall(wire.WireQuery.pack(part), k, _filter(where), [*include])
+            parts.append(self._link.call("search", message, wire.WireAnswer).unpack())
+        if len(parts) == 1:
+            return parts[0]
+        skipped = [part.hits.skipped for part in parts]
+        hits = Hits(
+            _stacked([part.hits.ids for part in parts], -1),
+            _stacked([part.hits.distances for part in parts], -1 if query.by_bits and not query.rescoring else np.inf),
+            skipped=None if any(one is None for one in skipped) else np.concatenate(skipped),  # type: ignore[arg-type]
+        )
+        return Answer(hits, _rows_of([part.rows for part in parts]), sum(part.cut for part in parts))
+
+    def within(
+        self,
+        query: Query,
+        radius: float,
+        where: Condition | None = None,
+        include: Collection[Include] = (),
+        limit: int | None = None,
+        n_jobs: int | None = None,
+    ) -> RangeAnswer:
+        parts = []
+        for part in _blocks(query, _QUERIES):
+            message = wire.WithinCall(wire.WireQuery.pack(part), float(radius), _filter(where), [*include], limit)
+            parts.append(self._link.call("within", message, wire.WireAnswer).unpack_range())
+        if len(parts) == 1:
+            return parts[0]
+        counts = np.concatenate([np.diff(part.hits.offsets) for part in parts])
+        hits = RangeHits(
+            np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts)]),
+            np.concatenate([part.hits.ids for part in parts]),
+            np.concatenate([part.hits.distances for part in parts]),
+            found=np.concatenate([part.hits.found for part in parts]),
+        )
+        return RangeAnswer(hits, _rows_of([part.rows for part in parts]))
+
+    def scan(
+        self, batch_rows: int = 10_000, where: Condition | None = None, vectors: bool = False, after: int = -1
+    ) -> Iterator[StoredRows]:
+        """Iterate over the rows by id; each batch shows one moment, because it is one request."""
+        size = self.spec.vector_size if vectors else None
+        page = min(batch_rows, self.batch_rows, max(1, _FLOATS // (size or 1)))
+        while True:
+            message = wire.ScanCall(page, _filter(where), vectors, after)
+            rows = self._link.call("scan", message, wire.WireRows).unpack()
+            if len(rows.ids):
+                yield rows
+            if len(rows.ids) < page:
+                return
+            after = int(rows.ids[-1])
+
+    def info(self) -> dict[str, Any]:
+        facts = self._link.call("info", wire.NoCall(), wire.Facts).facts
+        return {**facts, "uri": self._link.address.shown, "server": self._link.address.server}
+
+    def replace_model(self, model: bytes, fingerprint: str, vector_size: int | None) -> None:
+        self._require_writable()
+        self._link.call("write/replace", wire.ReplaceCall(self.spec.fingerprint, model, vector_size), wire.Changed)
+        self.spec = self._link.call("spec", wire.NoCall(), wire.WireSpec).unpack()
+
+    def verify(self) -> VerifyReport:
+        return self._link.call("verify", wire.NoCall(), wire.Verified).unpack()
+
+    def compact(self) -> None:
+        self._require_writable()
+        self._link.call("write/compact", wire.NoCall(), wire.Changed)
+
+    def backup(self, path: str) -> None:
+        raise UnsupportedByStoreError(
+            f"A backup of {self._link.address.shown} is made where its server runs: run 'hashlearn index backup' on "
+            "the folder there. To copy the rows, use Collection.export."
+        )
+
+    @classmethod
+    def restore(cls, path: str, uri: str, replace: bool) -> NoReturn:
+        raise UnsupportedByStoreError(
+            f"A backup cannot be restored over HTTP to {read_uri(uri).shown}: run 'hashlearn index restore' where its "
+            "server runs."
+        )
+
+    def close(self) -> None:
+        self._link.close()
+
+    def _require_writable(self) -> None:
+        require_writable(self._read_only, self._link.address.shown)
+
+
+def served_collections(uri: str) -> list[dict[str, Any]]:
+    """Return the facts of all collections of a server."""
+    with contextlib.closing(HttpLink(read_uri(uri, whole_server=True))) as link:
+        found = link.request("GET", _API).json()["collections"]
+        return [{**facts, "uri": f"{link.address.server}/{facts['name']}"} for facts in found]
+
+
+def _filter(where: Condition | None) -> dict[str, Any] | None:
+    return None if where is None else as_filter(where)
+
+
+def _blocks(query: Query, step: int) -> Iterator[Query]:
+    """Yield the queries in parts of ``step``; at least one part."""
+    for start in range(0, max(len(query.values), 1), step):
+        part, values, plan = slice(start, start + step), query.values, query.rescoring
+        if plan is not None:
+            also = None if plan.also is None else plan.also[part]
+            plan = plan._replace(vectors=plan.vectors[part], also=also)
+        if isinstance(values, ScoreTables):
+            values = ScoreTables(values.nibbles[part], None if values.words is None else values.words[part])
+        else:
+            values = values[part]
+        yield Query(values, plan)
+
+
+def _stacked(tables: Sequence[NDArray[Any]], empty: float) -> NDArray[Any]:
+    """Return the lines of several tables in one, which is as wide as the widest of them."""
+    width = max(table.shape[1] for table in tables)
+    wide = [np.pad(table, ((0, 0), (0, width - table.shape[1])), constant_values=empty) for table in tables]
+    return np.concatenate(wide)
+
+
+def _rows_of(parts: Sequence[StoredRows | None]) -> StoredRows | None:
+    """Return the rows of several answers, each once."""
+    found = [part for part in parts if part is not None]
+    return _joined(found) if found else None
+
+
+def _joined(parts: Sequence[StoredRows]) -> StoredRows:
+    if len(parts) == 1:
+        return parts[0]
+    ids, first = np.unique(np.concatenate([part.ids for part in parts]), return_index=True)
+    codes = np.concatenate([part.codes for part in parts])
+    payloads = [payload for part in parts for payload in part.payloads]
+    vectors = [part.vectors for part in parts if part.vectors is not None]
+    return StoredRows(
+        ids,
+        codes[first] if len(codes) else codes,
+        [payloads[place] for place in first.tolist()] if payloads else [],
+        np.concatenate(vectors)[first] if vectors else None,
+    )
