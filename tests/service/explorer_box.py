@@ -18,7 +18,7 @@ import pytest
 from PIL import Image
 from sklearn.datasets import load_digits
 
-from hashlearn import ITQ, LSH, Collection
+from hashlearn import ITQ, LSH, Collection, OpenHasher
 from hashlearn.service.run import listen, new_server, url_of
 from hashlearn.service.served_collection import open_collection
 from hashlearn.service.service import Service
@@ -56,8 +56,8 @@ HOSTILE = "<img src=x onerror=\"document.title='run'\"><script>document.title='r
 
 
 def make_collections(folder):
-    """Two with pictures and vectors ("learned", "random"), one of plain rows ("cards"), one without any ("empty"), one
-    each of texts and of products, and one each whose ids are texts ("named") and UUIDs ("drawn")."""
+    """Make collections: with pictures and vectors ("learned", "random"), of OpenHasher ("open"), of rows ("cards"),
+    without rows ("empty"), of texts, of products, and with ids that are texts ("named") and UUIDs ("drawn")."""
     X, y = load_digits(return_X_y=True)
     X, y = (X[:ROWS] / 16).astype(np.float32), y[:ROWS]
     pictures = folder / "pictures"
@@ -68,8 +68,7 @@ def make_collections(folder):
     for name, hasher in (("learned", ITQ(n_bits=32, random_state=0)), ("random", LSH(n_bits=24, random_state=0))):
         with Collection.create(folder / name, hasher.fit(X), store_vectors=True) as collection:
             collection.add(X, payload=payload)
-        display = {"images": "../pictures", "image_features": "gray:8", "label_field": "label"}
-        (folder / name / "serve.json").write_text(json.dumps(display))
+        _show_pictures(folder, name, image_features="gray:8", label_field="label")
     with Collection.create(folder / "cards", n_bits=12) as collection:
         codes = np.random.default_rng(0).integers(0, 256, (40, 2), dtype=np.uint8) & np.array(
             [255, 240], dtype=np.uint8
@@ -78,11 +77,13 @@ def make_collections(folder):
         # Ids that numbers of JavaScript cannot hold.
         collection.add(codes=codes, ids=np.arange(40) + 2**62 + 1, payload=rows)
     Collection.create(folder / "empty", n_bits=16).close()
+    with Collection.create(folder / "open", OpenHasher(n_bits=64, random_state=0).fit(X, y)) as collection:
+        collection.add(X, labels=y, payload=payload)
     _make_texts(folder / "texts")
     _make_products(folder / "products")
     _make_named(folder, "named", "text", [*ODD_IDS, *(f"row {number}" for number in range(len(ODD_IDS), 40))])
     _make_named(folder, "drawn", "uuid", [uuid.UUID(int=2**100 + number) for number in range(40)])
-    names = ("learned", "random", "cards", "empty", "texts", "products", "named", "drawn")
+    names = ("learned", "random", "cards", "empty", "texts", "products", "named", "drawn", "open")
     return [folder / name for name in names]
 
 
@@ -92,7 +93,13 @@ def _make_named(folder, name, kind, ids):
     payload = [{"label": f"g{group}", "image": f"{row}.png", "id": row} for row, group in enumerate(groups.tolist())]
     with Collection.create(folder / name, n_bits=32, ids=kind) as collection:
         collection.add(codes=codes, ids=ids, payload=payload)
-    (folder / name / "serve.json").write_text(json.dumps({"images": "../pictures"}))
+    _show_pictures(folder, name)
+
+
+def _show_pictures(folder, name, **display):
+    """Give a collection its own copy of the pictures, because serve.json names no others."""
+    shutil.copytree(folder / "pictures", folder / name / "pictures")
+    (folder / name / "serve.json").write_text(json.dumps({"images": "pictures", **display}))
 
 
 def _codes_of_groups(n_rows, n_groups, n_bits):

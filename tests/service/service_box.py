@@ -21,8 +21,7 @@ from hashlearn.files.images import as_png
 from hashlearn.service.run import listen, new_server, url_of
 from hashlearn.service.served_collection import ServedCollection, open_collection
 from hashlearn.service.service import Service
-from hashlearn.service.settings import Limits, ServerSettings
-from hashlearn.service.tokens import Token
+from hashlearn.service.settings import Limits, ServerSettings, Token
 
 TOKEN = "a-token-of-the-tests"
 AUTH = {"Authorization": f"Bearer {TOKEN}"}

@@ -312,3 +312,14 @@ def test_nothing_to_complain_of_and_nothing_from_elsewhere(page):
         page.one("#help-button").click()
     assert page.complaints() == []
     assert page.asked_elsewhere() == []
+
+
+def test_a_slider_says_how_much_labels_count(page):
+    page.open(f"?c=open&id={QUERY}&e=0")
+    assert page.hits() == found(page, "open", QUERY, emphasis=0)
+    page.js("const s = document.querySelector('.emphasis input'); s.value = 100; s.dispatchEvent(new Event('change'))")
+    page.until(lambda: page.address()["e"] == "100", "the emphasis in the address")
+    page.settle()
+    assert page.hits() == found(page, "open", QUERY, emphasis=1)
+    page.open(f"?c=learned&id={QUERY}")
+    assert page.js("return document.querySelector('.emphasis').hidden")

@@ -6,7 +6,7 @@ import explorer_box
 import pytest
 from explorer_box import HOSTILE
 
-from hashlearn.service.tokens import Token
+from hashlearn.service.settings import Token
 
 TOKEN = "a-token-of-some-length"
 

@@ -14,8 +14,7 @@ from service_box import API, ROWS, command, make_shop, new_service, rows, runnin
 from hashlearn import cli
 from hashlearn.service.middleware import AccessLog
 from hashlearn.service.run import listen
-from hashlearn.service.settings import ServerSettings
-from hashlearn.service.tokens import Token, parse_tokens, read_tokens
+from hashlearn.service.settings import ServerSettings, Token, parse_tokens, read_tokens
 
 pytestmark = pytest.mark.slow
 

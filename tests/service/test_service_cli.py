@@ -18,7 +18,7 @@ from service_box import ROWS, TOKEN, command, make_shop
 
 from hashlearn import Collection, cli
 from hashlearn.data import Dataset, digits
-from hashlearn.service.demo_collections import DemoData, make_demo, pixel_demo
+from hashlearn.service.demo_collections import PICTURES, DemoData, make_demo, pixel_demo
 from hashlearn.service.served_collection import open_collection
 
 
@@ -69,7 +69,7 @@ def test_without_the_extra_a_sentence_says_which(tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     for arguments in (["serve", str(path)], ["demo", "--serve"]):
         assert cli.main(arguments) == 2
-        assert "hashlearn[serve]" in said(capsys)
+        assert ".[serve]" in said(capsys)
 
 
 @pytest.mark.slow
@@ -114,7 +114,8 @@ def test_the_demo_is_made_once_and_shown(tmp_path):
     assert len(calls) == 1
     with pytest.raises(ValueError, match="other settings"):
         make_demo(folder, {"bits": 32}, compute)
-    with command("serve", *map(str, made)) as (_, url):
+    pictures = [option for path in made for option in ("--images", f"{path.name}={folder / PICTURES}")]
+    with command("serve", *map(str, made), *pictures) as (_, url):
         api = f"{url}/api/v1/collections/auto"
         item = httpx.get(f"{api}/items/700", timeout=60).json()
         assert item["payload"] == {"label": str(dataset.query_y[100]), "part": "test"}

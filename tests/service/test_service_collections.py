@@ -9,8 +9,7 @@ import pytest
 from service_box import API, AUTH, TOKEN, client, command, error_of, new_service, rows
 
 from hashlearn import Collection
-from hashlearn.service.settings import Limits
-from hashlearn.service.tokens import Token
+from hashlearn.service.settings import Limits, Token
 
 AT = "/api/v1/collections"
 
@@ -69,18 +68,18 @@ def test_what_is_refused(tmp_path):
 def test_writes_that_waited_for_a_collection_that_is_gone(tmp_path):
     """They are told so; the storage is not touched."""
     service = new_service(tmp_path, create_in=tmp_path / "made")
-    from hashlearn.service import made_collections, routes_writes
+    from hashlearn.service import routes_collections, routes_items
     from hashlearn.service.errors import ApiError
     from hashlearn.service.schemas import CreateRequest
 
     try:
-        made_collections.create(service, CreateRequest(name="x", n_bits=8))
+        routes_collections.create(service, CreateRequest(name="x", n_bits=8))
         served = service.collections["x"]
-        made_collections.drop(service, served)
+        routes_collections.drop(service, served)
         with pytest.raises(ApiError, match="any more"):
-            routes_writes._add(service, served, {"codes": np.zeros((1, 1), dtype=np.uint8)})
+            routes_items._add(service, served, {"codes": np.zeros((1, 1), dtype=np.uint8)})
         with pytest.raises(ApiError, match="any more"):
-            made_collections.drop(service, served)
+            routes_collections.drop(service, served)
     finally:
         service.close_now()
 

@@ -9,8 +9,7 @@ import numpy as np
 from service_box import API, ROWS, TOKEN, client, new_service, rows
 
 from hashlearn import Collection
-from hashlearn.service.settings import MIB, Limits
-from hashlearn.service.tokens import SHORTEST_TOKEN
+from hashlearn.service.settings import MIB, SHORTEST_TOKEN, Limits
 
 PAGE = (Path(__file__).parents[2] / "docs" / "service.md").read_text(encoding="utf-8")
 
@@ -49,13 +48,15 @@ def test_the_limits_on_the_page_are_those_of_the_code():
         f"{limits.held_bytes // MIB} MiB of bodies",
         f"{limits.queries:,} queries or items; k {limits.k:,} ({limits.k_npy:,} for `.npy`); {limits.hits_json:,} hits",
         f"({limits.floats_json // 10**6} million numbers of vectors), {limits.hits_npy // 10**6} million as `.npy`",
-        f"{limits.seconds:g} s of work, {limits.body_seconds:g} s for the body to arrive",
+        f"{limits.seconds:g} s of work, {limits.head_seconds:g} s for the head of a request and "
+        f"{limits.body_seconds:g} s for its body to arrive",
+        f"{limits.keep_alive_seconds} s for an idle connection",
         f"{limits.queue_seconds:g} s of waiting for a thread",
         f"{limits.waiting} requests that wait, {limits.decoding} images decoded",
         f"{limits.connections:,} connections",
         f"{limits.collections} served",
         f"{limits.texts} per request, {limits.text_chars:,} characters each",
-        f"{limits.element_chars:,} characters of JSON",
+        f"{limits.element_chars:,} bytes of JSON",
         f"has not ended {limits.close_seconds} s after that",
         f"takes {limits.probe_seconds:g} s",
         f"for up to {limits.stop_seconds:g} s",

@@ -27,10 +27,10 @@ from service_box import (
 
 from hashlearn import Collection
 from hashlearn.codes import unpack
+from hashlearn.files.arrays import FileError
 from hashlearn.service.served_collection import DisplayConfig, ServedCollection, default_name, open_collection
 from hashlearn.service.service import Service
-from hashlearn.service.settings import ServerSettings
-from hashlearn.service.tokens import Token
+from hashlearn.service.settings import ServerSettings, Token
 
 
 @pytest.fixture(scope="module")
@@ -217,15 +217,16 @@ def test_pictures_whole_and_small(http, folder):
 def test_pictures_of_a_zip_named_in_the_payload(tmp_path):
     buffer = io.BytesIO()
     Image.new("RGB", (6, 3), (200, 10, 10)).save(buffer, "BMP")
-    with zipfile.ZipFile(tmp_path / "pictures.zip", "w") as archive:
-        archive.writestr("a/red one.bmp", buffer.getvalue())
-        archive.writestr("a/notes.txt", "no picture")
-        archive.writestr("a/fake.png", "no picture either")
-    with Collection.create(tmp_path / "c", n_bits=8) as made:
+    folder = tmp_path / "c"
+    with Collection.create(folder, n_bits=8) as made:
         names = ["a/red one.bmp", "a/notes.txt", "a/fake.png", "../pictures.zip", None]
         fields = [{} if name is None else {"photo": name} for name in names]
         made.add(codes=np.zeros((5, 1), dtype=np.uint8), payload=fields)
-    DisplayConfig(images="../pictures.zip", image_field="photo").write(tmp_path / "c")
+    with zipfile.ZipFile(folder / "pictures.zip", "w") as archive:
+        archive.writestr("a/red one.bmp", buffer.getvalue())
+        archive.writestr("a/notes.txt", "no picture")
+        archive.writestr("a/fake.png", "no picture either")
+    DisplayConfig(images="pictures.zip", image_field="photo").write(folder)
     with client(Service([open_collection(str(tmp_path / "c"))])) as http:
         api = "/api/v1/collections/c"
         shown = http.get(f"{api}/images/0")
@@ -257,3 +258,21 @@ def test_a_wrong_serve_json_is_said(tmp_path):
     with pytest.raises(ValueError, match="makes rows of 25 numbers, and the hasher was fitted on rows of 16"):
         (tmp_path / "shop" / "serve.json").write_text('{"image_features": "grey:5"}')
         open_collection(str(tmp_path / "shop"))
+
+
+@pytest.mark.parametrize("place", ["../pictures", "..", "/", "link", "inside/../../pictures", "absolute"])
+def test_serve_json_names_no_pictures_outside_of_its_folder(tmp_path, place):
+    """A collection that was copied from elsewhere must not show pictures of this machine."""
+    folder = make_shop(tmp_path, pictures=True)
+    (folder / "link").symlink_to(tmp_path / "pictures")
+    (folder / "inside").mkdir()
+    DisplayConfig(images=str(tmp_path / "pictures") if place == "absolute" else place).write(folder)
+    with pytest.raises(FileError, match=r"serve.json names pictures outside of the collection's folder: .* --images"):
+        open_collection(str(folder))
+    open_collection(str(folder), images=tmp_path / "pictures").collection.close()
+    (tmp_path / "pictures").rename(folder / "inside" / "pictures")
+    DisplayConfig(images="inside/pictures").write(folder)
+    served = open_collection(str(folder))
+    assert served.pictures is not None
+    assert served.pictures.name(7, {}) == "7.png"
+    served.collection.close()

@@ -15,12 +15,11 @@ from service_box import API, AUTH, ROWS, TOKEN, client, error_of, make_shop, new
 
 from hashlearn import Collection
 from hashlearn.files.images import as_png
-from hashlearn.service.image_decoding import ImageDecoder
-from hashlearn.service.security import POLICY, REPORT_POLICY
+from hashlearn.service.images import ImageDecoder
+from hashlearn.service.middleware import POLICY, REPORT_POLICY
 from hashlearn.service.served_collection import open_collection
 from hashlearn.service.service import Service
-from hashlearn.service.settings import Limits, ServerSettings
-from hashlearn.service.tokens import Token, find_token, read_tokens
+from hashlearn.service.settings import Limits, ServerSettings, Token, find_token, read_tokens
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +54,15 @@ def test_writing_needs_the_token(http, method, path, body):
     assert error_of(response, 401) == "no_token"
     response = http.request(method, API + path, json=body, headers={**headers, **AUTH, "Origin": "http://evil.example"})
     assert error_of(response, 403) == "wrong_origin"
+    assert http.get(API).json()["rows"] == ROWS
+
+
+def test_a_request_has_one_authorization_header(http):
+    """Of two headers one could name the scheme, and the other hold the password that a browser sends by itself."""
+    basic = "Basic " + base64.b64encode(f"me:{TOKEN}".encode()).decode()
+    for values in (["Bearer x", basic], [basic, "Bearer x"], [f"Bearer {TOKEN}"] * 2, ["Bearer", f"Bearer {TOKEN}"]):
+        headers = [("Authorization", value) for value in values]
+        assert error_of(http.delete(f"{API}/items/1", headers=headers), 400) == "bad_request"
     assert http.get(API).json()["rows"] == ROWS
 
 

@@ -22,6 +22,7 @@ from service_box import API, AUTH, ROWS, TOKEN, client, command, make_shop, new_
 
 from hashlearn import Collection
 from hashlearn.codes import hamming_distances
+from hashlearn.service.run import connection_cap
 from hashlearn.service.service import Service
 
 pytestmark = pytest.mark.slow
@@ -232,3 +233,8 @@ def test_nothing_is_lost_in_many_mixed_requests(tmp_path):
         counted = re.findall(r'hashlearn_requests_total\{.*?status="(\d+)"\} (\d+)', http.get("/metrics").text)
     assert sum(int(count) for _, count in counted) >= 2000
     assert {status[0] for status, _ in counted} <= {"2", "4"}
+
+
+def test_systems_without_a_limit_on_open_files_cap_nothing(monkeypatch):
+    monkeypatch.setattr("hashlearn.service.run.resource", None)
+    assert connection_cap(1000, 1000, 9) == 1000

@@ -15,8 +15,7 @@ from hashlearn import ITQ, Collection
 from hashlearn.codes import hamming_distances
 from hashlearn.service.served_collection import open_collection
 from hashlearn.service.service import Service
-from hashlearn.service.settings import ServerSettings
-from hashlearn.service.tokens import Token
+from hashlearn.service.settings import ServerSettings, Token
 
 SETTINGS = ServerSettings(tokens=(Token(TOKEN),))
 IDS = {

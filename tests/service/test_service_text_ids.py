@@ -57,7 +57,7 @@ def test_search_by_text(http):
             ).content
         )
     )
-    assert (arrays["ids"][0, 0], arrays["ids"][0, 4]) == ("sku-7", "")
+    assert (arrays["ids"][0, 0], arrays["ids"].shape) == ("sku-7", (1, 4))  # as many as there are rows
     assert sorted(http.get(f"{API}/map").json()["ids"]) == sorted(NAMES)
     assert http.get(f"{API}/confusion").json()["rows"][0][0]["id"] in NAMES
 

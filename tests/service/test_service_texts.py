@@ -6,7 +6,7 @@ import pytest
 from letters_model import letters
 from service_box import API, AUTH, SIDE, client, error_of, new_service, rows
 
-from hashlearn.service import text_features
+from hashlearn.service import served_collection
 from hashlearn.service.settings import Limits
 
 __all__ = ["letters"]  # a fixture
@@ -76,11 +76,11 @@ def test_the_model_that_a_hasher_names(letters):
         n_features_in_ = 26
 
     loaded: dict = {}
-    one, other = (text_features.text_features(Hasher(), loaded) for _ in range(2))
+    one, other = (served_collection.text_features(Hasher(), loaded) for _ in range(2))
     assert one is other
     assert letters.loaded == ["some-model"]
     assert one.rows(["a", "b"]).shape == (2, 26)
-    assert text_features.text_features(object(), loaded) is None
+    assert served_collection.text_features(object(), loaded) is None
     Hasher.n_features_in_ = 17
     with pytest.raises(ValueError, match="makes rows of 26 numbers, the hasher takes 17"):
-        text_features.text_features(Hasher(), loaded)
+        served_collection.text_features(Hasher(), loaded)

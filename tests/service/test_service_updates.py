@@ -11,8 +11,7 @@ from service_box import API, AUTH, ROWS, TOKEN, client, error_of, new_service, n
 
 from hashlearn.service.served_collection import open_collection
 from hashlearn.service.service import Service
-from hashlearn.service.settings import ServerSettings
-from hashlearn.service.tokens import Token
+from hashlearn.service.settings import ServerSettings, Token
 
 SETTINGS = ServerSettings(tokens=(Token(TOKEN),))
 

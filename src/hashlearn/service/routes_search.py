@@ -1,0 +1,468 @@
+"""Searches: by JSON, by .npy, by a picture; and how far away all rows are."""
+
+from __future__ import annotations
+
+import io
+import time
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, NamedTuple
+from urllib.parse import quote
+
+import numpy as np
+from fastapi import APIRouter, Depends, Query, Request, Response
+from numpy.typing import NDArray
+
+from hashlearn.collection import Item
+from hashlearn.collection.ids import MAX_CHARACTERS, json_id
+from hashlearn.collection.rescore import DEFAULT_FACTOR
+from hashlearn.collection.store import Include
+from hashlearn.index import Hit, Hits, RangeHits
+from hashlearn.service import schemas
+from hashlearn.service.bodies import (
+    JSON_TYPE,
+    NPY_TYPE,
+    decode_codes,
+    float_rows,
+    packed_codes,
+    parse_npy,
+    parse_request,
+    read_body,
+    read_json_object,
+)
+from hashlearn.service.errors import ApiError, bad, collection_errors, json_response, to_json
+from hashlearn.service.schemas import SearchRequest
+from hashlearn.service.served_collection import ServedCollection, id_in_address, ids_in_body, plain_ids, rows_of_texts
+from hashlearn.service.service import CollectionDep, Service, ServiceDep
+from hashlearn.service.settings import Limits
+from hashlearn.typing import Metric, PackedCodes
+
+DEFAULT_K = 10
+_ROWS_AT_ONCE = 2_000_000  # that the queries of one step of a radius search may find
+
+
+@dataclass(frozen=True)
+class SearchOptions:
+    """How to search, whatever the queries are."""
+
+    k: int | None = None
+    radius: int | None = None
+    mode: str = "hamming"
+    oversample: float = DEFAULT_FACTOR
+    metric: Metric = "cosine"
+    where: dict[str, Any] | None = None
+    emphasis: str | float | None = None
+
+    @property
+    def top_k(self) -> int:
+        return DEFAULT_K if self.k is None else self.k
+
+    def check(self, n_queries: int, max_k: int, max_hits: int, limits: Limits) -> None:
+        """Refuse what asks for too much."""
+        if n_queries > limits.queries:
+            raise ApiError(413, "too_many", f"At most {limits.queries:,} queries are taken at once. Got {n_queries:,}.")
+        if self.radius is not None and self.mode != "hamming":
+            raise bad("bad_request", f"A radius counts bits, so its mode is hamming. Got {self.mode}.")
+        if self.top_k > max_k:
+            raise bad("bad_k", f"k may be at most {max_k:,} here. Got {self.top_k}.")
+        if self.oversample > limits.oversample:
+            raise bad("bad_request", f"oversample may be at most {limits.oversample:g}. Got {self.oversample:g}.")
+        candidates = self.top_k * (self.oversample if self.mode == "rescore" else 1)
+        if n_queries * self.top_k > max_hits or n_queries * candidates > limits.hits_npy:
+            message = f"{n_queries:,} queries with k={self.top_k:,} find too much at once: at most {max_hits:,} hits."
+            raise ApiError(413, "too_many", message)
+
+
+@dataclass(frozen=True)
+class Queries:
+    """Codes to search for; the vectors they come from, where known; the stored items they are, for a search by ids."""
+
+    codes: PackedCodes
+    vectors: NDArray[Any] | None = None
+    items: list[Item] | None = None
+
+
+class _QueryHits(NamedTuple):
+    """The hits of one query. ``found`` counts all rows within a radius, also those that k cut off."""
+
+    hits: list[Hit]
+    found: int | None = None
+
+
+def queries_from_vectors(served: ServedCollection, vectors: NDArray[Any]) -> Queries:
+    """Return the codes of rows that a client sent."""
+    if served.n_features is None:
+        why = "has no hasher: search by codes or ids" if served.hasher is None else "takes pictures, not vectors"
+        raise bad("bad_vector", f"The collection {served.name} {why}.")
+    rows = float_rows(vectors, served.n_features)
+    with collection_errors():
+        return Queries(served.collection.encode_queries(rows), rows)
+
+
+def queries_from_texts(served: ServedCollection, texts: Sequence[str], limits: Limits) -> Queries:
+    """Return the codes of texts that a client sent."""
+    return queries_from_vectors(served, rows_of_texts(served, texts, limits))
+
+
+def queries_from_ids(served: ServedCollection, ids: Sequence[int | str], needs_vectors: bool) -> Queries:
+    """Return the codes of stored items, with their vectors where the collection keeps such as its hasher takes."""
+    with_vectors = needs_vectors and served.collection.vector_size == served.n_features
+    wanted = ids_in_body(served, list(ids))
+    with collection_errors():
+        items = served.collection.get(wanted, vectors=with_vectors)
+    missing = [one for one, item in zip(wanted, items, strict=True) if item is None]
+    if missing:
+        raise ApiError(404, "no_item", f"There is no item {json_id(missing[0])!r} in {served.name}.")
+    vectors = np.stack([item.vector for item in items]) if with_vectors and items[0].vector is not None else None
+    return Queries(np.stack([item.code for item in items]), vectors, items)
+
+
+def search_json(served: ServedCollection, body: bytes, limits: Limits) -> bytes:
+    """Return the JSON answer to a JSON search."""
+    started = time.perf_counter()
+    asked = parse_request(SearchRequest, body, limits)
+    options = SearchOptions(
+        asked.k, asked.radius, asked.mode, asked.oversample, asked.metric, asked.where, asked.emphasis
+    )
+    given = (asked.vectors, asked.ids, asked.codes, asked.texts)
+    n_queries = next(len(part) for part in given if part is not None)
+    options.check(n_queries, limits.k, limits.hits_json, limits)
+    if asked.vectors is not None:
+        queries = queries_from_vectors(served, asked.vectors)
+    elif asked.ids is not None:
+        queries = queries_from_ids(served, asked.ids, asked.mode != "hamming")
+    elif asked.texts is not None:
+        queries = queries_from_texts(served, asked.texts, limits)
+    else:
+        queries = Queries(decode_codes(asked.codes or (), served.n_bits))
+    return answer(served, queries, options, set(asked.include), asked.exclude_self, limits, started)
+
+
+def search_npy(
+    served: ServedCollection, body: bytes, options: SearchOptions, limits: Limits
+) -> dict[str, NDArray[Any]]:
+    """Return the answer to a .npy search: ids and distances (queries, k); with a radius also offsets.
+
+    Where a filter found nothing and has fields that cannot match, ``warnings`` are texts about them.
+    """
+    array = parse_npy(body, limits.queries)
+    options.check(len(array), limits.k_npy, limits.hits_npy, limits)
+    if array.dtype == np.uint8:
+        queries = Queries(packed_codes(array, served.n_bits))
+    else:
+        queries = queries_from_vectors(served, array)
+    if options.radius is None:
+        hits = _nearest(served, queries, options, ())
+        told = served.filter_warnings(options.where, bool(hits.filled.any()))
+        return {"ids": plain_ids(hits.ids), "distances": hits.distances, **_as_arrays(told)}
+    balls = list(_within(served, queries.codes, options, (), limits.hits_npy, limits))
+    counts = np.concatenate([np.diff(ball.offsets) for ball in balls])
+    ids, distances = (np.concatenate([getattr(ball, name) for ball in balls]) for name in ("ids", "distances"))
+    told = served.filter_warnings(options.where, len(ids) > 0)
+    offsets = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts, dtype=np.int64)])
+    return {"offsets": offsets, "ids": plain_ids(ids), "distances": distances, **_as_arrays(told)}
+
+
+def _as_arrays(told: dict[str, list[str]]) -> dict[str, NDArray[Any]]:
+    return {name: np.array(sentences, dtype=np.str_) for name, sentences in told.items()}
+
+
+def answer(
+    served: ServedCollection,
+    queries: Queries,
+    options: SearchOptions,
+    include: set[str],
+    exclude_self: bool,
+    limits: Limits,
+    started: float,
+) -> bytes:
+    """Search, and return as JSON what the client asked to know about the hits."""
+    found = _hits_of_all(served, queries, options, include, exclude_self and queries.items is not None, limits)
+    results = []
+    for number, (hits, count) in enumerate(found):
+        query: dict[str, Any] = {"code": queries.codes[number].tobytes().hex()}
+        if queries.items is not None:
+            query = item_facts(served, queries.items[number], {"code", *(include & {"payload"})})
+        # Each hit is encoded by itself: one call for a long answer would not let other threads run.
+        parts = [to_json({**item_facts(served, hit, include), "distance": hit.distance}) for hit in hits]
+        within = b"" if count is None else b',"found":%d' % count
+        results.append(b'{"query":' + to_json(query) + b',"hits":[' + b",".join(parts) + b"]" + within + b"}")
+    told = served.filter_warnings(options.where, any(hits for hits, _ in found))
+    took = round(1000 * (time.perf_counter() - started), 3)
+    head = to_json({"mode": options.mode, "n_bits": served.n_bits, "took_ms": took, **told})
+    return head[:-1] + b',"results":[' + b",".join(results) + b"]}"
+
+
+def item_facts(served: ServedCollection, item: Item | Hit, include: set[str]) -> dict[str, Any]:
+    """Return what the API tells about an item: its id, what is included, and where its picture is."""
+    facts: dict[str, Any] = {"id": json_id(item.id)}
+    if "code" in include and item.code is not None:
+        facts["code"] = item.code.tobytes().hex()
+    if "payload" in include:
+        facts["payload"] = item.payload
+    if "vector" in include and item.vector is not None:
+        facts["vector"] = item.vector.tolist()
+    if served.pictures is not None and served.pictures.name(item.id, item.payload or {}) is not None:
+        facts["image"] = f"/api/v1/collections/{served.name}/images/{quote(str(item.id), safe='')}"
+    return facts
+
+
+def _hits_of_all(
+    served: ServedCollection,
+    queries: Queries,
+    options: SearchOptions,
+    include: set[str],
+    exclude_self: bool,
+    limits: Limits,
+) -> list[_QueryHits]:
+    """Return the hits of every query; with ``exclude_self`` one more is searched for, and own items are left out."""
+    size, own = served.collection.vector_size, int(exclude_self)
+    wanted: set[Any] = include | ({"payload"} if served.pictures is not None else set())
+    most = limits.hits_json
+    if size is None:
+        wanted -= {"vector"}
+    elif "vector" in wanted:
+        most = min(most, limits.floats_json // size)
+    if exclude_self and (options.k is not None or options.radius is None):
+        options = replace(options, k=options.top_k + 1)
+    if options.radius is not None:
+        balls = _within(served, queries.codes, options, wanted, most, limits, own)
+        found = [
+            _QueryHits(list(hits), count)
+            for ball in balls
+            for hits, count in zip(ball.per_query(), ball.found.tolist(), strict=True)
+        ]
+    else:
+        with collection_errors():
+            rows = served.collection.count()
+        if len(queries.codes) * (min(options.top_k - own, rows)) > most:
+            raise _too_many(most, limits)
+        found = [_QueryHits(list(hits)) for hits in _nearest(served, queries, options, wanted).per_query()]
+    if not exclude_self:
+        return found
+    max_hits = None if options.k is None else options.k - 1
+    return [_without(hits, item.id, max_hits) for hits, item in zip(found, queries.items or (), strict=True)]
+
+
+def _without(query: _QueryHits, id: Any, max_hits: int | None) -> _QueryHits:
+    hits = [hit for hit in query.hits if hit.id != id]
+    found = None if query.found is None else query.found - (len(query.hits) - len(hits))
+    return _QueryHits(hits[:max_hits], found)
+
+
+def _nearest(served: ServedCollection, queries: Queries, options: SearchOptions, include: Collection[Include]) -> Hits:
+    """Return the k nearest rows of every query."""
+    mode, collection = options.mode, served.collection
+    if mode != "hamming":
+        if served.hasher is None:
+            raise bad("bad_mode", f"{mode} needs a hasher, and the collection {served.name} has none.")
+        if mode == "rescore" and (collection.vector_size is None or served.n_features is None):
+            raise bad("bad_mode", f"rescore needs kept vectors, and the collection {served.name} keeps none.")
+        if queries.vectors is None:
+            raise bad("bad_mode", f"{mode} needs the vectors of the queries: codes, or ids without them, lack them.")
+    with collection_errors():
+        # The code of a query says all about it by Hamming distance, and less than the query itself by tables.
+        if mode == "hamming" and not (served.by_tables and queries.vectors is not None):
+            return collection.search(
+                codes=queries.codes,
+                k=options.top_k,
+                where=options.where,
+                emphasis=options.emphasis,
+                include=[*include],
+            )
+        return collection.search(
+            queries.vectors,
+            k=options.top_k,
+            where=options.where,
+            emphasis=options.emphasis,
+            asymmetric=mode == "asymmetric",
+            rescore=options.oversample if mode == "rescore" else None,
+            metric=options.metric,
+            include=[*include],
+        )
+
+
+def _within(
+    served: ServedCollection,
+    codes: PackedCodes,
+    options: SearchOptions,
+    include: Collection[Include],
+    most: int,
+    limits: Limits,
+    own: int = 0,
+) -> Iterator[RangeHits]:
+    """Yield the rows within the radius, some queries at a time, so that a large radius does not fill the memory.
+
+    At most ``most`` rows may be found in all, and ``own`` more per query.
+    """
+    if served.by_tables:
+        raise bad("bad_request", f"The codes of {served.name} are compared by scores and not by bits: ask for k.")
+    n_hits, deadline = 0, time.monotonic() + limits.seconds
+    with collection_errors():
+        step = max(1, (most if include else _ROWS_AT_ONCE) // max(1, served.collection.count()))
+        for start in range(0, len(codes), step):
+            if time.monotonic() > deadline:
+                raise ApiError(503, "too_long", "Queries with this radius take too long: ask for fewer at once.")
+            ball = served.collection.within(
+                codes=codes[start : start + step],
+                radius=options.radius or 0,
+                where=options.where,
+                include=[*include],
+                limit=options.k or most + 1 + own,
+            )
+            n_hits += len(ball.ids) - own * len(ball)
+            if n_hits > most:
+                raise _too_many(most, limits)
+            yield ball
+
+
+def _too_many(most: int, limits: Limits) -> ApiError:
+    if most < limits.hits_json:
+        return ApiError(
+            413, "too_many", f"Vectors of more than {most:,} hits are too much for JSON: ask for fewer hits."
+        )
+    message = f"More than {most:,} rows lie within the radius: give k, a smaller radius, or fewer queries."
+    return ApiError(413, "too_many", message)
+
+
+NPZ_TYPE = "application/x-npz"
+IMAGE_TYPES = ("image/png", "image/jpeg", "image/webp")
+_FILTER_CHARS = 64 * 1024  # as much as the server takes of an address
+
+router = APIRouter(prefix="/api/v1/collections/{collection}", tags=["search"])
+
+
+def options_in_address(
+    k: Annotated[int | None, Query(ge=1, description="Hits per query; 10 if there is no radius either.")] = None,
+    radius: Annotated[int | None, Query(ge=0, description="All hits at most this many bits away.")] = None,
+    mode: schemas.Mode = "hamming",
+    oversample: Annotated[float, Query(ge=1, allow_inf_nan=False)] = DEFAULT_FACTOR,
+    metric: Metric = "cosine",
+    where: Annotated[str | None, Query(description="A filter as JSON text.")] = None,
+    emphasis: Annotated[str | None, Query(description=schemas.EMPHASIS)] = None,
+) -> SearchOptions:
+    """How to search, from the query part of the address: for bodies that are not JSON."""
+    condition = None
+    if where is not None:
+        condition = read_json_object(where.encode("utf-8", "replace"), _FILTER_CHARS, _FILTER_CHARS)
+    return SearchOptions(k, radius, mode, oversample, metric, condition, schemas.emphasis_in_address(emphasis))
+
+
+OptionsDep = Annotated[SearchOptions, Depends(options_in_address)]
+
+
+@router.post(
+    "/search",
+    response_model=schemas.SearchResponse,
+    responses=schemas.error_responses(408, 413, 415),
+    openapi_extra=schemas.json_body(schemas.SearchRequest),
+)
+async def search(request: Request, service: ServiceDep, served: CollectionDep) -> Response:
+    """Find the nearest items of vectors, of stored items, of codes, or of texts."""
+    body = await read_body(request, JSON_TYPE)
+    return json_response(await service.reads.run(search_json, served, body, service.limits))
+
+
+@router.post(
+    "/search.npy",
+    response_class=Response,
+    responses={
+        **schemas.error_responses(408, 413, 415),
+        200: {
+            "description": "ids and distances",
+            "content": {NPZ_TYPE: {"schema": {"type": "string", "format": "binary"}}},
+        },
+    },
+    openapi_extra=schemas.binary_body(NPY_TYPE),
+)
+async def search_by_npy(request: Request, service: ServiceDep, served: CollectionDep, options: OptionsDep) -> Response:
+    """A batch: an .npy array of vectors (float32, float64) or packed codes (uint8); the answer is an .npz.
+
+    It holds ids and distances (queries, k), with -1 in empty places; with a radius, offsets, ids and distances. If
+    there are warnings, it holds them as texts, as in the answer to a JSON search.
+    """
+    body = await read_body(request, NPY_TYPE)
+    return Response(await service.reads.run(_npz, served, body, options, service.limits), media_type=NPZ_TYPE)
+
+
+def _npz(served: ServedCollection, body: bytes, options: SearchOptions, limits: Limits) -> bytes:
+    stream = io.BytesIO()
+    np.savez(stream, **search_npy(served, body, options, limits))  # type: ignore[arg-type]
+    return stream.getvalue()
+
+
+@router.post(
+    "/search/image",
+    response_model=schemas.SearchResponse,
+    responses=schemas.error_responses(408, 413, 415),
+    openapi_extra=schemas.binary_body(*IMAGE_TYPES),
+)
+async def search_by_image(
+    request: Request,
+    service: ServiceDep,
+    served: CollectionDep,
+    options: OptionsDep,
+    include: Annotated[str, Query(description="payload, code, vector: joined by commas.")] = "payload",
+) -> Response:
+    """Find the nearest items of an uploaded picture (PNG, JPEG or WebP)."""
+    included = {name for name in include.split(",") if name}
+    if included - {"payload", "code", "vector"}:
+        raise bad("bad_request", "include may name payload, code and vector, joined by commas.")
+    body = await read_body(request, *IMAGE_TYPES)
+    return json_response(await service.reads.run(_search_image, service, served, body, options, included))
+
+
+def _search_image(
+    service: Service, served: ServedCollection, body: bytes, options: SearchOptions, include: set[str]
+) -> bytes:
+    started, limits = time.perf_counter(), service.limits
+    if served.features is None:
+        message = f"The collection {served.name} cannot be searched by a picture: its hasher takes other features."
+        raise bad("no_images", message)
+    options.check(1, limits.k, limits.hits_json, limits)
+    row = served.features.row(body, service.decoder)
+    with collection_errors():
+        queries = Queries(served.collection.encode_queries(row), row)
+    return answer(served, queries, options, include, False, limits, started)
+
+
+@router.get("/histogram", response_model=schemas.HistogramResponse, responses=schemas.error_responses())
+async def histogram_of_item(
+    service: ServiceDep, served: CollectionDep, id: Annotated[str, Query(min_length=1, max_length=MAX_CHARACTERS)]
+) -> Response:
+    """How many items lie at every distance from a stored one, itself included."""
+    return json_response(
+        await service.reads.run(_histogram, served, to_json({"id": json_id(id_in_address(served, id))}), service.limits)
+    )
+
+
+@router.post(
+    "/histogram",
+    response_model=schemas.HistogramResponse,
+    responses=schemas.error_responses(408, 413, 415),
+    openapi_extra=schemas.json_body(schemas.HistogramRequest),
+)
+async def histogram(request: Request, service: ServiceDep, served: CollectionDep) -> Response:
+    """How many items lie at every distance from a vector, an item or a code."""
+    body = await read_body(request, JSON_TYPE)
+    return json_response(await service.reads.run(_histogram, served, body, service.limits))
+
+
+def distance_histogram(served: ServedCollection, code: NDArray[np.uint8]) -> dict[str, Any]:
+    """How many rows lie at every distance from a code."""
+    if served.by_tables:
+        raise bad("unsupported", f"The codes of {served.name} are compared by scores, which are not counted.")
+    with collection_errors():
+        ball = served.collection.within(codes=code[None], radius=served.n_bits)
+    return {"n_bits": served.n_bits, "counts": np.bincount(ball.distances, minlength=served.n_bits + 1).tolist()}
+
+
+def _histogram(served: ServedCollection, body: bytes, limits: Limits) -> bytes:
+    asked: Any = parse_request(schemas.HistogramRequest, body, limits)
+    if asked.vector is not None:
+        codes = queries_from_vectors(served, asked.vector[None]).codes
+    elif asked.id is not None:
+        codes = queries_from_ids(served, [asked.id], needs_vectors=False).codes
+    else:
+        codes = decode_codes([asked.code], served.n_bits)
+    return to_json(distance_histogram(served, codes[0]))

@@ -1,0 +1,316 @@
+"""Routes for clients that are stores: each call of a store is one request (``collection/stores/wire.py``)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from fastapi import APIRouter, Depends, Request, Response
+
+from hashlearn import models
+from hashlearn.codes import check_codes
+from hashlearn.collection import Collection, NoSuchRowsError
+from hashlearn.collection.encoder import checked_vectors
+from hashlearn.collection.ids import number_of
+from hashlearn.collection.payloads import checked_payloads
+from hashlearn.collection.store import Payload, PayloadUpdate, Query, StoredRows
+from hashlearn.collection.stores import wire
+from hashlearn.collection.where import TEXT_FIELD, Condition, parse
+from hashlearn.index import ScoreTables
+from hashlearn.index.inputs import checked_ids
+from hashlearn.models.format import ModelFileError
+from hashlearn.service.bodies import read_body
+from hashlearn.service.errors import ApiError, bad, collection_errors
+from hashlearn.service.middleware import require_writer
+from hashlearn.service.routes_collections import add_served, check_may_create, check_there
+from hashlearn.service.routes_items import check_count, check_writable
+from hashlearn.service.schemas import COLLECTION_NAME
+from hashlearn.service.served_collection import ServedCollection
+from hashlearn.service.service import CollectionDep, Service, ServiceDep
+from hashlearn.typing import Ids
+
+_PRIVATE = ("uri", "host")
+_LARGEST_COUNT = 2**40
+
+router = APIRouter(prefix="/api/v1/collections", include_in_schema=False)
+
+
+def _spec(service: Service, served: ServedCollection, call: wire.NoCall) -> wire.WireSpec:
+    spec = served.collection._store.spec
+    facts = {name: getattr(spec, name) for name in wire.WireSpec.__struct_fields__ if name != "writable"}
+    return wire.WireSpec(
+        **{**facts, "indexed": [*spec.indexed]}, writable=served.writable and service.settings.may_write
+    )
+
+
+def _search(service: Service, served: ServedCollection, call: wire.SearchCall) -> wire.WireAnswer:
+    query, limits = _checked_query(service, served, call.query), service.limits
+    n_queries, size = len(query.values), served.collection.vector_size
+    found = n_queries * min(max(call.k, 1), served.collection.count()) if call.include else 0
+    floats = found * (size or 0) if "vector" in call.include else 0
+    plan = query.rescoring
+    looked_at = max(call.k, 0 if plan is None else plan.nearest)
+    if call.k < 1 or (plan is not None and not call.k <= plan.nearest < plan.max_rows <= limits.hits_npy):
+        raise bad("bad_k", "k must be at least 1, and rescoring must look at k rows or more.")
+    if found > limits.hits_json or max(floats, n_queries * looked_at) > limits.hits_npy:
+        raise ApiError(413, "too_many", f"{n_queries:,} queries with k={call.k:,} find too much at once.")
+    answer = served.collection._store.search(query, call.k, _condition(call.where), call.include)
+    return wire.WireAnswer.pack(answer)
+
+
+def _within(service: Service, served: ServedCollection, call: wire.WithinCall) -> wire.WireAnswer:
+    query, limits = _checked_query(service, served, call.query), service.limits
+    most = limits.hits_json if call.include else limits.hits_npy
+    if "vector" in call.include:
+        most = min(most, limits.hits_npy // (served.collection.vector_size or 1))
+    limit = most + 1 if call.limit is None else min(max(call.limit, 1), most + 1)
+    # Ids come first, so that too many of them cost no more.
+    arguments = (query, call.radius, _condition(call.where))
+    if len(query.values) * served.collection.count() > most:
+        bare = served.collection._store.within(*arguments, (), limit)
+        if len(bare.hits.ids) > most:
+            raise ApiError(413, "too_many", f"More than {most:,} rows lie within the radius: ask for fewer at once.")
+    return wire.WireAnswer.pack(served.collection._store.within(*arguments, call.include, limit))
+
+
+def _get(service: Service, served: ServedCollection, call: wire.GetCall) -> wire.WireRows:
+    ids = _ids(call.ids)
+    check_count(len(ids), service.limits)
+    return wire.WireRows.pack(served.collection._store.get(ids, call.vectors))
+
+
+def _count(service: Service, served: ServedCollection, call: wire.CountCall) -> wire.Changed:
+    return wire.Changed(served.collection._store.count(_condition(call.where)))
+
+
+def _scan(service: Service, served: ServedCollection, call: wire.ScanCall) -> wire.WireRows:
+    check_count(max(call.batch_rows, 1), service.limits)
+    store = served.collection._store
+    batches = store.scan(max(call.batch_rows, 1), _condition(call.where), call.vectors, call.after)
+    try:
+        rows = next(batches, None)
+    finally:
+        batches.close()  # type: ignore[attr-defined]  # a generator, which holds a transaction
+    if rows is None:
+        size = store.spec.vector_size if call.vectors else None
+        codes = np.empty((0, (store.spec.n_bits + 7) // 8), dtype=np.uint8)
+        floats = None if size is None else np.empty((0, size), dtype=np.float32)
+        rows = StoredRows(np.empty(0, dtype=np.int64), codes, [], floats)
+    return wire.WireRows.pack(rows)
+
+
+def _info(service: Service, served: ServedCollection, call: wire.NoCall) -> wire.Facts:
+    facts = served.collection._store.info()
+    return wire.Facts({name: value for name, value in facts.items() if name not in _PRIVATE})
+
+
+def _verify(service: Service, served: ServedCollection, call: wire.NoCall) -> wire.Verified:
+    found = served.collection._store.verify()
+    return wire.Verified(*found[:3], [*found.problems], [*found.notes])
+
+
+def _add(service: Service, served: ServedCollection, call: wire.AddCall) -> wire.Changed:
+    ids, payloads = _ids(call.ids), call.payloads
+    check_count(len(ids), service.limits)
+    names: Any = ids
+    if served.collection.id_kind != "int":
+        names = [str((payload or {}).get(TEXT_FIELD)) for payload in payloads or [{} for _ in ids]]
+        if len(names) != len(ids) or [number_of(name) for name in names] != ids.tolist():
+            raise bad("bad_id", "Each row needs the text of its id, and the number of that text.")
+        payloads = [{name: item for name, item in row.items() if name != TEXT_FIELD} for row in payloads or ()]
+    vectors = None if call.vectors is None else call.vectors.unpack()
+    return wire.Changed(
+        len(served.collection.add(codes=call.codes.unpack(), ids=names, payload=payloads, vectors=vectors))
+    )
+
+
+def _update(service: Service, served: ServedCollection, call: wire.UpdateCall) -> wire.Changed:
+    named = served.collection.id_kind != "int"
+    if (call.ids is None) == (call.where is None):
+        raise bad("bad_request", "Give ids or a filter.")
+    wanted = _condition(call.where) if call.ids is None else _ids(call.ids)
+    count = len(wanted) if isinstance(wanted, np.ndarray) else 1
+    check_count(count, service.limits)
+    payloads: list[Payload] = checked_payloads(call.payloads, count) or []
+    if isinstance(wanted, np.ndarray):
+        if (wanted[1:] <= wanted[:-1]).any():
+            raise bad("bad_id", "ids must increase.")
+        texts = [payload.get(TEXT_FIELD) for payload in payloads]
+        if named and [number_of(str(text)) for text in texts] != wanted.tolist():
+            raise bad("bad_id", "Each payload needs the text of its id.")
+    elif named and TEXT_FIELD in payloads[0]:
+        raise bad("bad_request", f"The field {TEXT_FIELD!r} cannot be changed.")
+    try:
+        return wire.Changed(
+            served.collection._store.update_payloads(PayloadUpdate(wanted, payloads, call.merge, named))
+        )
+    except NoSuchRowsError as error:
+        return wire.Changed(0, error.missing)
+
+
+def _delete(service: Service, served: ServedCollection, call: wire.DeleteCall) -> wire.Changed:
+    if (call.ids is None) == (not call.where):
+        raise bad("bad_request", "Give ids or a filter that is not empty.")
+    wanted: Any = parse(call.where or {}) if call.ids is None else _ids(call.ids)
+    if isinstance(wanted, np.ndarray):
+        check_count(len(wanted), service.limits)
+    return wire.Changed(served.collection._store.delete(wanted))
+
+
+def _take_ids(service: Service, served: ServedCollection, call: wire.TakeIdsCall) -> wire.Changed:
+    if not 0 <= call.count <= _LARGEST_COUNT:
+        raise bad("bad_request", f"count must be between 0 and {_LARGEST_COUNT}. Got {call.count} instead.")
+    return wire.Changed(served.collection._store.take_ids(call.count))
+
+
+def _replace(service: Service, served: ServedCollection, call: wire.ReplaceCall) -> wire.Changed:
+    collection = served.collection
+    if collection._store.spec.fingerprint != call.before:
+        raise ApiError(409, "replaced", "The model was replaced meanwhile.")
+    hasher = _hasher(call.model)
+    if hasher is not None and hasher.n_bits_ != collection.n_bits:
+        raise bad("bad_request", f"The hasher must make codes of {collection.n_bits} bits.")
+    if call.vector_size is not None and call.vector_size < 1:
+        raise bad("bad_request", "vector_size must be at least 1.")
+    collection._replace_hasher(hasher, call.vector_size)
+    served.look_at_hasher()
+    return wire.Changed(1)
+
+
+def _compact(service: Service, served: ServedCollection, call: wire.NoCall) -> wire.Changed:
+    served.collection.compact()
+    return wire.Changed(0)
+
+
+_Call = Callable[[Service, ServedCollection, Any], Any]
+_READS: dict[str, tuple[type[wire.Call], _Call]] = {
+    "spec": (wire.NoCall, _spec),
+    "search": (wire.SearchCall, _search),
+    "within": (wire.WithinCall, _within),
+    "get": (wire.GetCall, _get),
+    "count": (wire.CountCall, _count),
+    "scan": (wire.ScanCall, _scan),
+    "info": (wire.NoCall, _info),
+    "verify": (wire.NoCall, _verify),
+}
+_WRITES: dict[str, tuple[type[wire.Call], _Call]] = {
+    "add": (wire.AddCall, _add),
+    "update": (wire.UpdateCall, _update),
+    "delete": (wire.DeleteCall, _delete),
+    "take_ids": (wire.TakeIdsCall, _take_ids),
+    "replace": (wire.ReplaceCall, _replace),
+    "compact": (wire.NoCall, _compact),
+}
+
+
+@router.post("/{name}/store/create", dependencies=[Depends(require_writer)])
+async def create_by_store(request: Request, service: ServiceDep, name: str) -> Response:
+    """Make a collection in the folder of --create-in, with the hasher that the client sends."""
+    body = await read_body(request, wire.CONTENT_TYPE)
+    call = await service.reads.run(_decoded, body, wire.CreateCall)
+    return _response(await service.writes.run(_create, service, name, call))
+
+
+def _create(service: Service, name: str, call: wire.CreateCall) -> bytes:
+    if not COLLECTION_NAME.fullmatch(name):
+        raise bad(
+            "bad_request", f"A collection's name has 1 to 64 letters, digits, '_', '.' or '-'. Got {name[:64]!r}."
+        )
+    folder = check_may_create(service, name)
+    with collection_errors():
+        collection = Collection.create(
+            folder / name,
+            _hasher(call.model),
+            n_bits=call.n_bits,
+            vector_size=call.vector_size,
+            kind=call.kind,
+            indexed=call.indexed,
+            ids=call.ids,
+            **call.settings,  # type: ignore[arg-type]
+        )
+    add_served(service, ServedCollection(name, collection))
+    return wire.encode(wire.Changed(0))
+
+
+@router.post("/{collection}/store/write/{call}", dependencies=[Depends(require_writer)])
+async def write_to_store(request: Request, service: ServiceDep, served: CollectionDep, call: str) -> Response:
+    """Do what a client asks of the store, one change after the other."""
+    check_writable(served)
+    kind, work = _found(_WRITES, call)
+    message = await service.reads.run(_decoded, await read_body(request, wire.CONTENT_TYPE), kind)
+    return _response(await service.writes.run(_done, work, service, served, message, True))
+
+
+@router.post("/{collection}/store/{call}")
+async def ask_store(request: Request, service: ServiceDep, served: CollectionDep, call: str) -> Response:
+    """Answer what a client asks of the store."""
+    kind, work = _found(_READS, call)
+    body = await read_body(request, wire.CONTENT_TYPE)
+    return _response(await service.reads.run(_answered, work, service, served, body, kind))
+
+
+def _answered(work: _Call, service: Service, served: ServedCollection, body: bytes, kind: type[wire.Call]) -> bytes:
+    return _done(work, service, served, _decoded(body, kind), False)
+
+
+def _done(work: _Call, service: Service, served: ServedCollection, message: wire.Call, writes: bool) -> bytes:
+    if writes:
+        check_there(service, served)
+    with collection_errors():
+        return wire.encode(work(service, served, message))
+
+
+def _found(calls: dict[str, tuple[type[wire.Call], _Call]], name: str) -> tuple[type[wire.Call], _Call]:
+    if name not in calls:
+        raise ApiError(404, "not_found", "There is no such call of a store.")
+    return calls[name]
+
+
+def _decoded(body: bytes, kind: type[wire.Call]) -> wire.Call:
+    with collection_errors():
+        return wire.decode(body, kind)
+
+
+def _response(body: bytes) -> Response:
+    return Response(body, media_type=wire.CONTENT_TYPE)
+
+
+def _condition(where: dict[str, Any] | None) -> Condition | None:
+    return parse(where) if where else None
+
+
+def _ids(array: wire.Array) -> Ids:
+    return checked_ids(array.unpack())
+
+
+def _hasher(model: bytes) -> Any:
+    try:
+        return models.loads(model, "The model") if model else None
+    except ModelFileError as error:
+        raise bad("bad_request", str(error)) from error
+
+
+def _checked_query(service: Service, served: ServedCollection, sent: wire.WireQuery) -> Query:
+    """Return the queries of a client, whose arrays may have any shape."""
+    query, n_bits = sent.unpack(), served.n_bits
+    values, plan = query.values, query.rescoring
+    if len(values) > service.limits.queries:
+        raise ApiError(413, "too_many", f"At most {service.limits.queries:,} queries are taken at once.")
+    if query.by_bits:
+        check_codes(values, n_bits)  # type: ignore[arg-type]
+    elif isinstance(values, ScoreTables):
+        if values.nibbles.shape[1] != 2 * ((n_bits + 7) // 8):
+            raise ValueError(f"Tables must have two nibbles per byte of a code of {n_bits} bits.")
+    else:
+        checked_vectors(values, n_bits, "Expected bits")
+    if plan is not None:
+        size = served.collection.vector_size
+        if size is None:
+            raise bad("bad_mode", f"rescore needs kept vectors, and the collection {served.name} keeps none.")
+        checked_vectors(plan.vectors, size, "The vectors of queries")
+        if plan.also is not None:
+            check_codes(plan.also, n_bits)
+        if any(len(part) != len(values) for part in (plan.vectors, plan.also) if part is not None):
+            raise ValueError("Rescoring needs one vector per query.")
+    return query

@@ -1,0 +1,140 @@
+// What is shown, as one plain object, to and from the page's address: a view can be shared and gone back to.
+
+export const MAX_K = 1000;
+export const MODES = ["hamming", "asymmetric", "rescore"];
+
+export const LONGEST_ID = 2048; // in units of JavaScript, of which a character has up to two
+
+const START = {
+  collection: null,
+  mode: "hamming",
+  emphasis: 50, // how much labels count, in percent, for codes that hold labels
+  other: null, // the second collection, when two are compared
+  otherMode: "hamming",
+  otherEmphasis: 50,
+  id: null, // the query: a stored row …
+  code: null, // … or the code of an uploaded picture, and its code in the second collection
+  otherCode: null,
+  text: null, // … or a text
+  by: "k",
+  k: 20,
+  radius: 2,
+  where: "", // as typed, so that a filter under work survives a reload
+  scale: "log",
+  show: null, // what stands above the results: query, map, labels, stats or none; null leaves it to the width
+  sort: "distance", // or id, label, or a field as .name
+  order: "up",
+  page: 1,
+  layout: null, // pictures, text or cards; null takes what fits
+};
+
+const NO_OTHER = { code: null, otherCode: null, text: null };
+const SHOWN = ["query", "map", "labels", "stats", "none"];
+const LAYOUTS = ["pictures", "text", "cards"];
+// Changes of these keep the page of the results; all others lead to its first one.
+const LOOKS = ["show", "scale", "page", "layout"];
+
+// The names in the address, short and stable.
+const NAMES = {
+  collection: "c",
+  mode: "mode",
+  other: "c2",
+  otherMode: "mode2",
+  emphasis: "e",
+  otherEmphasis: "e2",
+  id: "id",
+  code: "code",
+  otherCode: "code2",
+  by: "by",
+  k: "k",
+  radius: "radius",
+  where: "where",
+  scale: "scale",
+  show: "show",
+  sort: "sort",
+  order: "order",
+  page: "page",
+  layout: "layout",
+  text: "text",
+};
+
+function whole(text, lowest, highest, otherwise) {
+  return /^\d{1,9}$/.test(text) ? Math.min(Math.max(Number(text), lowest), highest) : otherwise;
+}
+
+// An address may come from anywhere: what does not fit is left at its start value.
+const READ = {
+  mode: (text) => (MODES.includes(text) ? text : START.mode),
+  otherMode: (text) => (MODES.includes(text) ? text : START.otherMode),
+  emphasis: (text) => whole(text, 0, 100, START.emphasis),
+  otherEmphasis: (text) => whole(text, 0, 100, START.otherEmphasis),
+  id: (text) => (text !== "" && text.length <= LONGEST_ID ? text : START.id),
+  code: (text) => (/^([0-9a-f]{2})+$/.test(text) ? text : START.code),
+  otherCode: (text) => (/^([0-9a-f]{2})+$/.test(text) ? text : START.otherCode),
+  by: (text) => (text === "radius" ? "radius" : "k"),
+  k: (text) => whole(text, 1, MAX_K, START.k),
+  radius: (text) => whole(text, 0, 65536, START.radius),
+  scale: (text) => (text === "linear" ? "linear" : "log"),
+  show: (text) => (SHOWN.includes(text) ? text : START.show),
+  order: (text) => (text === "down" ? "down" : "up"),
+  page: (text) => whole(text, 1, MAX_K, START.page),
+  text: (text) => text.trim().slice(0, 1000) || START.text,
+  layout: (text) => (LAYOUTS.includes(text) ? text : START.layout),
+};
+
+export function fromAddress(query) {
+  const given = new URLSearchParams(query);
+  const state = { ...START };
+  for (const [key, name] of Object.entries(NAMES)) {
+    const text = given.get(name);
+    if (text !== null) state[key] = READ[key] ? READ[key](text) : text;
+  }
+  return state;
+}
+
+export function toAddress(state) {
+  const written = new URLSearchParams();
+  for (const [key, name] of Object.entries(NAMES)) {
+    if (state[key] !== null && (state[key] !== START[key] || key === "k")) written.set(name, state[key]);
+  }
+  return `?${written}`;
+}
+
+let current = fromAddress(location.search);
+const listeners = [];
+
+export function state() {
+  return current;
+}
+
+export function onChange(listener) {
+  listeners.push(listener);
+}
+
+// step: whether the back button should come back to the view that is left.
+export function change(part, { step = false } = {}) {
+  const same = Object.entries(part).every(([name, value]) => LOOKS.includes(name) || current[name] === value);
+  const page = same ? current.page : START.page;
+  current = { ...current, page, ...part };
+  const address = toAddress(current);
+  if (address !== location.search) history[step ? "pushState" : "replaceState"](null, "", address);
+  for (const listener of listeners) listener(current);
+}
+
+// Where the view would be with another stored row as its query, for links.
+export function addressOf(id) {
+  return toAddress({ ...current, id, ...NO_OTHER, page: START.page });
+}
+
+export function query(id) {
+  change({ id, ...NO_OTHER }, { step: true });
+}
+
+export function queryText(text) {
+  change({ id: null, ...NO_OTHER, text }, { step: true });
+}
+
+window.addEventListener("popstate", () => {
+  current = fromAddress(location.search);
+  for (const listener of listeners) listener(current);
+});
