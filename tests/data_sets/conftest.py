@@ -7,7 +7,7 @@ import pytest
 
 import hashlearn
 
-ROOT = Path(hashlearn.__file__).parents[1]
+ROOT = Path(hashlearn.__file__).parents[2]
 
 
 @pytest.fixture(autouse=True)

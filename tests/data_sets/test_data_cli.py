@@ -62,3 +62,11 @@ def test_an_unknown_name_is_bad_use(call, command):
     code, _, err = call("data", command, "nope")
     assert code == 2
     assert "There is no data set 'nope'; there are digits" in err
+
+
+def test_a_folder_of_pictures_that_does_not_exist_is_said_first(call, monkeypatch):
+    """The missing folder is the mistake, whether or not PyTorch is installed."""
+    monkeypatch.setattr("hashlearn.deep.extra.require_torch", lambda: pytest.fail("asked for PyTorch first"))
+    code, _, err = call("data", "features", "photos", "-o", "X.npy")
+    assert code == 1
+    assert err == "hashlearn: There is no folder or zip photos.\n"

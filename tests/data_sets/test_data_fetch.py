@@ -1,4 +1,4 @@
-"""Downloads against a real server on this machine: resumed, cut, wrong, refused; and archives that want to escape."""
+"""Downloads against a real server on this machine: cut, wrong, refused; and archives that want to escape."""
 
 import hashlib
 import io
@@ -13,10 +13,11 @@ import pytest
 
 from data_sets.tiny_archives import cifar10_members, write_tar
 from hashlearn import data
-from hashlearn.data import DatasetMissing, catalog, fetch, registry
+from hashlearn.data import DatasetMissing, catalog, fetch
 from hashlearn.data.fetch import RemoteFile
 from hashlearn.files import FileError
 from hashlearn.files.tree import open_tree, unpack
+from hashlearn.progress import listening
 
 CONTENT = np.random.default_rng(0).bytes(700_000)
 
@@ -26,7 +27,7 @@ class Server(ThreadingHTTPServer):
 
     def __init__(self):
         super().__init__(("127.0.0.1", 0), Handler)
-        self.content, self.ranges, self.cuts, self.cut_at, self.asked = CONTENT, True, 0, 300_000, []
+        self.content, self.cuts, self.cut_at, self.asked = CONTENT, 0, 300_000, 0
 
     @property
     def url(self):
@@ -36,17 +37,12 @@ class Server(ThreadingHTTPServer):
 class Handler(BaseHTTPRequestHandler):
     def do_GET(self):
         server = self.server
-        wanted = self.headers.get("Range")
-        server.asked.append(wanted)
+        server.asked += 1
         if self.path.startswith("/gone"):
             self.send_error(404)
             return
-        start = int(wanted.removeprefix("bytes=").rstrip("-")) if wanted and server.ranges else 0
-        if wanted and server.ranges and start >= len(server.content):
-            self.send_error(416)
-            return
-        body = server.content[start:]
-        self.send_response(206 if start else 200)
+        body = server.content
+        self.send_response(200)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         if server.cuts:
@@ -79,41 +75,24 @@ def test_download_once_then_never_again(server, tmp_path):
     path = fetch.fetch(the_file(server), tmp_path / "new")
     assert path.read_bytes() == CONTENT
     assert fetch.fetch(the_file(server), tmp_path / "new") == path
-    assert server.asked == [None]
+    assert server.asked == 1
     assert [entry.name for entry in path.parent.iterdir()] == ["file.bin"]
 
 
-def test_a_cut_connection_goes_on_where_it_stopped(server, tmp_path):
+def test_a_cut_connection_is_an_error_and_leaves_nothing(server, tmp_path):
     server.cuts = 1
-    assert fetch.fetch(the_file(server), tmp_path).read_bytes() == CONTENT
-    assert server.asked == [None, "bytes=300000-"]
-
-
-def test_a_part_of_an_earlier_run_is_used(server, tmp_path):
-    (tmp_path / "file.bin.part").write_bytes(CONTENT[:650_000])
-    assert fetch.fetch(the_file(server), tmp_path).read_bytes() == CONTENT
-    assert server.asked == ["bytes=650000-"]
-
-
-def test_a_whole_part_of_unknown_size_is_taken(server, tmp_path):
-    (tmp_path / "file.bin.part").write_bytes(CONTENT)
-    assert fetch.fetch(the_file(server, size=None), tmp_path).read_bytes() == CONTENT
-    assert server.asked == [f"bytes={len(CONTENT)}-"]
-
-
-def test_a_server_without_ranges_starts_over(server, tmp_path):
-    server.ranges, server.cuts = False, 1
-    assert fetch.fetch(the_file(server), tmp_path).read_bytes() == CONTENT
-    assert server.asked == [None, "bytes=300000-"]
-
-
-def test_a_connection_that_is_always_cut_keeps_what_came(server, tmp_path):
-    server.cuts, server.cut_at = 100, 1000
-    with pytest.raises(DatasetMissing, match=f"file.bin is not here.*from {server.url} and put it into"):
+    with pytest.raises(DatasetMissing, match=f"file.bin is not here and cannot.*from {server.url} and put it into"):
         fetch.fetch(the_file(server), tmp_path)
-    part = tmp_path / "file.bin.part"
-    assert part.stat().st_size == 1000 * len(server.asked)
-    assert not (tmp_path / "file.bin").exists()
+    assert list(tmp_path.iterdir()) == []
+    assert fetch.fetch(the_file(server), tmp_path).read_bytes() == CONTENT
+
+
+def test_progress_ends_at_the_size_of_the_file(server, tmp_path):
+    notes = []
+    with listening(lambda phase, done, total: notes.append((phase, done, total))):
+        fetch.fetch(the_file(server), tmp_path)
+    assert notes[-1] == ("downloading file.bin", len(CONTENT), len(CONTENT))
+    assert {total for _, _, total in notes} == {len(CONTENT)}
 
 
 @pytest.mark.parametrize("changes", [{"checksum": "md5:" + "0" * 32}, {"size": 5}, {"checksum": "sha256:" + "0" * 64}])
@@ -127,7 +106,7 @@ def test_a_wrong_file_that_was_here_is_named_and_left(server, tmp_path):
     (tmp_path / "file.bin").write_bytes(b"x" * len(CONTENT))
     with pytest.raises(FileError, match="delete it and fetch it again"):
         fetch.fetch(the_file(server), tmp_path)
-    assert server.asked == []
+    assert server.asked == 0
     assert (tmp_path / "file.bin").exists()
 
 
@@ -160,16 +139,16 @@ def test_prepare_fetches_unpacks_and_computes(server, tmp_path, monkeypatch):
     spec = catalog.DATA_SETS["cifar10"]
     file = RemoteFile("cifar-10-python.tar.gz", len(server.content), None, server.url)
     monkeypatch.setitem(catalog.DATA_SETS, "cifar10", type(spec)(**{**vars(spec), "files": (file,)}))
-    assert not registry.here(registry.data_set("cifar10"), tmp_path)
+    assert not catalog.here(catalog.data_set("cifar10"), tmp_path)
     pool = data.prepare("cifar10", tmp_path)
     assert pool.X.shape == (24, 512)
     np.testing.assert_array_equal(pool.y, labels)
-    assert registry.here(registry.data_set("cifar10"), tmp_path)
+    assert catalog.here(catalog.data_set("cifar10"), tmp_path)
     assert (tmp_path / "cifar10" / "cifar-10-batches-py" / "test_batch").is_file()
     again = data.load("cifar10-gist", tmp_path)
     np.testing.assert_array_equal(again.X, pool.X)
     assert isinstance(again.X, np.memmap)
-    assert server.asked == [None]
+    assert server.asked == 1
 
 
 def tar_with(path, **facts):

@@ -6,8 +6,8 @@ import zipfile
 import numpy as np
 import pytest
 
-from hashlearn.data import DATA_SETS, Pool, features, registry
-from hashlearn.data.gist import gist
+from hashlearn.data import DATA_SETS, Pool, catalog
+from hashlearn.data.gist import gist, gist_file, gist_pool
 from hashlearn.files import FileError
 
 
@@ -111,27 +111,27 @@ def pool_of_images(seed=0):
 
 
 def test_features_are_computed_once(tmp_path, monkeypatch):
-    first = features.gist_pool(pool_of_images(), tmp_path / "new")
-    monkeypatch.setattr(features, "gist", None)
-    again = features.gist_pool(pool_of_images(), tmp_path / "new")
+    first = gist_pool(pool_of_images(), tmp_path / "new")
+    monkeypatch.setattr("hashlearn.data.gist.gist", None)
+    again = gist_pool(pool_of_images(), tmp_path / "new")
     np.testing.assert_array_equal(again.X, first.X)
     assert again.name == "tiny GIST"
     assert again.image_shape is None
     with pytest.raises(TypeError):  # other pixels are not found there
-        features.gist_pool(pool_of_images(1), tmp_path / "new")
-    np.save(features.gist_file(pool_of_images(), tmp_path / "new"), np.zeros((2, 2)))
+        gist_pool(pool_of_images(1), tmp_path / "new")
+    np.save(gist_file(pool_of_images(), tmp_path / "new"), np.zeros((2, 2)))
     with pytest.raises(FileError, match="delete it"):
-        features.gist_pool(pool_of_images(), tmp_path / "new")
+        gist_pool(pool_of_images(), tmp_path / "new")
 
 
 def test_a_read_only_folder_is_left_alone(tmp_path):
     folder = tmp_path / "fixed"
     folder.mkdir(mode=0o555)
-    path = features.gist_file(pool_of_images(), folder)
+    path = gist_file(pool_of_images(), folder)
     assert folder not in path.parents
     assert tmp_path / "cache" in path.parents
 
 
 def test_gist_of_cifar_is_made_where_the_images_are(tmp_path):
     assert DATA_SETS["cifar10-gist"].gist_of == "cifar10"
-    assert not registry.here(DATA_SETS["cifar10-gist"], tmp_path)
+    assert not catalog.here(DATA_SETS["cifar10-gist"], tmp_path)

@@ -1,4 +1,4 @@
-"""The splits ``new`` and ``new-unseen``: three separate draws, and classes that training never saw."""
+"""The splits ``new`` and ``mixed``: three separate draws, and classes whose labels training never saw."""
 
 import numpy as np
 import pytest
@@ -8,8 +8,9 @@ from hashlearn.data import Pool, protocol
 
 GOLDEN = {
     "new": "c172d5698f5df96d49a88855e46604640e55865e4d97d7faf0bba167eae7119f",
-    "seen": "0d43d89977928df57b5e0c8ea7d51075349fd2fe86fbe425956ad0d015ca414b",
-    "unseen": "f6c50ae91d9b731729cc66dfa577a24a0521d9ec9db015769eb39b5cc5651fc2",
+    "known": "83e46ebb91a684a474336f4a0b19cd00501937adc9152b2bff1f96945c7baf47",
+    "unknown": "8f34cee141338e752cac841a4ca4497dcded3003eb4f12b9db62fbf6ea3546e3",
+    "unknown-alone": "2878773c75937adf74fa5f38a64cc0104e8401dc806968b9e6ac91e8cfc7b9f9",
 }
 
 
@@ -34,25 +35,31 @@ def test_large_pools_are_cut():
     assert len(set.union(*rows_of(split))) == 21_000
 
 
-def test_unseen_classes_are_in_no_training_row():
+def test_a_mixed_database_has_all_classes_and_training_hides_some_labels():
     pool = pool_of(3000, 9)
-    seen, unseen = protocol("new-unseen").splits(pool, seed=2)
-    assert (seen.name, unseen.name) == ("seen", "unseen")
-    np.testing.assert_array_equal(seen.train, unseen.train)
-    trained, left_out = set(pool.y[seen.train]), set(pool.y[unseen.query]) | set(pool.y[unseen.database])
-    assert len(left_out) == 3
-    assert not trained & left_out
-    assert set(pool.y[seen.query]) | set(pool.y[seen.database]) <= trained
-    assert len(set.union(*rows_of(seen), *rows_of(unseen))) == 3000
+    known, unknown, alone = protocol("mixed").splits(pool, seed=2)
+    assert [split.name for split in (known, unknown, alone)] == ["known", "unknown", "unknown-alone"]
+    hidden = set(known.hidden)
+    assert len(hidden) == 3
+    assert known.train is unknown.train is alone.train
+    assert known.database is unknown.database
+    assert set(pool.y[known.database]) == set(range(9))
+    assert not set(pool.y[known.query]) & hidden
+    assert set(pool.y[unknown.query]) == set(pool.y[alone.database]) == hidden
+    rows = [*rows_of(known), set(unknown.query.tolist())]
+    assert [len(part) for part in rows] == [1200, len(known.query), 1350, len(unknown.query)]
+    assert len(set.union(*rows)) == sum(map(len, rows)) == 3000
+    labels = known.dataset(pool).train_y
+    np.testing.assert_array_equal(np.isnan(labels), np.isin(pool.y[known.train], known.hidden))
 
 
 def test_seeds_draw_other_rows_and_classes():
     pool = pool_of(3000, 9)
-    first, second = (protocol("new-unseen").splits(pool, seed=seed)[1] for seed in (0, 1))
-    assert set(pool.y[first.query]) != set(pool.y[second.query])
+    first, second = (protocol("mixed").splits(pool, seed=seed)[0] for seed in (0, 1))
+    assert set(first.hidden) != set(second.hidden)
 
 
-@pytest.mark.parametrize("name", ["new", "new-unseen"])
+@pytest.mark.parametrize("name", ["new", "mixed"])
 def test_golden_hashes_of_new_splits(name):
     made = {split.name: split.hash for split in protocol(name).splits(data.load("digits"))}
     assert made == {key: GOLDEN[key] for key in made}
@@ -62,8 +69,8 @@ def test_what_is_missing_is_said():
     label_sets = Pool("sets", np.zeros((20, 1), np.float32), np.ones((20, 3), np.uint8))
     assert len(protocol("new").split(label_sets).database)
     with pytest.raises(ValueError, match="sets has label sets: use new"):
-        protocol("new-unseen").splits(label_sets)
+        protocol("mixed").splits(label_sets)
     with pytest.raises(ValueError, match="at least 3 classes; made has 2"):
-        protocol("new-unseen").splits(pool_of(100, 2))
+        protocol("mixed").splits(pool_of(100, 2))
     with pytest.raises(ValueError, match="at least 8 rows"):
         protocol("new").splits(pool_of(7, 2))

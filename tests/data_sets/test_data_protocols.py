@@ -152,7 +152,7 @@ def test_label_sets_and_tiny_data():
         protocol("holdout").split(few)
     with pytest.raises(ValueError, match="at least 4 classes"):
         protocol("unseen").splits(few)
-    with pytest.raises(ValueError, match="must be one of new, new-unseen, cifar10-1k"):
+    with pytest.raises(ValueError, match="must be one of new, mixed, cifar10-1k"):
         protocol("nope")
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hashlearn import data
-from hashlearn.data import DatasetMissing, coco, embedded, mnist, nuswide, plain
+from hashlearn.data import Dataset, DatasetMissing, coco, mnist, nuswide, plain
 from hashlearn.files import FileError
 
 CONCEPTS = {"airport": [1, 0, 0, 0, 1, 0], "sky": [1, 1, 1, 1, 0, 0], "lake": [0, 0, 1, 1, 0, 0]}
@@ -276,12 +276,12 @@ def test_a_pool_is_checked_and_read_only():
 
 def test_a_dataset_searches_its_training_rows_unless_told():
     X, y = np.eye(3, dtype=np.float32), np.arange(3)
-    assert embedded.Dataset("d", X, y, X, y).database_is_train
-    other = embedded.Dataset("d", X, y, X, y, X[:2], y[:2])
+    assert Dataset("d", X, y, X, y).database_is_train
+    other = Dataset("d", X, y, X, y, X[:2], y[:2])
     assert not other.database_is_train
     assert len(other.database_y) == 2
     with pytest.raises(ValueError, match="go together"):
-        embedded.Dataset("d", X, y, X, y, X)
+        Dataset("d", X, y, X, y, X)
 
 
 def test_missing_names(tmp_path):

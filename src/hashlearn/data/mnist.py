@@ -1,0 +1,149 @@
+"""The digits of scikit-learn, and MNIST and Fashion-MNIST from their IDX files, gzipped or plain."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hashlearn.data.pool import Dataset, DatasetMissing, Pool, joined_parts
+from hashlearn.files.arrays import FileError
+
+FASHION_MNIST = Path("/usr/share/datasets/fashion-mnist")
+_IDX_BYTES = 0x08
+
+
+def digits(n_queries: int = 297, seed: int = 0) -> Dataset:
+    """Load scikit-learn's 1797 handwritten digits (8×8 pixels in 0..1), split at random.
+
+    >>> digits().train_X.shape
+    (1500, 64)
+    """
+    from sklearn.datasets import load_digits
+
+    X, y = load_digits(return_X_y=True)
+    order = np.random.default_rng(seed).permutation(len(X))
+    X, y = (X[order] / 16).astype(np.float32), y[order].astype(np.int64)
+    return Dataset("digits", X[n_queries:], y[n_queries:], X[:n_queries], y[:n_queries])
+
+
+def fashion_mnist_there(folder: Path = FASHION_MNIST) -> bool:
+    """Return whether Debian's package dataset-fashion-mnist is installed."""
+    return all((folder / name).exists() for pair in _names() for name in pair)
+
+
+def fashion_mnist(
+    n_train: int | None = None, n_queries: int | None = None, seed: int = 0, folder: Path = FASHION_MNIST
+) -> Dataset:
+    """Load Fashion-MNIST (28×28 pixels in 0..1): its training images and, as queries, its test images.
+
+    Parameters
+    ----------
+    n_train, n_queries : int or None
+        How many images to draw at random; None takes all of them.
+    seed : int
+    folder : Path
+        The folder of Debian's package.
+
+    Raises
+    ------
+    DatasetMissing
+        If Debian's package dataset-fashion-mnist is not installed.
+    """
+    if not fashion_mnist_there(folder):
+        raise DatasetMissing(f"Fashion-MNIST is not in {folder}: sudo apt install dataset-fashion-mnist.")
+    rng = np.random.default_rng(seed)
+    parts: list[tuple[NDArray[np.float32], NDArray[np.int64]]] = []
+    for (image_name, label_name), count in zip(_names(), (n_train, n_queries), strict=True):
+        images, labels = read_idx(folder / image_name), read_idx(folder / label_name)
+        if len(images) != len(labels):
+            raise ValueError(f"{folder / image_name} has {len(images)} images, {label_name} has {len(labels)} labels.")
+        rows = np.sort(rng.permutation(len(images))[:count])
+        flat = images[rows].reshape(len(rows), -1)
+        parts.append(((flat / np.float32(255)).astype(np.float32), labels[rows].astype(np.int64)))
+    return Dataset("Fashion-MNIST", *parts[0], *parts[1])
+
+
+def _names() -> list[tuple[str, str]]:
+    return [(f"{part}-images-idx3-ubyte.gz", f"{part}-labels-idx1-ubyte.gz") for part in ("train", "t10k")]
+
+
+def read_idx(path: Path) -> NDArray[np.uint8]:
+    """Read an array of bytes in LeCun's IDX format, gzipped or plain."""
+    raw = path.read_bytes()
+    # An IDX file begins with two zero bytes. Any other file is read as gzip, which fails if it is neither.
+    if raw[:2] != b"\0\0":
+        try:
+            raw = gzip.decompress(raw)
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise ValueError(f"{path} is damaged or cut short.") from error
+    if len(raw) < 4 or raw[:2] != b"\0\0" or raw[2] != _IDX_BYTES or len(raw) < 4 + 4 * raw[3]:
+        raise ValueError(f"{path} is not an IDX file of bytes.")
+    shape = tuple(np.frombuffer(raw, dtype=">i4", count=raw[3], offset=4).tolist())
+    values = np.frombuffer(raw, dtype=np.uint8, offset=4 + 4 * raw[3])
+    if values.size != int(np.prod(shape)):
+        raise ValueError(f"{path} is cut short: {values.size} bytes where its header promises {int(np.prod(shape))}.")
+    return values.reshape(shape)
+
+
+DIGITS = tuple(map(str, range(10)))
+GARMENTS = (
+    "T-shirt/top",
+    "Trouser",
+    "Pullover",
+    "Dress",
+    "Coat",
+    "Sandal",
+    "Shirt",
+    "Sneaker",
+    "Bag",
+    "Ankle boot",
+)
+
+
+def mnist(path: Path) -> Pool:
+    """MNIST: 70,000 gray digits of 28×28; 60,000 for training, 10,000 for test.
+
+    ``path`` is a folder with ``train-images-idx3-ubyte``, ``train-labels-idx1-ubyte`` and the same of ``t10k``, each
+    gzipped (``.gz``) or plain.
+    """
+    return _idx_pool(path, "MNIST", DIGITS)
+
+
+def fashion_mnist_pool(path: Path) -> Pool:
+    """Fashion-MNIST: 70,000 gray garments of 28×28 in the layout of MNIST; Debian's package is found automatically."""
+    if _found(path, "train", "images-idx3") is None and fashion_mnist_there():
+        path = FASHION_MNIST
+    return _idx_pool(path, "Fashion-MNIST", GARMENTS)
+
+
+def _idx_pool(path: Path, name: str, label_names: tuple[str, ...]) -> Pool:
+    parts = []
+    for part in ("train", "t10k"):
+        files = [_found(path, part, kind) for kind in ("images-idx3", "labels-idx1")]
+        if files[0] is None or files[1] is None:
+            raise DatasetMissing(
+                f"{name} is not in {path}: put {part}-images-idx3-ubyte.gz and {part}-labels-idx1-ubyte.gz there."
+            )
+        images, labels = read_idx(files[0]), read_idx(files[1])
+        if images.ndim != 3 or labels.ndim != 1 or len(images) != len(labels):
+            raise FileError(f"{files[0]} is {images.shape}, {files[1].name} is {labels.shape}: no images with labels.")
+        if len(labels) and labels.max() >= len(label_names):
+            raise FileError(f"{files[1]} has a label {labels.max()}; {name} has {len(label_names)} classes.")
+        parts.append((images, labels.astype("int64")))
+    shape = parts[0][0].shape[1:]
+    if parts[1][0].shape[1:] != shape:
+        raise FileError(f"{path}: training images are {shape}, test images {parts[1][0].shape[1:]}.")
+    flat = [(images.reshape(len(images), -1), labels) for images, labels in parts]
+    return joined_parts(name, flat, label_names, image_shape=(*shape, 1))
+
+
+def _found(path: Path, part: str, kind: str) -> Path | None:
+    # Some mirrors write a dot where LeCun's file names have a dash.
+    first, last = kind.split("-")
+    stems = (f"{part}-{first}-{last}-ubyte", f"{part}-{first}.{last}-ubyte")
+    names = [name for stem in stems for name in (f"{stem}.gz", stem)]
+    return next((path / name for name in names if (path / name).is_file()), None)

@@ -1,0 +1,154 @@
+"""NUS-WIDE as its authors publish it: bag-of-words features ``BoW_*.dat`` and one label file per concept."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hashlearn.data.pool import TEST, TRAIN, DatasetMissing, Pool
+from hashlearn.files.arrays import FileError
+from hashlearn.files.tree import Tree, open_tree
+from hashlearn.progress import report
+
+HOMEPAGE = "https://lms.comp.nus.edu.sg/wp-content/uploads/2019/research/nuswide/NUS-WIDE.html"
+_LABEL_FILE = re.compile(r"(?:^|/)Labels_([A-Za-z0-9]+?)(?:_(Train|Test))?\.txt$")
+_PARTS = ("Train", "Test")
+_BLOCK = 32 << 20
+# Row 78,371 of the published Labels_lake_Train.txt has this value, the only one in 81 files that is neither 0 nor 1.
+_KNOWN_SLIP = ("lake", -1130179)
+
+
+def nuswide(path: Path, n_concepts: int = 21, *, drop_unlabeled: bool = True) -> Pool:
+    """NUS-WIDE: 269,648 Flickr images, 500-d bag of words, label sets of the ``n_concepts`` most frequent concepts.
+
+    ``path`` is a folder that holds, at any depth, either ``BoW_int.dat`` and ``AllLabels/Labels_<concept>.txt``, or
+    ``BoW_Train_int.dat``, ``BoW_Test_int.dat`` and ``TrainTestLabels/Labels_<concept>_Train.txt`` and ``_Test.txt``
+    (the official split, which is then kept as ``part``). Rows without any of the concepts are dropped unless
+    ``drop_unlabeled`` is False; ``ids`` are the row numbers in the files. Frequencies are counted over all rows.
+    """
+    if not path.exists():
+        raise DatasetMissing(_missing(path))
+    with open_tree(path) as tree:
+        labels = _label_files(tree)
+        whole, parts = tree.find("BoW_int.dat"), [tree.find(f"BoW_{part}_int.dat") for part in _PARTS]
+        if whole and "" in labels:
+            X, Y = read_words(tree, whole), _label_matrix(tree, labels[""])
+            part = None
+        elif all(parts) and set(labels) >= set(_PARTS):
+            words = [read_words(tree, str(name)) for name in parts]
+            sets = [_label_matrix(tree, labels[name]) for name in _PARTS]
+            X, Y = _stacked(words, tree), np.concatenate(sets)
+            part = np.repeat(np.array([TRAIN, TEST], dtype=np.uint8), [len(rows) for rows in words])
+        else:
+            raise DatasetMissing(_missing(path))
+    names = sorted(labels["" if part is None else "Train"])
+    if len(X) != len(Y):
+        raise FileError(f"{path} has {len(X)} rows of words but {len(Y)} rows of labels.")
+    return _most_frequent(X, Y, names, part, n_concepts, drop_unlabeled)
+
+
+def _missing(path: Path) -> str:
+    return (
+        f"NUS-WIDE is not in {path}: put BoW_int.dat with AllLabels/Labels_*.txt from {HOMEPAGE} there, or "
+        "BoW_Train_int.dat and BoW_Test_int.dat with TrainTestLabels/Labels_*_Train.txt and _Test.txt."
+    )
+
+
+def _most_frequent(
+    X: NDArray[np.uint16],
+    Y: NDArray[np.uint8],
+    names: list[str],
+    part: NDArray[np.uint8] | None,
+    n_concepts: int,
+    drop_unlabeled: bool,
+) -> Pool:
+    # Columns are sorted by name and the sort is stable, so equal counts give the same choice on every machine.
+    order = np.argsort(-Y.sum(axis=0, dtype=np.int64), kind="stable")[:n_concepts]
+    columns = np.sort(order)
+    Y = Y[:, columns]
+    rows = np.flatnonzero(Y.any(axis=1)) if drop_unlabeled else np.arange(len(Y))
+    return Pool(
+        "NUS-WIDE",
+        X[rows],
+        np.ascontiguousarray(Y[rows]),
+        tuple(names[column] for column in columns),
+        part=None if part is None else part[rows],
+        ids=rows,
+    )
+
+
+def _label_files(tree: Tree) -> dict[str, dict[str, str]]:
+    """Return label files by part ("" for all rows, "Train", "Test") and by concept."""
+    found: dict[str, dict[str, str]] = {}
+    for name in tree.names():
+        match = _LABEL_FILE.search(name)
+        if match:
+            found.setdefault(match[2] or "", {})[match[1]] = name
+    if set(found) >= set(_PARTS) and found["Train"].keys() != found["Test"].keys():
+        odd = sorted(found["Train"].keys() ^ found["Test"].keys())[0]
+        raise FileError(f"{tree.path} has labels of {odd} for training or for test only.")
+    return found
+
+
+def _label_matrix(tree: Tree, files: dict[str, str]) -> NDArray[np.uint8]:
+    columns = []
+    for number, concept in enumerate(sorted(files)):
+        values = _integers(tree.read(files[concept]), f"{tree.path}: {files[concept]}")
+        bad = np.flatnonzero((values != 0) & (values != 1))
+        if len(bad) == 1 and (concept, int(values[bad[0]])) == _KNOWN_SLIP:
+            warnings.warn(f"{files[concept]}: row {bad[0]} is {_KNOWN_SLIP[1]} as published; taken as 0.", stacklevel=3)
+            values[bad] = 0
+        elif len(bad):
+            raise FileError(f"{tree.path}: {files[concept]} has {values[bad[0]]} in row {bad[0]}, not 0 or 1.")
+        columns.append(values.astype(np.uint8))
+        if len(columns[-1]) != len(columns[0]):
+            raise FileError(
+                f"{tree.path}: {files[concept]} has {len(columns[-1])} rows, the first file has {len(columns[0])}."
+            )
+        report("reading labels", number + 1, len(files))
+    return np.column_stack(columns)
+
+
+def _stacked(words: list[NDArray[np.uint16]], tree: Tree) -> NDArray[np.uint16]:
+    if words[0].shape[1] != words[1].shape[1]:
+        raise FileError(f"{tree.path}: training rows have {words[0].shape[1]} words, test rows {words[1].shape[1]}.")
+    return np.concatenate(words)
+
+
+def read_words(tree: Tree, name: str) -> NDArray[np.uint16]:
+    """Read a text file of counts with one row per line."""
+    raw = tree.read(name)
+    where = f"{tree.path}: {name}"
+    width = len(raw[: raw.find(b"\n") + 1 or None].split())
+    if not width:
+        raise FileError(f"{where} is empty.")
+    blocks, start = [], 0
+    while start < len(raw):
+        end = raw.find(b"\n", start + _BLOCK) + 1 or len(raw)
+        values = _integers(raw[start:end], where)
+        if values.size % width:
+            raise FileError(f"{where} does not have {width} values in every row.")
+        if values.size and (values.min() < 0 or values.max() > np.iinfo(np.uint16).max):
+            raise FileError(f"{where} holds values that are no counts of words.")
+        blocks.append(values.astype(np.uint16).reshape(-1, width))
+        start = end
+        report(f"reading {Path(name).name}", start, len(raw))
+    return np.concatenate(blocks)
+
+
+def _integers(text: bytes, where: str) -> NDArray[np.int64]:
+    try:
+        return np.array(text.split(), dtype=np.int64) if len(text) < 1 << 12 else _parsed(text)
+    except (ValueError, DeprecationWarning) as error:
+        raise FileError(f"{where} holds something that is no whole number.") from error
+
+
+def _parsed(text: bytes) -> NDArray[np.int64]:
+    with warnings.catch_warnings():
+        # At text that is no number, NumPy only warns and returns the numbers before it.
+        warnings.simplefilter("error", DeprecationWarning)
+        return np.fromstring(text.decode("ascii"), dtype=np.int64, sep=" ")

@@ -1,0 +1,171 @@
+"""Pools from files of plain arrays, and from a folder or zip of images whose folders are their classes."""
+
+from __future__ import annotations
+
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from hashlearn import files
+from hashlearn.data.pool import TEST, TRAIN, DatasetMissing, Pool, joined_parts
+from hashlearn.files.arrays import FileError, open_part
+from hashlearn.files.images import ENDINGS, Scaling, opened_image, square, upright
+from hashlearn.files.tree import Tree, open_tree
+from hashlearn.parallel import ordered_map, row_blocks
+from hashlearn.progress import report
+
+
+def arrays(features: str | Path, labels: str | Path, *, name: str | None = None) -> Pool:
+    """Read a pool from files of features and labels that ``hashlearn.files`` can read.
+
+    Classes of any kind become numbers 0, 1, … in sorted order; their old values become the label names.
+
+    Parameters
+    ----------
+    features, labels : str or Path
+        Files, or parts of files such as ``data.npz:X`` and ``data.npz:y``.
+    name : str, optional
+        Name of the pool; by default the name of the feature file.
+
+    Returns
+    -------
+    Pool
+
+    Raises
+    ------
+    FileError
+        If the two files have different numbers of rows.
+    """
+    X = files.read_features(features)
+    y = files.read_labels(labels, n_rows=X.shape[0])
+    if X.shape[0] != y.shape[0]:
+        raise FileError(f"{features} has {X.shape[0]} rows, {labels} has {y.shape[0]}.")
+    if y.ndim == 1:
+        values, numbers = np.unique(y, return_inverse=True)
+        return Pool(name or str(features), X, numbers.astype(np.int64), tuple(map(str, values.tolist())))
+    dense = y.toarray() if sparse.issparse(y) else y
+    return Pool(name or str(features), X, np.asarray(dense).astype(np.uint8))
+
+
+def cifar10_gist_file(path: Path) -> Pool:
+    """CIFAR-10 as 512-d GIST from ``cifar10_gist512.npz`` (X_train, y_train, X_test, y_test, classes)."""
+    file = file_there(path, "cifar10_gist512.npz", "CIFAR-10 as GIST")
+    parts: list[tuple[Any, NDArray[Any]]] = []
+    for part in ("train", "test"):
+        X = np.asarray(open_part(f"{file}:X_{part}", "X")[...], dtype=np.float32)
+        parts.append((X, np.asarray(open_part(f"{file}:y_{part}", "y")[...]).astype(np.int64)))
+    names = tuple(map(str, open_part(f"{file}:classes", "classes")[...]))
+    return joined_parts("CIFAR-10 GIST", parts, names)
+
+
+def cifar10_lite2(path: Path) -> Pool:
+    """CIFAR-10 as EfficientNet-Lite2 features at 160 pixels, as ``hashlearn data features`` writes it, in one part."""
+    title = "CIFAR-10 as EfficientNet-Lite2 features"
+    files_of = [file_there(path, f"cifar10_lite2_{part}.npy", title) for part in ("X", "y")]
+    return arrays(*files_of, name="CIFAR-10 EfficientNet-Lite2")
+
+
+def coco18(path: Path) -> Pool:
+    """Return a cut of COCO: 30,000 images, 18 categories, EfficientNet-Lite0 features (``coco18_efflite0.npz``)."""
+    file = file_there(path, "coco18_efflite0.npz", "COCO-18")
+    with np.load(file, allow_pickle=False) as archive:
+        X = (archive["feat_q"].astype(np.float32) / 255) ** 2 * archive["feat_scale"]
+        names = tuple(map(str, archive["label_names"]))
+        return Pool("COCO-18", X.astype(np.float32), archive["Y"].astype(np.uint8), names)
+
+
+def coco18_without_person(path: Path) -> Pool:
+    """COCO-18 without the label ``person``, which three of four rows have, and without rows that have no other."""
+    pool = coco18(path)
+    kept = [name != "person" for name in pool.label_names]
+    labels = pool.y[:, kept]
+    labeled = labels.any(axis=1)
+    names = tuple(name for name in pool.label_names if name != "person")
+    return Pool("COCO-18 without person", pool.X[labeled], labels[labeled], names)
+
+
+def corel16k(path: Path) -> Pool:
+    """Corel images: 13,766 bags of 500 visual words (0/1), 153 labels (``corel16k001.npz``)."""
+    file = file_there(path, "corel16k001.npz", "Corel16k")
+    with np.load(file, allow_pickle=False) as archive:
+        return Pool("Corel16k", archive["X"], archive["Y"].astype(np.uint8))
+
+
+def file_there(path: Path, name: str, title: str) -> Path:
+    file = path / name if path.is_dir() else path
+    if not file.is_file() or file.name != name:
+        raise DatasetMissing(f"{title} is not in {path}: put {name} there.")
+    return file
+
+
+_PARTS = {"train": TRAIN, "test": TEST, "val": TEST, "valid": TEST, "validation": TEST}
+_BLOCK = 256
+
+
+def image_folder(path: Path, *, size: int | None = None, name: str | None = None, n_jobs: int | None = None) -> Pool:
+    """Color images of a folder or zip, the class of each being the folder it lies in.
+
+    ``train/<class>/x.jpg`` and ``test/<class>/y.jpg`` (or ``val``) also give the official part, training rows first;
+    plain ``<class>/x.jpg`` has none. Rows are in sorted order of their paths, which are the ``ids``. With ``size``
+    images are scaled and cropped to that many pixels square; without it all must have one size.
+    """
+    with open_tree(path) as tree:
+        paths = [entry for entry in tree.names() if entry.lower().endswith(ENDINGS) and "/" in entry]
+        if not paths:
+            raise FileError(f"{path} holds no images in folders of their classes ({', '.join(ENDINGS)}).")
+        marks = [_mark(entry) for entry in paths]
+        part = None
+        if all(mark is not None for mark in marks):
+            order = np.argsort(np.array(marks, dtype=np.uint8), kind="stable")
+            paths = [paths[row] for row in order]
+            part = np.array(marks, dtype=np.uint8)[order]
+        images = _decoded(tree, paths, size, n_jobs)
+    classes = [PurePosixPath(entry).parent.name for entry in paths]
+    names, y = np.unique(classes, return_inverse=True)
+    return Pool(
+        name or path.name,
+        images.reshape(len(paths), -1),
+        y.astype(np.int64),
+        tuple(map(str, names)),
+        part=part,
+        ids=np.array(paths),
+        image_shape=(images.shape[1], images.shape[2], images.shape[3]),
+    )
+
+
+def _mark(entry: str) -> int | None:
+    folders = PurePosixPath(entry).parent.parts
+    return _PARTS.get(folders[-2].lower()) if len(folders) > 1 else None
+
+
+def _decoded(tree: Tree, paths: list[str], size: int | None, n_jobs: int | None) -> NDArray[np.uint8]:
+    """Return all images in one array. Threads decode blocks of them; Pillow lets threads run beside each other."""
+    first = _pixels(tree, paths[0], size)
+    images = np.empty((len(paths), *first.shape), dtype=np.uint8)
+
+    def decode(rows: slice) -> int:
+        for row in range(rows.start, rows.stop):
+            pixels = _pixels(tree, paths[row], size)
+            if pixels.shape != first.shape:
+                sizes = f"{paths[row]} is {_by(pixels)} pixels, {paths[0]} is {_by(first)}"
+                raise FileError(f"{tree.path}: {sizes}; give one size for all.")
+            images[row] = pixels
+        return rows.stop
+
+    for done in ordered_map(decode, row_blocks(len(paths), _BLOCK), n_jobs):
+        report("decoding images", done, len(paths))
+    return images
+
+
+def _by(pixels: NDArray[Any]) -> str:
+    return f"{pixels.shape[1]}×{pixels.shape[0]}"
+
+
+def _pixels(tree: Tree, entry: str, size: int | None) -> NDArray[np.uint8]:
+    # Without a reduced size on loading: pixels would differ from those of data sets made before.
+    with opened_image(tree.read(entry), f"{tree.path}: {entry}") as image:
+        color = upright(image)
+        return np.asarray(color) if size is None else square(color, Scaling(size, resample="bilinear"))

@@ -1,0 +1,224 @@
+"""Tables (.csv, .tsv, .txt and .parquet) by column: features are their numbers, labels may be text.
+
+Parquet files are read by pyarrow, whole or a batch of rows at a time.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hashlearn.files.arrays import EXTRA, FileError, but_is
+from hashlearn.files.columns import SAMPLE_ROWS, looks_like_id, named_places, refuse_texts, warn_of_text, without_ids
+from hashlearn.files.text_tables import LabelColumns, text_feature_names, text_features, text_labels, text_names
+
+_CHUNK = 4096
+
+
+def open_parquet(path: Path) -> Any:
+    try:
+        import pyarrow.parquet as parquet
+    except ImportError as error:
+        raise FileError(f"Reading {path} needs pyarrow: {EXTRA}.") from error
+    try:
+        return parquet.ParquetFile(path)
+    except Exception as error:  # pyarrow has its own exception classes, and not all have a common base
+        what = but_is(path, "Parquet") or ", or it is damaged"
+        raise FileError(f"{path} is not a Parquet file{what}.") from error
+
+
+def parquet_features(path: Path, part: str | None, *, ids: bool = False) -> NDArray[Any]:
+    """Return what ``part`` picks, else the list column, else the numbers (``ids`` keeps those that look like ids)."""
+    file = open_parquet(path)
+    names = _feature_columns(path, file, part, ids)
+    return _feature_rows(path, file.read(columns=names), 0)
+
+
+def parquet_names(path: Path) -> list[str]:
+    """Return the names of all columns."""
+    return list(open_parquet(path).schema_arrow.names)
+
+
+def parquet_feature_names(path: Path, part: str | None) -> list[str]:
+    """Return the names of the columns that are features."""
+    return _feature_columns(path, open_parquet(path), part)
+
+
+def _feature_columns(path: Path, file: Any, part: str | None, ids: bool = False) -> list[str]:
+    """Return the columns that are features: those that ``part`` picks, the only list column, or all numbers."""
+    fields = {field.name: field.type for field in file.schema_arrow}
+    if part is not None and not part.startswith("-"):
+        names = [list(fields)[place] for place in named_places(path, list(fields), part)]
+    else:
+        dropped = {list(fields)[place] for place in named_places(path, list(fields), part[1:])} if part else set()
+        left = {name: kind for name, kind in fields.items() if name not in dropped and not _is_index(name)}
+        lists = [name for name, kind in left.items() if _is_list(kind)]
+        numeric = [name for name, kind in left.items() if _is_numeric(kind)]
+        if len(lists) > 1:
+            raise FileError(f"{path} has several list columns ({', '.join(lists)}); choose one: {path}:{lists[0]}.")
+        text = [name for name in left if name not in numeric and name not in lists]
+        if text and not lists:
+            sample = next(file.iter_batches(SAMPLE_ROWS, columns=text), None)
+            refuse_texts(path, {} if sample is None else sample.to_pydict(), numeric)
+        names = lists or numeric
+        if not lists and not ids:
+            names = without_ids(
+                path, numeric, [name for name in numeric if looks_like_id(name) and _is_whole(fields[name])]
+            )
+        if names:
+            warn_of_text(path, text, names)
+    if not names:
+        raise FileError(f"{path} has no column of numbers.")
+    for name in names:
+        if not (_is_numeric(fields[name]) or (_is_list(fields[name]) and len(names) == 1)):
+            raise FileError(f"{path}: column '{name}' does not hold numbers but {fields[name]}.")
+    return names
+
+
+def _feature_rows(path: Path, table: Any, first_row: int) -> NDArray[Any]:
+    """Return rows of feature columns; ``first_row`` is the number of the table's first row in the file."""
+    import pyarrow as pa
+
+    for name in table.column_names:
+        column = table[name]
+        if column.null_count:
+            row = first_row + int(np.flatnonzero(column.is_null().to_numpy())[0])
+            raise FileError(f"{path}: a value is missing in row {row}, column '{name}'.")
+    if _is_list(table.schema.types[0]):
+        return _list_column(path, table.column(0).combine_chunks(), first_row)
+    kind = np.float32 if all(kind == pa.float32() for kind in table.schema.types) else np.float64
+    return np.column_stack([np.asarray(column.to_numpy(), dtype=kind) for column in table.columns])
+
+
+def _list_column(path: Path, column: Any, first_row: int) -> NDArray[Any]:
+    import pyarrow.compute as compute
+
+    lengths = compute.list_value_length(column).to_numpy(zero_copy_only=False)
+    width = int(lengths[0]) if len(lengths) else 0
+    if np.any(lengths != width):
+        row = int(np.flatnonzero(lengths != width)[0])
+        raise FileError(f"{path}: row {first_row + row} has {lengths[row]} values, the first has {width}.")
+    flat = column.flatten()
+    if flat.null_count:
+        row = first_row + int(np.flatnonzero(flat.is_null().to_numpy(zero_copy_only=False))[0]) // width
+        raise FileError(f"{path}: a value is missing in row {row}.")
+    return np.asarray(flat.to_numpy(zero_copy_only=False)).reshape(len(lengths), width)
+
+
+def _is_list(kind: Any) -> bool:
+    import pyarrow.types as types
+
+    listed = types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
+    return bool(listed and _is_numeric(kind.value_type))
+
+
+def _is_numeric(kind: Any) -> bool:
+    import pyarrow.types as types
+
+    return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind))
+
+
+def _is_whole(kind: Any) -> bool:
+    import pyarrow.types as types
+
+    return bool(types.is_integer(kind))
+
+
+def _is_index(name: str) -> bool:
+    return name.startswith("__index_level_")
+
+
+def parquet_labels(path: Path, part: str | None, *, ids: bool = False) -> tuple[list[str], list[list[Any]]]:
+    """Return the names of the label columns and the columns; missing values are None."""
+    file = open_parquet(path)
+    names = _label_columns(path, file, part, ids)
+    return names, [column.to_pylist() for column in file.read(columns=names).columns]
+
+
+def _label_columns(path: Path, file: Any, part: str | None, ids: bool = False) -> list[str]:
+    names = [name for name in file.schema_arrow.names if not _is_index(name)]
+    if part is not None:
+        return [names[place] for place in named_places(path, names, part)]
+    return names if ids or len(names) == 1 else without_ids(path, names, list(filter(looks_like_id, names)))
+
+
+class ParquetRows:
+    """Rows of a Parquet file's feature or label columns, decoded a batch at a time.
+
+    Slices read in order go on where the last one ended; another one starts again at its row group.
+    """
+
+    def __init__(self, path: Path, part: str | None, labels: bool) -> None:
+        self._path, self._labels, self._file = path, labels, open_parquet(path)
+        self._names = (_label_columns if labels else _feature_columns)(path, self._file, part)
+        sizes = [self._file.metadata.row_group(k).num_rows for k in range(self._file.metadata.num_row_groups)]
+        self._begins = np.concatenate([[0], np.cumsum(sizes)]).astype(int)
+        self.n_rows = int(self._begins[-1])
+        self._batches: Iterator[Any] = iter(())
+        self._held: list[Any] = []
+        self._start = self._end = -1
+
+    def __getitem__(self, rows: slice) -> NDArray[Any]:
+        import pyarrow as pa
+
+        first, last = rows.start, min(rows.stop, self.n_rows)
+        if not self._start <= first <= self._end:
+            group = int(np.searchsorted(self._begins, first, side="right")) - 1
+            groups = list(range(group, len(self._begins) - 1))
+            self._batches = self._file.iter_batches(_CHUNK, row_groups=groups, columns=self._names, use_threads=False)
+            self._held, self._start, self._end = [], int(self._begins[group]), int(self._begins[group])
+        while self._end < last:
+            self._held.append(next(self._batches))
+            self._end += len(self._held[-1])
+            self._forget(first)
+        self._forget(first)
+        table = pa.Table.from_batches(self._held).slice(first - self._start, last - first)
+        if not self._labels:
+            return _feature_rows(self._path, table.select(self._names), first)
+        columns = [column.to_numpy() for column in table.columns]
+        return columns[0] if len(columns) == 1 else np.column_stack(columns)
+
+    def _forget(self, first: int) -> None:
+        while self._held and self._start + len(self._held[0]) <= first:
+            self._start += len(self._held.pop(0))
+
+
+TABLES = (".csv", ".tsv", ".txt", ".parquet")
+
+
+def table_features(path: Path, part: str | None, *, ids: bool = False) -> NDArray[Any]:
+    """Return the numeric columns of a table, or those that ``part`` picks (``-name`` leaves one out).
+
+    Columns that look like ids are left out with a warning unless ``part`` names them or ``ids`` is true.
+    """
+    return parquet_features(path, part, ids=ids) if _is_parquet(path) else text_features(path, part, ids=ids)
+
+
+def table_labels(path: Path, part: str | None, *, n_rows: int | None = None, ids: bool = False) -> LabelColumns:
+    """Return the names of a label table's columns where it has them, and the columns; missing values are None.
+
+    ``part`` picks columns, else those that look like ids are left out with a warning, unless ``ids`` is true.
+    ``n_rows``, the number of labels that are expected, tells a header from a first label.
+    """
+    return parquet_labels(path, part, ids=ids) if _is_parquet(path) else text_labels(path, part, n_rows=n_rows, ids=ids)
+
+
+def table_names(path: Path) -> list[str] | None:
+    """Return the names of the columns of a table; None if it has no header."""
+    return parquet_names(path) if _is_parquet(path) else text_names(path)
+
+
+def table_feature_names(path: Path, part: str | None) -> list[str] | None:
+    """Return the names of the columns that ``table_features`` reads; None if the table has no header."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the reading of the features warns of what is left out
+        return parquet_feature_names(path, part) if _is_parquet(path) else text_feature_names(path, part)
+
+
+def _is_parquet(path: Path) -> bool:
+    return path.suffix.lower() == ".parquet"
