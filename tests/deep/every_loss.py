@@ -5,7 +5,7 @@ import torch
 from scipy import sparse
 
 from hashlearn.deep import losses
-from hashlearn.deep.codes_network import CodeLoss
+from hashlearn.deep.losses import CodeLoss
 
 torch.set_num_threads(1)
 

@@ -11,9 +11,8 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 from safetensors.torch import save_file  # noqa: E402
 from torch import nn  # noqa: E402
 
-from hashlearn.deep import backbones, trainer  # noqa: E402
-from hashlearn.deep.backbones import alexnet, efficientnet_lite, weights  # noqa: E402
-from hashlearn.deep.backbones.base import Normalize  # noqa: E402
+from hashlearn.deep import backbones  # noqa: E402
+from hashlearn.deep.backbones import Normalize  # noqa: E402
 from hashlearn.files import FileError  # noqa: E402
 
 
@@ -54,8 +53,8 @@ def lite2():
     ],
 )
 def test_efficientnet_lite_sizes(name, parameters):
-    variant = efficientnet_lite.VARIANTS[name]
-    assert count(efficientnet_lite.EfficientNetLite(variant.width, variant.depth, 1000)) == parameters
+    variant = backbones.VARIANTS[name]
+    assert count(backbones.EfficientNetLite(variant.width, variant.depth, 1000)) == parameters
     made = backbones.build(name, image_size=64, weights=None)
     assert (made.n_features, made.image_size, made.weights) == (1280, 64, "random")
     assert count(made.module) == parameters - 1000 * 1281
@@ -87,7 +86,7 @@ def test_folding_changes_no_feature(lite2, size):
     ("size", "kernel", "stride"), [(7, 3, 1), (7, 3, 2), (8, 3, 2), (8, 5, 2), (9, 5, 2), (5, 1, 1)]
 )
 def test_same_padding_gives_the_rounded_up_size(size, kernel, stride):
-    layer = efficientnet_lite.SameConv2d(2, 3, kernel, stride)
+    layer = backbones.SameConv2d(2, 3, kernel, stride)
     x = torch.randn(1, 2, size, size, generator=torch.Generator().manual_seed(0))
     y = layer(x)
     assert y.shape[2:] == (-(-size // stride),) * 2
@@ -103,7 +102,7 @@ def test_same_padding_gives_the_rounded_up_size(size, kernel, stride):
 
 
 def test_alexnet_is_torchvisions():
-    full = alexnet.AlexNet(1000)
+    full = backbones.AlexNet(1000)
     assert count(full) == 61_100_840
     shapes = {name: tuple(tensor.shape) for name, tensor in full.state_dict().items()}
     assert shapes == {
@@ -128,7 +127,7 @@ def test_alexnet_is_torchvisions():
 
 @pytest.mark.slow
 def test_alexnet_from_files(tmp_path):
-    full = alexnet.AlexNet(1000).eval()
+    full = backbones.AlexNet(1000).eval()
     state = full.state_dict()
     torch.save(state, tmp_path / "alexnet.pth")
     save_file(state, tmp_path / "alexnet.safetensors")
@@ -151,7 +150,7 @@ def test_alexnet_from_files(tmp_path):
 
 
 def test_alexnet_recipe_is_caffes():
-    recipe = alexnet.RECIPE
+    recipe = backbones.ALEXNET_RECIPE
     rates = recipe.trunk_multiplier, recipe.bias_multiplier, recipe.head_multiplier, recipe.head_bias_multiplier
     assert rates == (1, 2, 10, 20)
     assert (recipe.optimizer, recipe.momentum, recipe.decay_on_bias) == ("sgd", 0.9, False)
@@ -271,7 +270,7 @@ def test_files_that_are_no_weights(tmp_path, capsys):
 
     def load(content):
         torch.save(content, tmp_path / "w.pth")
-        weights.load_weights(small, tmp_path / "w.pth", lambda: tmp_path, "small")
+        backbones.load_weights(small, tmp_path / "w.pth", lambda: tmp_path, "small")
 
     load({"state_dict": {f"module.{name}": tensor for name, tensor in small.state_dict().items()}})
     for content, message in (
@@ -288,18 +287,6 @@ def test_files_that_are_no_weights(tmp_path, capsys):
     for name, content in (("x.pth", b"no weights"), ("x.safetensors", b"no weights"), ("empty.pth", b"")):
         (tmp_path / name).write_bytes(content)
         with pytest.raises(FileError, match=f"{name} (holds no weights that can be read|is empty)"):
-            weights.read_state(tmp_path / name)
+            backbones.read_state(tmp_path / name)
     with pytest.raises(FileError, match="does not exist"):
         backbones.build("alexnet", weights=tmp_path / "none.pth")
-
-
-def test_old_spellings_work_and_warn():
-    with pytest.warns(FutureWarning, match="use hashlearn.deep.backbones.Normalize"):
-        assert backbones.Normalise is Normalize
-    with pytest.warns(FutureWarning, match="'optimiser' of Recipe"):
-        recipe = backbones.Recipe(optimiser="sgd")
-    assert recipe.optimizer == "sgd"
-    with pytest.warns(FutureWarning, match="attribute 'optimiser' of Recipe"):
-        assert recipe.optimiser == "sgd"
-    with pytest.warns(FutureWarning, match="use hashlearn.deep.trainer.TrainingSettings"):
-        assert trainer.Settings is trainer.TrainingSettings

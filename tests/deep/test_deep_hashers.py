@@ -20,7 +20,7 @@ from small_methods import small
 
 import hashlearn as hl
 from hashlearn.deep.network import torch_threads
-from hashlearn.hashers import DEEP_METHODS, find_method
+from hashlearn.methods import DEEP_METHODS, find_method
 from hashlearn.parameters import check_parameters
 
 torch.set_num_threads(1)
@@ -150,7 +150,7 @@ def test_heads(head, tmp_path):
 
 
 def test_divide_and_encode_is_block_diagonal():
-    from hashlearn.deep.heads import BLOCK, DivideAndEncode
+    from hashlearn.deep.network import BLOCK, DivideAndEncode
 
     head = DivideAndEncode(6, 3).double()
     rows = torch.randn(4, 6, dtype=torch.float64)

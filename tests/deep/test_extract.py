@@ -335,7 +335,7 @@ def test_command_used_badly(tmp_path, capsys):
         ([folder], 2, "Missing option"),
         ([folder, "-o", tmp_path / "X.npy", "--backbone", "small_cnn"], 1, "has learned nothing yet"),
         ([folder, "-o", tmp_path / "X.npy", "--backbone", "efficientnet_lite3"], 1, "pip install efficientnet_lite3"),
-        ([tmp_path / "no", "-o", tmp_path / "X.npy"], 1, "does not exist"),
+        ([tmp_path / "no", "-o", tmp_path / "X.npy"], 1, "There is no folder or zip"),
         ([folder, "-o", tmp_path / "X.npy", "--size", 32, "--labels-out", tmp_path / "y.npy"], 1, "lies in no folder"),
     ):
         code, printed, told = call(capsys, *arguments)
@@ -369,7 +369,7 @@ def test_command_without_torch(tmp_path):
     )
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1
-    assert "pip install 'hashlearn[deep]'" in done.stderr
+    assert "pip install '.[deep]'" in done.stderr
 
 
 def test_the_page_about_images_runs(tmp_path, monkeypatch):

@@ -375,7 +375,7 @@ def test_the_stamp_changes_with_the_images(folder, tmp_path):
 
 def test_without_pillow_the_extra_is_named(folder, monkeypatch):
     monkeypatch.setitem(sys.modules, "PIL", None)
-    with image_source(folder, 8) as source, pytest.raises(FileError, match=r"pip install 'hashlearn\[images\]'"):
+    with image_source(folder, 8) as source, pytest.raises(FileError, match=r"pip install '\.\[images\]'"):
         source.batch([0])
     ready = image_source(np.zeros((1, 8, 8, 3), np.uint8), 8)
     assert ready.batch([0]).shape == (1, 3, 8, 8)

@@ -12,7 +12,7 @@ from small_methods import small
 
 from hashlearn import codes
 from hashlearn.deep import losses
-from hashlearn.deep.hashers.tdbe import flip_down, quadratic_form, triplet_codes
+from hashlearn.deep.hashers.two_step import flip_down, quadratic_form, triplet_codes
 from hashlearn.deep.trainer import TrainingSettings, make_optimizer
 
 BOTH = pytest.mark.parametrize("labels", [CLASSES, SETS], ids=["classes", "sets"])

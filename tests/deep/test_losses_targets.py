@@ -10,8 +10,8 @@ from scipy import sparse
 
 from hashlearn import codes
 from hashlearn.deep import losses
-from hashlearn.deep.codes_network import CodeLoss
-from hashlearn.deep.hashers.cnnh import Stage1
+from hashlearn.deep.hashers.two_step import Stage1
+from hashlearn.deep.losses import CodeLoss
 
 BOTH = pytest.mark.parametrize("labels", [CLASSES, SETS], ids=["classes", "sets"])
 

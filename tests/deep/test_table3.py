@@ -10,9 +10,10 @@ import torch
 from image_files import encoded
 
 from hashlearn import codes, metrics
+from hashlearn.bench import RunStore
+from hashlearn.bench.paper.table3 import folder_parts, main
 from hashlearn.deep import GSDHPStar
 from hashlearn.progress import listening
-from hashlearn.reproduction.table3 import folder_parts, main
 
 torch.set_num_threads(1)
 PER_CLASS = 605
@@ -46,10 +47,10 @@ def test_the_split_is_the_papers(folder):
 
 @pytest.mark.slow
 def test_a_row_is_fit_encode_and_score(folder, tmp_path, capsys):
-    kept = tmp_path / "table.json"
+    kept = tmp_path / "table"
     assert main([str(folder), *OPTIONS, "--keep", str(kept)]) == 0
     shown = capsys.readouterr().out
-    (row,) = json.loads(kept.read_text()).values()
+    row = RunStore(kept).runs()[0].measured
     train, query, database = folder_parts(str(folder), seed=0)
     settings = {**GSDHPStar.authors, "n_epochs": 2}
     hasher = GSDHPStar(8, backbone=SMALL, random_state=0, n_jobs=1, **settings).fit(*train)
@@ -60,12 +61,12 @@ def test_a_row_is_fit_encode_and_score(folder, tmp_path, capsys):
     released = metrics.map_within_radius(*problem, form="official", projections=tuple(outputs)).map
     assert row["released"] == pytest.approx(released)
     assert f"| gsdhp-star | 8 | {row['ranked']:.3f} | {row['near']:.3f} | {row['released']:.3f} |" in shown
-    assert not list(tmp_path.glob("*.checkpoint"))
+    assert not list(kept.glob("*.checkpoint"))
 
 
 @pytest.mark.slow
 def test_stopped_it_goes_on_and_a_finished_row_is_read(folder, tmp_path, capsys):
-    kept = tmp_path / "table.json"
+    kept = tmp_path / "table"
     command = [str(folder), *OPTIONS, "--keep", str(kept)]
 
     def stop(phase, done, total):
@@ -75,21 +76,21 @@ def test_stopped_it_goes_on_and_a_finished_row_is_read(folder, tmp_path, capsys)
     with listening(stop):
         assert main(command) == 130
     assert "the same command goes on" in capsys.readouterr().err
-    assert not kept.exists()
+    assert not list(kept.glob("*.json"))
     first_steps = []
     with listening(lambda phase, done, total: first_steps.append(done) if phase == "training" else None):
         assert main(command) == 0
     assert first_steps[0] == 9  # the eight batches of the first epoch are not made again
-    resumed = json.loads(kept.read_text())
+    (resumed,) = RunStore(kept).runs()
     assert "| – |" in capsys.readouterr().out
     heard = []
     with listening(lambda phase, done, total: heard.append(phase)):
         assert main(command) == 0
     assert heard == []
-    assert main([str(folder), *OPTIONS, "--keep", str(tmp_path / "whole.json")]) == 0
-    (whole,) = json.loads((tmp_path / "whole.json").read_text()).values()
-    (row,) = resumed.values()
-    assert {**row, "seconds": 0} == {**whole, "seconds": 0}
+    assert main([str(folder), *OPTIONS, "--keep", str(tmp_path / "whole")]) == 0
+    (whole,) = RunStore(tmp_path / "whole").runs()
+    assert resumed.measured == whole.measured
+    assert (resumed.seconds, list(whole.seconds)) == ({}, ["fit"])
 
 
 @pytest.mark.parametrize(

@@ -18,12 +18,11 @@ from sklearn.datasets import load_digits
 
 import hashlearn
 import hashlearn as hl
-from hashlearn.deep.heads import build_head
 from hashlearn.deep.inputs import ArrayInputs, in_turn, moments
 from hashlearn.deep.losses import DCHLoss
-from hashlearn.deep.network import HashNetwork, torch_threads
+from hashlearn.deep.network import HashNetwork, build_head, torch_threads
 from hashlearn.deep.trainer import TrainingSettings, _EpochPlans, make_optimizer, rate_factor
-from hashlearn.modelfile import ModelFileError
+from hashlearn.models.format import ModelFileError
 from hashlearn.progress import last_note, listening
 
 torch.set_num_threads(1)
@@ -117,7 +116,7 @@ def test_no_batch_of_a_training_is_a_small_rest(monkeypatch):
             sizes.append(len(u))
             return super().forward(u, Y, step, idx)
 
-    monkeypatch.setattr("hashlearn.deep.hashers.dch.DCHLoss", Spy)
+    monkeypatch.setattr("hashlearn.deep.hashers.pairwise.DCHLoss", Spy)
     hl.deep.DCH(n_epochs=1, **SMALL).fit(X[:257], Y[:257])
     assert sorted(sizes) == [51, 51, 51, 52, 52]
 

@@ -12,7 +12,7 @@ import hashlearn
 
 pytestmark = pytest.mark.slow
 ROOT = Path(hashlearn.__file__).parents[1]
-SENTENCE = "Deep hashing needs PyTorch: pip install 'hashlearn[deep]'."
+SENTENCE = "Deep hashing needs PyTorch: pip install '.[deep]'."
 # A finder in front of all others that knows no torch: what an environment without it looks like.
 BLOCK = """
 import importlib.util, sys
@@ -112,7 +112,7 @@ def test_import_is_light(tmp_path):
     done = run("import sys, hashlearn; print('torch' in sys.modules, 'hashlearn.deep' in sys.modules)", tmp_path)
     assert done.stdout == "False False\n", done.stderr
     done = run(
-        "import sys, hashlearn as hl; hl.hashers.find_method('dch')(16).get_params(); print('torch' in sys.modules)",
+        "import sys, hashlearn as hl; hl.methods.find_method('dch')(16).get_params(); print('torch' in sys.modules)",
         tmp_path,
     )
     assert done.stdout == "False\n", done.stderr
@@ -120,7 +120,7 @@ def test_import_is_light(tmp_path):
 
 def test_tables_that_need_no_network_can_be_made(tmp_path):
     """The paper's plans name deep methods; making them must not need what only running them does."""
-    code = BLOCK + "from hashlearn.reproduction.tables import items; print(len(items()['table 3'].parts[0].variants))"
+    code = BLOCK + "from hashlearn.bench.paper.tables import items; print(len(items()['table 3'].parts[0].variants))"
     done = run(code, tmp_path)
     assert done.stderr == ""
     assert done.stdout == "14\n"

@@ -14,7 +14,7 @@ class TorchMissing(ImportError, ValueError):
 def require_torch() -> None:
     """Say in one sentence which extra to install if PyTorch is not there."""
     if find_spec("torch") is None:
-        raise TorchMissing("Deep hashing needs PyTorch: pip install 'hashlearn[deep]'.")
+        raise TorchMissing("Deep hashing needs PyTorch: pip install '.[deep]'.")
 
 
 if TYPE_CHECKING:

@@ -23,11 +23,11 @@ class ImageStore:
     can_fail = True
 
     def pixels(self, row: int, scaling: Scaling) -> Pixels:
-        """The square pixels of an image; FileError with its name if it cannot be read. Safe to call from threads."""
+        """Return the square pixels of an image, or raise a FileError with its name. Threads may call this together."""
         raise NotImplementedError
 
     def stamp(self) -> str:
-        """A hash that changes when the images do."""
+        """Return a hash that changes when the images do."""
         raise NotImplementedError
 
     def close(self) -> None:
@@ -114,7 +114,7 @@ class ArrayStore(ImageStore):
         self.names = [str(row) for row in range(len(images))]
 
     def ready(self, side: int) -> NDArray[np.uint8] | None:
-        """All images at once, if they already have that size."""
+        """Return all images at once, if they already have that size."""
         return self._images if self._images.shape[1:3] == (side, side) else None
 
     def pixels(self, row: int, scaling: Scaling) -> Pixels:
@@ -148,7 +148,7 @@ def open_store(images: Any) -> ImageStore:
 
 
 def is_images(value: Any) -> bool:
-    """Whether a value can only mean images, not rows of features."""
+    """Return whether a value can only mean images, not rows of features."""
     if isinstance(value, (str, Path, ImageStore)):
         return True
     if hasattr(value, "ndim"):
@@ -157,7 +157,7 @@ def is_images(value: Any) -> bool:
 
 
 def folder_classes(names: Sequence[str]) -> list[str]:
-    """The name of the folder of each image; FileError if an image is in no folder.
+    """Return the name of the folder of each image; FileError if an image is in no folder.
 
     >>> folder_classes(["train/cat/1.jpg", "train/dog/2.jpg"])
     ['cat', 'dog']

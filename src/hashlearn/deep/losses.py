@@ -15,17 +15,13 @@ from pkgutil import iter_modules
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 
 from hashlearn.deep import hashers as methods
 from hashlearn.deep.extra import torch
-from hashlearn.deprecation import renamed_attribute
 
 LOG_2 = math.log(2.0)
-_RENAMED = {
-    "CNNHLoss": "hashlearn.deep.codes_network.CodeLoss",
-    "GSDHPStarLoss": "hashlearn.deep.codes_network.CodeLoss",
-}
 
 
 class Loss(ABC):
@@ -42,7 +38,7 @@ class Loss(ABC):
 
     @abstractmethod
     def forward(self, u: torch.Tensor, Y: torch.Tensor, step: int, idx: torch.Tensor) -> torch.Tensor:
-        """The loss of one batch."""
+        """Return the loss of one batch."""
 
     def __call__(self, u: torch.Tensor, Y: torch.Tensor, step: int, idx: torch.Tensor) -> torch.Tensor:
         return self.forward(u, Y, step, idx)
@@ -55,11 +51,11 @@ class Loss(ABC):
         return self
 
     def weights(self) -> list[torch.Tensor]:
-        """The learned tensors that the trainer's optimizer changes, because they have gradients."""
+        """Return the learned tensors that the trainer's optimizer changes, because they have gradients."""
         return [tensor for name in self.learned if (tensor := getattr(self, name)).requires_grad]
 
     def state_dict(self) -> dict[str, torch.Tensor]:
-        """The learned tensors by name."""
+        """Return the learned tensors by name."""
         return {name: getattr(self, name) for name in self.learned}
 
     def load_state_dict(self, state: dict[str, torch.Tensor]) -> None:
@@ -80,13 +76,36 @@ class ClassifiedBitsLoss(Loss):
         self.intercept = torch.zeros(n_labels, requires_grad=True)
 
     def classify(self, bits: torch.Tensor, Y: torch.Tensor) -> torch.Tensor:
-        """The cross-entropy of a softmax, whose targets a row's labels share equally."""
+        """Return the cross-entropy of a softmax, whose targets a row's labels share equally."""
         scores = bits @ self.classifier.to(bits.dtype) + self.intercept.to(bits.dtype)
         return torch.nn.functional.cross_entropy(scores, label_shares(Y))
 
 
+class CodeLoss(Loss):
+    """Mean over batch and bits of the cross-entropy of sigmoid(u) and given bits: each bit is a two-class problem.
+
+    Parameters
+    ----------
+    codes : array (n, m) in {-1, +1} or {0, 1}
+        The target of each training row.
+    classes : bool, default=False
+        Whether u has one more output for each label behind the bits, whose softmax cross-entropy is added.
+    """
+
+    def __init__(self, codes: NDArray[np.generic], *, classes: bool = False) -> None:
+        self.classes = classes
+        self.bits = torch.from_numpy(np.asarray(codes) > 0).float()
+
+    def forward(self, u: torch.Tensor, Y: torch.Tensor, step: int, idx: torch.Tensor) -> torch.Tensor:
+        functional, n_bits = torch.nn.functional, self.bits.shape[1]
+        fit = functional.binary_cross_entropy_with_logits(u[:, :n_bits], self.bits[idx].to(u.dtype))
+        if not self.classes:
+            return fit
+        return fit + functional.cross_entropy(u[:, n_bits:], label_shares(Y))
+
+
 def label_shares(Y: torch.Tensor) -> torch.Tensor:
-    """Label sets divided by their sizes, as targets of a softmax."""
+    """Return label sets divided by their sizes, as targets of a softmax."""
     return Y / Y.sum(dim=1, keepdim=True).clamp(min=1.0)
 
 
@@ -102,17 +121,17 @@ def logcosh(x: torch.Tensor) -> torch.Tensor:
 
 
 def logistic(theta: torch.Tensor, similar: torch.Tensor) -> torch.Tensor:
-    """Minus the log-likelihood of each pair: softplus(theta) - s theta."""
+    """Return minus the log-likelihood of each pair: softplus(theta) - s theta."""
     return softplus(theta) - similar * theta
 
 
 def unit_rows(t: torch.Tensor) -> torch.Tensor:
-    """Rows scaled to length 1; rows of length 0 stay finite."""
+    """Return rows scaled to length 1; rows of length 0 stay finite."""
     return torch.nn.functional.normalize(t, dim=1, eps=1e-6)
 
 
 def shared_labels(Y: torch.Tensor, other: torch.Tensor | None = None) -> torch.Tensor:
-    """Numbers of labels that rows have in common."""
+    """Return numbers of labels that rows have in common."""
     return Y @ (Y if other is None else other).T
 
 
@@ -127,7 +146,7 @@ def off_diagonal(size: int, like: torch.Tensor) -> torch.Tensor:
 
 
 def squared_distances(t: torch.Tensor) -> torch.Tensor:
-    """Squared Euclidean distances between rows, never negative.
+    """Return squared Euclidean distances between rows, never negative.
 
     By norms and one product. Rounding matters only for pairs whose distance is tiny compared with their norms, so
     callers that need a gradient there bound their inputs first.
@@ -137,7 +156,7 @@ def squared_distances(t: torch.Tensor) -> torch.Tensor:
 
 
 def similar_share(labels: sparse.csr_matrix, most_rows: int = 5000, seed: int = 0) -> float:
-    """The share of similar pairs among pairs of different training rows, estimated from a sample of many rows."""
+    """Return the share of similar pairs among pairs of different training rows, estimated from a sample of rows."""
     n_rows = labels.shape[0]
     if n_rows > most_rows:
         chosen = np.random.default_rng(seed).choice(n_rows, most_rows, replace=False)
@@ -147,10 +166,10 @@ def similar_share(labels: sparse.csr_matrix, most_rows: int = 5000, seed: int = 
 
 
 def __getattr__(name: str) -> Any:
-    """What the files of the methods define: their losses and what makes the targets of these."""
-    if not name.startswith("_") and name not in _RENAMED:
+    """Return what the files of the methods define: their losses and what makes the targets of these."""
+    if not name.startswith("_"):
         for file in iter_modules(methods.__path__, f"{methods.__name__}."):
             found = getattr(import_module(file.name), name, None)
             if getattr(found, "__module__", None) == file.name:
                 return found
-    return renamed_attribute(__name__, name, _RENAMED, since="0.3")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

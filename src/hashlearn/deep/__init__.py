@@ -1,6 +1,6 @@
 """Deep hashing: networks as hash functions, on features or on images. Needs the extra ``hashlearn[deep]`` (PyTorch).
 
-The methods are those of ``hashlearn.hashers.DEEP_METHODS``. Their classes can be inspected without PyTorch; fitting and
+The methods are those of ``hashlearn.methods.DEEP_METHODS``. Their classes can be inspected without PyTorch; fitting and
 encoding need it.
 """
 
@@ -11,10 +11,10 @@ from typing import Any
 from hashlearn.deep.extra import TorchMissing, require_torch
 from hashlearn.deep.hashers.base import DeepHasher
 from hashlearn.functions.network import Network
-from hashlearn.hashers import DEEP_METHODS
+from hashlearn.methods import DEEP_METHODS
 
 # Modules that import torch or need it. They are imported at their first use.
-_MODULES = ("backbones", "heads", "images", "losses", "trainer")
+_MODULES = ("backbones", "images", "losses", "network", "trainer")
 _METHODS = {place.partition(":")[2]: place for place in DEEP_METHODS.values()}
 
 __all__ = ["DeepHasher", "Network", "TorchMissing", "require_torch", *_METHODS]

@@ -1,9 +1,9 @@
-"""The whole network, a trunk and a head, and how to build it again from its description."""
+"""The whole network, a trunk and a head, the heads by name, and how to build a network again from its description."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,9 +12,94 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from hashlearn.deep.heads import Standardize, build_head
 from hashlearn.deep.inputs import moments
 from hashlearn.parallel import thread_count
+
+HEADS = ("linear", "mlp", "three-layer", "divide", "batchnorm")
+MLP_WIDTH = 1024
+BLOCK = 50
+"""Channels that a bit gets from the trunk in the divide-and-encode head."""
+
+
+def build_head(kind: str | Sequence[int], n_features: int, n_outputs: int) -> nn.Module:
+    """Return a head by name, or an MLP by its hidden widths.
+
+    "linear"; "mlp" (one hidden layer of 1024); "three-layer" (CSQ: two hidden layers as wide as the features, at most
+    1024); "divide" (DNNH: 50 channels a bit, each bit from its own); "batchnorm" (OrthoHash: linear without bias, then
+    batch normalization).
+    """
+    if isinstance(kind, str):
+        if kind == "linear":
+            return hash_layer(n_features, n_outputs)
+        if kind == "mlp":
+            return mlp(n_features, [MLP_WIDTH], n_outputs)
+        if kind == "three-layer":
+            return mlp(n_features, [min(n_features, MLP_WIDTH)] * 2, n_outputs)
+        if kind == "divide":
+            return DivideAndEncode(n_features, n_outputs)
+        if kind == "batchnorm":
+            return nn.Sequential(hash_layer(n_features, n_outputs, bias=False), nn.BatchNorm1d(n_outputs))
+        raise ValueError(f"head must be one of {', '.join(HEADS)}, or a list of hidden widths. Got {kind!r} instead.")
+    widths = [int(width) for width in kind]
+    if any(width < 1 for width in widths):
+        raise ValueError(f"The hidden widths of a head must be at least 1. Got {list(kind)!r} instead.")
+    return mlp(n_features, widths, n_outputs)
+
+
+def hash_layer(n_features: int, n_outputs: int, bias: bool = True) -> nn.Linear:
+    """Return a linear layer that is initialized as in the AlexNet recipes: weights N(0, 0.01^2), biases 0."""
+    layer = nn.Linear(n_features, n_outputs, bias=bias)
+    nn.init.normal_(layer.weight, std=0.01)
+    if bias:
+        nn.init.zeros_(layer.bias)
+    return layer
+
+
+def mlp(n_features: int, widths: Sequence[int], n_outputs: int) -> nn.Sequential:
+    """Hidden layers with ReLU, then a hash layer."""
+    layers: list[nn.Module] = []
+    for width in widths:
+        layers += [nn.Linear(n_features, width), nn.ReLU()]
+        n_features = width
+    return nn.Sequential(*layers, hash_layer(n_features, n_outputs))
+
+
+class DivideAndEncode(nn.Module):
+    """A hidden layer of 50 channels per bit; each bit is a linear function of 50 of them.
+
+    A block-diagonal linear layer, which keeps bits from being copies of each other.
+    """
+
+    def __init__(self, n_features: int, n_outputs: int) -> None:
+        super().__init__()
+        self.n_outputs = n_outputs
+        self.channels = nn.Linear(n_features, BLOCK * n_outputs)
+        self.weight = nn.Parameter(torch.empty(n_outputs, BLOCK).normal_(std=0.1))
+        self.bias = nn.Parameter(torch.zeros(n_outputs))
+
+    def forward(self, features: Tensor) -> Tensor:
+        blocks = torch.relu(self.channels(features)).reshape(-1, self.n_outputs, BLOCK)
+        return torch.einsum("bmk,mk->bm", blocks, self.weight) + self.bias
+
+
+class Standardize(nn.Module):
+    """Rows minus their training mean, divided by one number, so that learning does not depend on the units of X."""
+
+    center: Tensor
+    scale: Tensor
+
+    def __init__(self, n_features: int) -> None:
+        super().__init__()
+        self.register_buffer("center", torch.zeros(n_features))
+        self.register_buffer("scale", torch.ones(()))
+
+    def set(self, center: NDArray[Any], scale: float) -> None:
+        self.center.copy_(torch.from_numpy(np.asarray(center)))
+        self.scale.fill_(scale)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        return (rows - self.center).div_(self.scale)
+
 
 # Multiplications per step below which threads cost more time than they save.
 THREADED_WORK = 50_000_000
@@ -38,14 +123,14 @@ class HashNetwork(nn.Module):
 
 
 def build_network(spec: Spec, trunk: nn.Module | None = None) -> HashNetwork:
-    """A network with fresh weights; ``trunk`` is needed if the description does not suffice."""
+    """Return a network with fresh weights; ``trunk`` is needed if the description does not suffice."""
     if trunk is None:
         trunk = Standardize(spec["n_features"]) if spec["backbone"] is None else _named_trunk(spec["backbone"])
     return HashNetwork(trunk, build_head(spec["head"], spec["n_features"], spec["n_outputs"]))
 
 
 def new_network(spec: Spec, seed: int = 0, rows: Any = None, trunk: nn.Module | None = None) -> HashNetwork:
-    """A network with random weights that depend on the seed alone; ``rows`` set the scale of features."""
+    """Return a network with random weights that depend on the seed alone; ``rows`` set the scale of features."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         module = build_network(spec, trunk)
@@ -68,7 +153,7 @@ def _named_trunk(backbone: dict[str, Any]) -> nn.Module:
 
 
 def to_arrays(state: dict[str, Tensor]) -> dict[str, NDArray[Any]]:
-    """Tensors as arrays of their own. NumPy has no bfloat16: float32 holds its values exactly."""
+    """Return copies of tensors as arrays. NumPy has no bfloat16: float32 holds its values exactly."""
     return {
         name: np.array((tensor.float() if tensor.dtype == torch.bfloat16 else tensor).detach().cpu().numpy())
         for name, tensor in state.items()
@@ -108,7 +193,7 @@ def load_arrays(module: nn.Module, arrays: dict[str, NDArray[Any]]) -> None:
 
 
 def pick_device(name: str) -> torch.device:
-    """The device of that name; "auto" is the first GPU, or the CPU if there is none."""
+    """Return the device of that name; "auto" is the first GPU, or the CPU if there is none."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
@@ -128,7 +213,7 @@ _own = threading.local()
 
 @contextmanager
 def torch_threads(count: int) -> Iterator[None]:
-    """Limit torch to so many threads, and restore the old number at the end.
+    """Limit torch to ``count`` threads, and restore the old number at the end.
 
     Threads may hold it at the same time. A new thread starts with the number that was set last, in any thread, so all
     of them give back what the first one found: their own may be that of a hold. A hold inside a hold of the same thread
@@ -152,7 +237,7 @@ def torch_threads(count: int) -> Iterator[None]:
 
 
 def useful_threads(module: nn.Module, batch_size: int, n_jobs: int | None) -> int:
-    """One thread for a small network on features, where starting a second takes longer than a step; else ``n_jobs``.
+    """Return 1 for a small network on features, where starting a thread takes longer than a step; else ``n_jobs``.
 
     Results of small networks then do not depend on the number of threads either.
     """

@@ -49,12 +49,12 @@ class Opened:
 
 
 def open_rows(X: Any) -> Opened:
-    """Features, checked already."""
+    """Return inputs of features that are checked already."""
     return Opened(ArrayInputs(X, X.dtype), X, n_features=int(X.shape[1]))
 
 
 def open_backbone(backbone: Any, X: Any, n_jobs: int | None, seed: int) -> Opened:
-    """Inputs for a backbone that is to be trained. Its module is a copy, so that a user's own stays as it is.
+    """Return inputs for a backbone that is to be trained. Its module is a copy, so that a user's own stays as it is.
 
     Weights that start at random depend on the seed alone.
     """
@@ -77,7 +77,7 @@ def open_backbone(backbone: Any, X: Any, n_jobs: int | None, seed: int) -> Opene
 
 
 def open_inputs(backbone: dict[str, Any], X: Any, n_jobs: int | None) -> Inputs:
-    """Inputs for a backbone by its part of a network's description."""
+    """Return inputs for a backbone by its part of a network's description."""
     images = backbone["images"]
     if images is None or _is_float_array(X):
         return ArrayInputs(_checked_array(X))
@@ -91,7 +91,7 @@ def open_inputs(backbone: dict[str, Any], X: Any, n_jobs: int | None) -> Inputs:
 
 
 def own_module(backbone: Any) -> nn.Module | None:
-    """The user's own module among the ways to name a backbone."""
+    """Return the user's own module among the ways to name a backbone."""
     module = _name_and_settings(backbone)[0] if isinstance(backbone, Mapping) else backbone
     return module if isinstance(module, nn.Module) else None
 
@@ -99,7 +99,7 @@ def own_module(backbone: Any) -> nn.Module | None:
 def hold_out(
     known: NDArray[np.intp], share: float, rng: np.random.RandomState
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Rows to train on and rows to choose the best epoch by."""
+    """Return rows to train on and rows to choose the best epoch by."""
     if share == 0:
         return known, known[:0]
     count = round(share * len(known))
@@ -113,7 +113,7 @@ def hold_out(
 
 
 def settings_of(hasher: DeepHasher, recipe: Any, seed: int) -> TrainingSettings:
-    """The hasher's own values, else those of the backbone's recipe, else the usual ones."""
+    """Return the hasher's own values, else those of the backbone's recipe, else the usual ones."""
     settings = TrainingSettings(
         n_epochs=hasher.n_epochs,
         schedule=hasher.schedule,
@@ -172,7 +172,7 @@ def _checked_array(X: Any) -> NDArray[Any]:
 
 
 def _width(module: nn.Module, inputs: ArrayInputs) -> int:
-    """How many features a module makes of a row."""
+    """Return how many features a module makes of a row."""
     module.eval()
     with torch.inference_mode():
         features = module(inputs.batch(np.arange(min(2, len(inputs))), False, np.random.default_rng(0)))

@@ -1,7 +1,8 @@
-"""The inputs of a network in batches: rows of an array, or images. The next batches are prepared meanwhile."""
+"""Rows of an array or images as inputs of a network, batch by batch, and the outputs of a network for all of them."""
 
 from __future__ import annotations
 
+import copy
 import warnings
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -11,9 +12,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy import sparse
-from torch import Tensor
+from torch import Tensor, nn
 
 from hashlearn.parallel import in_order, row_blocks
+from hashlearn.progress import report
 
 WAITING = 2
 
@@ -32,7 +34,7 @@ class Inputs(Protocol):
     def batch(self, indices: NDArray[np.intp], train: bool, rng: np.random.Generator) -> Tensor: ...
 
     def stamp(self) -> str:
-        """A hash that changes when files do; nothing where rows are in memory."""
+        """Return a hash that changes when files do; nothing where rows are in memory."""
         ...
 
     def close(self) -> None: ...
@@ -101,7 +103,7 @@ class ImageInputs:
 def in_turn(
     inputs: Inputs, plan: Sequence[NDArray[np.intp]], train: bool, seed: Sequence[int] = (0,)
 ) -> Iterator[Tensor]:
-    """The batches of a plan. Each has its own random generator, so that a resumed epoch draws the same numbers."""
+    """Yield the batches of a plan. Each has its own random generator: a resumed epoch draws the same numbers."""
 
     def made(number: int) -> Tensor:
         return inputs.batch(plan[number], train, np.random.default_rng([*seed, number]))
@@ -125,3 +127,36 @@ def moments(rows: Any) -> tuple[NDArray[np.float64], float]:
     mean = total / n_rows
     spread = float(np.maximum(squares / n_rows - mean**2, 0.0).mean())
     return mean, float(np.sqrt(spread)) if spread > 1e-12 * max(float((mean**2).mean()), 1e-300) else 1.0
+
+
+ROWS, IMAGES = 2048, 64
+
+
+def outputs(
+    module: nn.Module,
+    inputs: Inputs,
+    n_bits: int,
+    device: torch.device | str = "cpu",
+    places: NDArray[np.intp] | None = None,
+) -> NDArray[np.float32]:
+    """Return the first ``n_bits`` outputs for all inputs or those at ``places``, in the inputs' own precision.
+
+    Inputs that cannot be read and are to be left out have NaN for outputs.
+    """
+    if places is None and inputs.usable is not None:
+        result = np.full((len(inputs), n_bits), np.nan, dtype=np.float32)
+        result[inputs.usable] = outputs(module, inputs, n_bits, device, inputs.usable)
+        return result
+    module.to(device).eval()
+    places = np.arange(len(inputs)) if places is None else places
+    result = np.empty((len(places), n_bits), dtype=np.float32)
+    blocks = row_blocks(len(places), IMAGES if inputs.slow else ROWS)
+    if getattr(inputs, "dtype", None) == np.float64:
+        module = copy.deepcopy(module).double()
+    batches = in_turn(inputs, [places[block] for block in blocks], False)
+    with torch.inference_mode():
+        for block, batch in zip(blocks, batches, strict=True):
+            result[block] = module(batch.to(device))[:, :n_bits].float().cpu().numpy()
+            if inputs.slow:
+                report("encoding", block.stop, len(places))
+    return result

@@ -15,19 +15,30 @@ from scipy import sparse
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from hashlearn import codes, metrics
-from hashlearn.constraints import COUNT, NON_NEGATIVE, POSITIVE, Anything, Constraint, Instance, Interval, Options
 from hashlearn.deep.extra import require_torch
-from hashlearn.fitting.advice import SampledCodes
-from hashlearn.fitting.base import BaseHasher, block_precision
-from hashlearn.fitting.calibration_sample import CalibrationSample
 from hashlearn.functions.calibration import Calibration
+from hashlearn.functions.linear import block_precision
 from hashlearn.functions.network import NetworkFunction
+from hashlearn.hashers.base import BaseHasher
 from hashlearn.kernel import dense_rows
 from hashlearn.labels import NO_LABELS, check_variety, group_rows
 from hashlearn.parallel import one_blas_thread
-from hashlearn.parameters import check_parameters, fitted, parameter
-from hashlearn.progress import verbose_listening
-from hashlearn.timing import PhaseTimer
+from hashlearn.parameters import (
+    COUNT,
+    NON_NEGATIVE,
+    POSITIVE,
+    Anything,
+    Constraint,
+    Instance,
+    Interval,
+    Options,
+    check_parameters,
+    fitted,
+    parameter,
+)
+from hashlearn.progress import PhaseTimer, verbose_listening
+from hashlearn.rows.advice import SampledCodes
+from hashlearn.rows.source import CalibrationSample
 from hashlearn.typing import FloatArray, Matrix
 
 if TYPE_CHECKING:
@@ -193,19 +204,18 @@ class DeepHasher(BaseHasher):
         """Learn ``calibration_`` from outputs of the network; images have no features, so near is by outputs there."""
         used = np.zeros(len(projections), dtype=bool)
         used[training] = True
-        sample = CalibrationSample.of_array(projections, used)
+        sample = CalibrationSample.from_array(projections, used)
         self._advise_on_codes(SampledCodes(sample.numbers, codes.pack(sample.rows >= 0), self.n_bits_))
         if self.info.database == "learned":
             bits = codes.unpack(self.codes_[sample.numbers], self.n_bits_)
-            self._set_calibration(Calibration.fit(sample.rows, bits, offset=False))
+            self._set_calibration(Calibration.fit(sample.rows, bits, offset=False), sample.rows)
         else:
             near = sample.rows if rows is None else dense_rows(rows[sample.numbers])
             with one_blas_thread():
-                self._set_calibration(Calibration.fit_neighbors(sample.rows, near))
-        self._keep_confidence(sample.rows)
+                self._set_calibration(Calibration.fit_neighbors(sample.rows, near), sample.rows)
 
     def decision_function(self, X: Any) -> NDArray[np.float32]:
-        """Outputs of the network (n, n_bits); their signs are the bits.
+        """Return outputs of the network (n, n_bits); their signs are the bits.
 
         An image source with ``on_error="skip"`` has a row for each image in its ``usable()`` and none for others.
         """
@@ -235,7 +245,7 @@ class DeepHasher(BaseHasher):
         return self._project_inputs(ArrayInputs(X, X.dtype))
 
     def _project_inputs(self, inputs: Inputs) -> NDArray[np.float32]:
-        from hashlearn.deep.encode import outputs
+        from hashlearn.deep.inputs import outputs
         from hashlearn.deep.network import pick_device, torch_threads, useful_threads
         from hashlearn.deep.setting_up import own_module
 
@@ -244,7 +254,7 @@ class DeepHasher(BaseHasher):
             return outputs(module, inputs, self.n_bits_, pick_device(self.device))
 
     def _open(self, X: Any, seed: int | None = None) -> Opened:
-        """The inputs of a network, and what is known of them. Features are checked as scikit-learn does.
+        """Return the inputs of a network, and what is known of them. Features are checked as scikit-learn does.
 
         With a seed they are for fitting, and a backbone that starts at random gets its weights from it.
         """
@@ -282,7 +292,7 @@ class DeepHasher(BaseHasher):
         self, inputs: Inputs, held_out: NDArray[np.intp], labels: sparse.csr_matrix, device: Any
     ) -> Callable[[Any], float]:
         """Return a function that measures the MAP of the held-out rows among themselves, as ``score`` defines it."""
-        from hashlearn.deep.encode import outputs
+        from hashlearn.deep.inputs import outputs
 
         halves = (slice(0, None, 2), slice(1, None, 2))
 
@@ -302,7 +312,7 @@ class DeepHasher(BaseHasher):
     def _checkpoint(self, opened: Opened, labels: sparse.csr_matrix, seed: int) -> Any:
         if self.checkpoint is None:
             return None
-        from hashlearn.deep.checkpoint import TrainingCheckpoint, digest
+        from hashlearn.deep.trainer import TrainingCheckpoint, digest
 
         settings = {name: value for name, value in self.get_params(deep=False).items() if name not in _SIDE_ISSUES}
         data = digest(labels) if opened.rows is None else digest(labels, opened.rows)
@@ -312,7 +322,7 @@ class DeepHasher(BaseHasher):
 
 
 def project_rows(function: NetworkFunction, trunk: Any, device: str, dtype: Any, X: Matrix) -> NDArray[Any]:
-    """Outputs of a network for a block of feature rows, by one thread: several blocks are under way at a time.
+    """Return outputs of a network for a block of feature rows, by one thread: several blocks are under way at a time.
 
     ``trunk`` is the user's own module where the network has one. ``dtype`` None is the rows' own precision.
     """

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from hashlearn.deep.backbones.base import Recipe
+from hashlearn.deep.backbones import Recipe
 from hashlearn.deep.stores import ArrayStore, ImageStore, folder_classes, is_images, open_store
 from hashlearn.files.arrays import FileError
 from hashlearn.files.images import Pixels, Scaling
@@ -38,7 +38,7 @@ def image_source(
     memory: int = MEMORY,
     n_jobs: int | None = None,
 ) -> ImageSource:
-    """Images, whatever holds them, as batches of ``size`` × ``size`` pixels.
+    """Images of a folder, zip, list of files or array as batches of ``size`` × ``size`` pixels.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ class ImageSource:
     """Numbered images that come as batches: uint8 tensors (b, 3, size, size), in the channels-last layout.
 
     Random crops and mirroring happen only in training. They are drawn before anything is decoded, so the same
-    generator gives the same batches whatever the number of threads.
+    generator gives the same batches for any number of threads.
     """
 
     def __init__(
@@ -112,8 +112,11 @@ class ImageSource:
         return self._store.names
 
     def batch(self, rows: Any, train: bool = False, rng: np.random.Generator | None = None) -> Tensor:
-        """The images of these rows. A damaged one is an error even if ``on_error`` is "skip", because labels and images
-        would no longer match; take rows from ``usable()``."""
+        """Return the images of these rows.
+
+        A damaged one is an error even if ``on_error`` is "skip", because labels and images would no longer match; take
+        rows from ``usable()``.
+        """
         rows = np.asarray(rows, dtype=np.intp)
         work = self._begin(rows, self._windows(len(rows), train, rng))
         kept, tensor = work.result()
@@ -124,7 +127,7 @@ class ImageSource:
     def batches(
         self, order: Any, batch_size: int, train: bool = False, rng: np.random.Generator | None = None
     ) -> Iterator[tuple[IntArray, Tensor]]:
-        """Pairs (row numbers, images) in the given order; the next ones are prepared meanwhile.
+        """Return pairs (row numbers, images) in the given order; the next ones are prepared meanwhile.
 
         With ``on_error="skip"`` damaged images are left out of both and noted in ``damaged``.
         """
@@ -135,7 +138,7 @@ class ImageSource:
         )
 
     def usable(self) -> IntArray:
-        """Rows whose images can be read. Reads all of them once, and keeps those that fit in memory."""
+        """Read all images once, keep those that fit in memory, and return the rows whose images can be read."""
         everything = np.arange(len(self), dtype=np.intp)
         if self._store.can_fail:
             for done in in_order(self._begin_check, row_blocks(len(self), _TASK), 2 * self._threads):
@@ -143,7 +146,7 @@ class ImageSource:
         return np.setdiff1d(everything, np.array(sorted(self.damaged), dtype=np.intp))
 
     def stamp(self) -> str:
-        """A hash that changes when the images or their scaling do."""
+        """Return a hash that changes when the images or their scaling do."""
         facts = (self._store.stamp(), self.size, self._scaling, self._pad)
         return hashlib.sha256(repr(facts).encode()).hexdigest()
 

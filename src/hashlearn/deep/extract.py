@@ -15,8 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from hashlearn.deep.backbones import Backbone, build
-from hashlearn.deep.backbones.base import NormalizedNetwork
+from hashlearn.deep.backbones import Backbone, NormalizedNetwork, build
 from hashlearn.deep.images import ImageSource, image_source
 from hashlearn.deep.network import pick_device, torch_threads
 from hashlearn.files.arrays import FileError
@@ -99,7 +98,7 @@ def extract(
 
 
 def network_hash(module: torch.nn.Module) -> str:
-    """A hash of a network's layers and weights."""
+    """Return a hash of a network's layers and weights."""
     digest = hashlib.sha256(repr(module).encode())
     for name, tensor in module.state_dict().items():
         digest.update(name.encode())
@@ -173,14 +172,19 @@ def _batches(
 
 
 def _workers(backbone: Backbone, place: torch.device, jobs: int) -> int | None:
-    """Batches at once, with one thread each; None where torch has its own way. That is on a GPU and with a module of
-    the user's own, which may keep things between its layers."""
+    """Return how many batches run at once, with one thread each; None where torch divides the work itself.
+
+    It does so on a GPU, and with a module of the user, which may keep state between its layers.
+    """
     return jobs if place.type == "cpu" and isinstance(backbone.module, NormalizedNetwork) else None
 
 
 def _run(forward: Callable[[Any], Any], images: Iterator[Any], workers: int | None) -> Iterator[Any]:
-    """Results in order. Several batches with one thread each are faster than one batch with several threads, mostly on
-    a busy machine, and the numbers do not depend on the number of threads."""
+    """Yield results in order.
+
+    Several batches with one thread each are faster than one batch with several threads, mostly on a busy machine, and
+    the numbers do not depend on the number of threads.
+    """
     if workers is None:
         yield from map(forward, images)
         return

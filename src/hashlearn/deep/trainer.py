@@ -1,9 +1,14 @@
-"""The one trainer of all deep methods: batches, optimizer, schedule, early stopping, checkpoints, Ctrl-C."""
+"""The one trainer of all deep methods: batches, optimizer, schedule, early stopping, checkpoints, Ctrl-C.
+
+A checkpoint is one file with everything that a resumed training needs to end with the same weights.
+"""
 
 from __future__ import annotations
 
 import copy
+import hashlib
 import math
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -16,12 +21,21 @@ from numpy.typing import NDArray
 from scipy import sparse
 from torch import Tensor, nn
 
-from hashlearn.deep import checkpoint as files
-from hashlearn.deep.inputs import Inputs, in_turn
-from hashlearn.deep.losses import Loss
-from hashlearn.deep.network import HashNetwork
-from hashlearn.deprecation import renamed_attribute
-from hashlearn.primitives import steps
+from hashlearn.deep.inputs import ArrayInputs, Inputs, in_turn
+from hashlearn.deep.losses import CodeLoss, Loss
+from hashlearn.deep.network import (
+    HashNetwork,
+    from_arrays,
+    load_arrays,
+    new_network,
+    to_arrays,
+    torch_threads,
+    useful_threads,
+)
+from hashlearn.functions.network import Network, NetworkFunction
+from hashlearn.models.format import ModelFileError, from_bytes, read, to_bytes, write
+from hashlearn.progress import steps
+from hashlearn.typing import Arrays
 
 PHASE = "training"
 Schedule = str | Sequence[Sequence[float]] | None
@@ -74,7 +88,7 @@ def train(
     *,
     device: torch.device | str = "cpu",
     score: Callable[[nn.Module], float] | None = None,
-    checkpoint: files.TrainingCheckpoint | None = None,
+    checkpoint: TrainingCheckpoint | None = None,
 ) -> Trained:
     """Train ``network`` in place on ``rows`` of the inputs, whose label sets are ``labels`` in the same order.
 
@@ -110,6 +124,26 @@ def train(
     return run.trained
 
 
+def learn_codes(
+    network: Network, X: NDArray[np.float32], bits: NDArray[Any], seed: int, n_jobs: int | None
+) -> NetworkFunction:
+    """Return a network with the settings of ``network`` that learns the bits (n, m) of feature rows."""
+    n_rows, n_bits = bits.shape
+    spec = {"backbone": None, "head": network.head, "n_features": X.shape[1], "n_outputs": n_bits}
+    module = new_network(spec, seed, X)
+    settings = TrainingSettings(
+        network.n_epochs,
+        network.batch_size,
+        learning_rate=network.learning_rate,
+        weight_decay=network.weight_decay,
+        seed=seed,
+    )
+    no_labels = sparse.csr_matrix((n_rows, 1))
+    with torch_threads(useful_threads(module, network.batch_size, n_jobs)):
+        train(module, CodeLoss(bits), ArrayInputs(X), np.arange(n_rows), no_labels, settings)
+    return NetworkFunction(spec, to_arrays(module.state_dict()), n_bits)
+
+
 class _Run:
     """The state of a training that changes from step to step."""
 
@@ -119,7 +153,7 @@ class _Run:
         loss: Loss,
         settings: TrainingSettings,
         score: Callable[[nn.Module], float] | None,
-        checkpoint: files.TrainingCheckpoint | None,
+        checkpoint: TrainingCheckpoint | None,
     ) -> None:
         self.network, self.loss, self.settings = network, loss, settings
         self.score, self.checkpoint = score, checkpoint
@@ -143,11 +177,11 @@ class _Run:
         if found is None:
             return
         facts, arrays = found
-        files.restore(self.network, arrays, "network")
-        self.loss.load_state_dict(files.from_arrays(files.part(arrays, "loss")))
-        files.restore_optimizer(self.optimizer, arrays)
-        best = files.part(arrays, "best")
-        self.best = files.from_arrays(best) if best else None
+        restore(self.network, arrays, "network")
+        self.loss.load_state_dict(from_arrays(part(arrays, "loss")))
+        restore_optimizer(self.optimizer, arrays)
+        best = part(arrays, "best")
+        self.best = from_arrays(best) if best else None
         self.trained = Trained(facts["losses"], facts["scores"], facts["best_epoch"])
         self.epoch = facts["epoch"]
 
@@ -305,7 +339,7 @@ def make_optimizer(
 
 
 def rate_factor(schedule: Schedule, share: float) -> float:
-    """The factor of the learning rates after that share of the training.
+    """Return the factor of the learning rates after that share of the training.
 
     >>> rate_factor([(0.5, 0.1), (0.8, 0.5)], 0.9)
     0.05
@@ -325,5 +359,70 @@ def _seeded(device: torch.device) -> Iterator[None]:
         yield
 
 
-def __getattr__(name: str) -> Any:
-    return renamed_attribute(__name__, name, {"Settings": "hashlearn.deep.trainer.TrainingSettings"}, since="0.3")
+class TrainingCheckpoint:
+    """A file that holds the state after the last whole epoch.
+
+    ``identity`` describes by name what is trained. A file with another identity is not overwritten and not resumed.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], identity: dict[str, Any]) -> None:
+        self.path = os.fspath(path)
+        self.identity = {name: str(value) for name, value in identity.items()}
+
+    def save(
+        self, facts: dict[str, Any], parts: dict[str, dict[str, Tensor]], optimizer: torch.optim.Optimizer
+    ) -> None:
+        """Write the file. ``facts`` are plain values, ``parts`` are state dicts by name."""
+        arrays = {f"{part}/{name}": array for part, state in parts.items() for name, array in to_arrays(state).items()}
+        for number, state in optimizer.state_dict()["state"].items():
+            tensors = {name: value for name, value in state.items() if isinstance(value, Tensor)}
+            arrays |= {f"optimizer/{number}/{name}": array for name, array in to_arrays(tensors).items()}
+        document = {"identity": self.identity, "facts": facts, "parts": sorted(parts)}
+        write(to_bytes({"training": document}, arrays), self.path)
+
+    def load(self) -> tuple[dict[str, Any], Arrays] | None:
+        """Return the facts and arrays of the file; None if there is no file yet."""
+        try:
+            document, arrays = from_bytes(read(self.path), self.path)
+        except FileNotFoundError:
+            return None
+        if "training" not in document:
+            raise ModelFileError(f"{self.path} is a model and no checkpoint: give checkpoint= another name.")
+        content = document["training"]
+        for name, value in self.identity.items():
+            there = content["identity"].get(name)
+            if there != value:
+                raise ValueError(
+                    f"The checkpoint {self.path} belongs to another training ({name} is {there} there and {value} "
+                    "here): delete it, or give checkpoint= another name."
+                )
+        return content["facts"], arrays
+
+
+def part(arrays: Arrays, name: str) -> Arrays:
+    """Return the arrays of one part under their own names."""
+    return {key.removeprefix(name + "/"): array for key, array in arrays.items() if key.startswith(name + "/")}
+
+
+def restore(module: nn.Module, arrays: Arrays, name: str) -> None:
+    load_arrays(module, part(arrays, name))
+
+
+def restore_optimizer(optimizer: torch.optim.Optimizer, arrays: Arrays) -> None:
+    state: dict[int, dict[str, Any]] = {}
+    for key, tensor in from_arrays(part(arrays, "optimizer")).items():
+        number, name = key.split("/")
+        state.setdefault(int(number), {})[name] = tensor
+    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+
+
+def digest(*arrays: Any) -> str:
+    """Return a short fingerprint of arrays: shapes, and the bytes of at most 64 rows of each."""
+    result = hashlib.sha256()
+    for array in arrays:
+        rows = np.linspace(0, array.shape[0] - 1, min(64, array.shape[0])).astype(np.intp)
+        sample = array[rows]
+        sample = sample.toarray() if hasattr(sample, "toarray") else np.asarray(sample)
+        result.update(repr((array.shape, str(array.dtype))).encode())
+        result.update(np.ascontiguousarray(sample).tobytes())
+    return result.hexdigest()[:16]
