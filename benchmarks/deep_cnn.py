@@ -24,12 +24,11 @@ import numpy as np
 import torch
 from common import best_of
 
+from hashlearn.bench.paper.table3 import HEADER, KeptRows, made_row
 from hashlearn.data import load, protocols
 from hashlearn.deep import backbones, losses
-from hashlearn.deep.heads import hash_layer
-from hashlearn.deep.network import HashNetwork
-from hashlearn.hashers import find_method
-from hashlearn.reproduction.table3 import HEADER, KeptRows, made_row
+from hashlearn.deep.network import HashNetwork, hash_layer
+from hashlearn.methods import find_method
 
 MOST = 1.2
 

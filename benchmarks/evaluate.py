@@ -15,7 +15,7 @@ import time
 import numpy as np
 
 from hashlearn.codes import pack, unpack_signs
-from hashlearn.metrics import evaluate
+from hashlearn.metrics import Rules, evaluate
 
 AT, NDCG_AT, PRECISION_AT, RADIUS = 500, 50, 10, 2
 SMALLEST_RATIO, LARGEST_MEGABYTES, TOLERANCE = 5.0, 1024, 1e-9
@@ -33,7 +33,7 @@ def noisy_class_codes(
 def peer_loop(
     queries: np.ndarray, database: np.ndarray, query_y: np.ndarray, database_y: np.ndarray, kind: str | None
 ) -> tuple[float, float]:
-    """Do what published evaluators do for each query. Returns (MAP, NDCG), by the same definitions as paper=True.
+    """Do what published evaluators do for each query. Returns (MAP, NDCG), by the same definitions as Rules.paper.
 
     Published evaluators use NumPy's default sort, which is faster but leaves ties in no defined order; the timing uses
     it too. For comparing the values, the sort is stable.
@@ -102,7 +102,7 @@ def main() -> int:
     print(f"per-query loop          {peer_seconds:7.2f} s   (scaled from {some} queries)")
 
     peer_map, peer_ndcg = peer_loop(query_signs, signs, query_y[:some], database_y, kind="stable")
-    ours = evaluate(queries[:some], database, query_y[:some], database_y, at=AT, ndcg_at=NDCG_AT, paper=True)
+    ours = evaluate(queries[:some], database, query_y[:some], database_y, rules=Rules.paper(at=AT, ndcg_at=NDCG_AT))
     difference = max(abs(ours.map - peer_map), abs(ours.ndcg - peer_ndcg))
     ratio = peer_seconds / max(seconds.values())
     print(f"largest difference      {difference:.1e}   (MAP and NDCG on those queries, stable order)")

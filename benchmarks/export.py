@@ -27,7 +27,7 @@ import hashlearn as hl
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from collection.servers import Postgres, short_folder
-from exporting.runtimes import run_node, run_numpy, run_onnx, run_postgres
+from export.runtimes import run_node, run_numpy, run_onnx, run_postgres
 
 TIE = 1e-4
 ENDINGS = {"numpy": "py", "onnx": "onnx", "js": "mjs", "sql": "sql"}

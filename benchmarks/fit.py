@@ -16,11 +16,11 @@ import numpy as np
 from common import best_of, floor, report_rates, rows_and_classes
 
 import hashlearn as hl
+from hashlearn.bench.paper import loops as reference
 from hashlearn.kernel import landmark_count
 from hashlearn.metrics import mean_average_precision
-from hashlearn.reproduction import loops as reference
+from hashlearn.pairwise.solver import random_batches
 from hashlearn.similarity import from_labels
-from hashlearn.solvers.problem import random_batches
 
 
 def code_learning(hasher: Any) -> float:
@@ -65,7 +65,7 @@ def against_reference(rows: int, bits: int, data: Path | None) -> bool:
     anchors = ours.anchor_indices_
     similarity = from_labels(y_train)
     S = similarity.table(similarity.group, similarity.columns(anchors))
-    features = hl.AnchorKernel(1000, random_state=0).fit(X_train)
+    features = hl.LandmarkKernel(1000, random_state=0).fit(X_train)
     directions = np.random.RandomState(0).standard_normal((1000, bits))
     start = np.where(features.transform(X_train) @ directions >= 0, 1.0, -1.0)
     began = time.perf_counter()
@@ -76,7 +76,7 @@ def against_reference(rows: int, bits: int, data: Path | None) -> bool:
     maps = []
     for codes in (H, plain):
         weights = hl.functions.LinearFunction.solve(
-            hl.functions.RidgeSums.of(features.transform(X_train), codes.astype(np.float32)), 1e-3
+            hl.functions.RidgeSums.from_rows(features.transform(X_train), codes.astype(np.float32)), 1e-3
         )
         coded = hl.codes.pack(weights.project(features.transform(X[queries])) >= 0)
         maps.append(mean_average_precision(coded, hl.codes.pack(codes > 0), y[queries], y_train))

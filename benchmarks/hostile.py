@@ -255,7 +255,7 @@ def trials() -> dict[str, Trial]:
     if importlib.util.find_spec("uvicorn") is not None:
         found |= importlib.import_module("hostile_service").TRIALS
     else:
-        print("fuzz and load are left out: they need pip install 'hashlearn[serve]'", file=sys.stderr)
+        print("fuzz and load are left out: they need pip install '.[serve]'", file=sys.stderr)
     return found
 
 

@@ -61,7 +61,7 @@ def write(folder: Path, n_rows: int) -> tuple[str, str]:
 def one(kind: str, n_rows: int, folder: Path, landmarks: int) -> None:
     """Make a single measurement in this process, and print seconds and peak megabytes."""
     import hashlearn as hl
-    from hashlearn.bench.machine import peak_memory
+    from hashlearn.bench.store import peak_memory
 
     hasher = hl.GSDHP(64, n_landmarks=landmarks, random_state=0)
     # A first fit outside the clock: imports, thread pools and memory that a process requests only once.
@@ -81,7 +81,7 @@ def one(kind: str, n_rows: int, folder: Path, landmarks: int) -> None:
         from distributed import Client, LocalCluster
 
         if kind == "cluster":
-            dask.config.set({"distributed.nanny.pre-spawn-environ": hl.fitting.WORKER_ENVIRONMENT})
+            dask.config.set({"distributed.nanny.pre-spawn-environ": hl.rows.WORKER_ENVIRONMENT})
         names = write(folder, n_rows)
         with LocalCluster(2, threads_per_worker=1, dashboard_address=None) as cluster, Client(cluster) as client:
             hl.GSDHP(64, n_landmarks=100, n_anchors=100, random_state=0).fit_chunks([warm] * 20, executor=client)
@@ -159,11 +159,11 @@ def rows_and_rate(options: argparse.Namespace) -> bool:
 
 def groups(options: argparse.Namespace) -> bool:
     """The cost of 100,000 distinct label sets in the first pass, compared with ten classes."""
-    from hashlearn.fitting import as_source
-    from hashlearn.fitting.grouping import LabelReader
-    from hashlearn.fitting.job import Job
-    from hashlearn.fitting.survey import SurveyPlan, survey
     from hashlearn.kernel import PlainFeatures
+    from hashlearn.rows import as_source
+    from hashlearn.rows.groups import LabelReader
+    from hashlearn.rows.reduce import FitContext
+    from hashlearn.rows.survey import SurveyPlan, survey
 
     n_rows, spent = min(options.rows, 500_000), []
     for n_sets in (0, 10_000):
@@ -171,7 +171,7 @@ def groups(options: argparse.Namespace) -> bool:
         narrow = [(X[:, :8].copy(), y) for X, y in chunks]
         plan = SurveyPlan(PlainFeatures(), 8, LabelReader(), 1000, 0, 1000, 1, carry_rows=False)
         began = time.perf_counter()
-        found = survey(as_source(narrow), plan, Job(n_jobs=2))
+        found = survey(as_source(narrow), plan, FitContext(n_jobs=2))
         spent.append(time.perf_counter() - began)
         assert found.counts is not None
         print(f"{n_rows} rows, {len(found.counts)} label sets: first pass {spent[-1]:.2f} s", flush=True)

@@ -17,7 +17,7 @@ _COSINES = ("angular", "cosine", "normalized")
 
 
 class HashlearnHamming(BaseANN):
-    """An index of given bits. ``kind`` is flat (exact), ivf or hnsw.
+    """An index of given bits. ``kind`` is flat (exact) or ivf.
 
     ann-benchmarks gives one bool per bit, VIBE bytes of 8 bits each.
     """

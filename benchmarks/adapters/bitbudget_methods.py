@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from bitbudget import method
 
-from hashlearn.codecs import Codec, HasherCodec, RaBitCodec, TwoStageCodec
+from hashlearn.codecs import Codec, HasherCodec, RaBitCodec, RescoredCodec, ScalarCodec
 from hashlearn.typing import Float32Array
 
 SIZES = (8, 16, 32, 64)
@@ -34,13 +34,9 @@ def registered(name: str, bits: int, make: Callable[[], Codec]) -> str:
     return name
 
 
-class RescoredBits(TwoStageCodec):
-    """Bits of a hasher, and the first 100 documents ranked again by int8 vectors, whose bytes are counted."""
-
-    def fit(self, X: Float32Array, y: Any = None) -> RescoredBits:
-        self.first.fit(X)
-        super().fit(X)
-        return self
+def rescored(size: int) -> Codec:
+    """Return bits of ITQ beside int8 vectors, by which all documents are ranked again; both are counted."""
+    return RescoredCodec(HasherCodec("itq", size), ScalarCodec(8))
 
 
 NAMES = [
@@ -49,7 +45,7 @@ NAMES = [
     for name in (
         registered(f"hashlearn-itq-{size}B", 8 * size, lambda size=size: HasherCodec("itq", size)),
         registered(f"hashlearn-itq-real-{size}B", 8 * size, lambda size=size: HasherCodec("itq", size, queries="real")),
-        registered(f"hashlearn-itq+int8-{size}B", 8 * size, lambda size=size: RescoredBits(HasherCodec("itq", size))),
+        registered(f"hashlearn-itq+int8-{size}B", 8 * size, lambda size=size: rescored(size)),
     )
 ]
 NAMES += [

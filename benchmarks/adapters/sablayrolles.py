@@ -20,7 +20,7 @@ import numpy as np
 
 from hashlearn import FitAdvice, metrics
 from hashlearn.data import Pool, load
-from hashlearn.hashers import BaseHasher, find_method, make_hasher
+from hashlearn.methods import BaseHasher, find_method, make_hasher
 
 METHODS = ("gsdhp", "ksdh", "auto", "itq", "class-code")
 QUERIES = 1000

@@ -6,7 +6,7 @@ import pytest
 
 from hashlearn.bench import run_plan
 from hashlearn.bench.plan import make_plan
-from hashlearn.hashers import LSH, METHODS
+from hashlearn.methods import LSH, METHODS
 
 SMALL = ["--protocol", "holdout", "--data-set", "digits", "--methods", "lsh", "itq", "pca-rr", "--bits", "8", "16"]
 

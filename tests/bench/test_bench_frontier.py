@@ -1,140 +1,183 @@
-"""The frontier: measured points, what dominates what, the page, and going on after a stop."""
+"""The frontier: measured points, the label budgets, paired comparisons, the page, and going on after a stop."""
 
 import csv
 import json
-from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy import stats
 
-from hashlearn.bench.frontier import FrontierPlan, frontier_methods, frontier_notes, run, run_frontier
-from hashlearn.bench.frontier.measure import FrontierPoint, neighbor_recall
-from hashlearn.bench.frontier.page import frontier_picture
-from hashlearn.bench.frontier.summary import dominator, frontier_rows, verdict_sentence, verdicts
+from hashlearn.bench import frontier
+from hashlearn.bench.frontier import (
+    FrontierMethod,
+    FrontierPlan,
+    FrontierPoint,
+    LabelBudget,
+    frontier_methods,
+    neighbor_recall,
+    own_row_first,
+    run_frontier,
+)
+from hashlearn.bench.frontier_page import frontier_notes, frontier_picture, frontier_rows, paired_difference
 from hashlearn.bench.plan import PlanError
-from hashlearn.codecs import ProductCodec
+from hashlearn.codecs import FloatCodec, ProductCodec
 from hashlearn.data.own import DataSource
 
-FEW = ("float cosine", "sign bits", "PQ", "itq", "LDA + PQ")
+FEW = ("float cosine", "sign bits, all rescored by int8", "PQ", "itq", "LDA + PQ", "class number")
+BUDGETS = (LabelBudget(), LabelBudget(5), LabelBudget(None, 0.4))
 
 
-def point(label, n_bytes, seen, unseen, seed=0, supervised=False):
-    scores = {
-        split: {"map": value, "ndcg": value, "recall": value} for split, value in (("seen", seen), ("unseen", unseen))
-    }
-    method = label.partition(",")[0]
-    return FrontierPoint(label, method, n_bytes, seed, supervised, n_bytes, 0, 1.0, 1.0, 1.0, scores)
+def point(label, n_bytes, known, unknown, seed=0, sized=True, budget=BUDGETS[0]):
+    values = {"bytes": n_bytes, "model bytes": 0, "fit seconds": 1.0, "encode seconds": 1.0, "own row first": 1.0}
+    values |= {"distinct": 1.0, "map known": known, "map unknown": unknown, "map unknown-alone": unknown}
+    values |= {"recall known": 0.5, "recall unknown": 0.5}
+    method = FrontierMethod(label.partition(",")[0], lambda size, _: FloatCodec(), sized=sized)
+    return FrontierPoint(label, method, n_bytes, seed, budget, values)
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """A frontier of digits: few methods, 8 bytes, two seeds."""
+    """A frontier of digits: few methods, 8 bytes, two seeds, three label budgets."""
     folder = tmp_path_factory.mktemp("frontier")
-    plan = FrontierPlan(DataSource("digits"), sizes=(8,), seeds=2, quick=True, methods=FEW)
-    points, failed, outdated = run_frontier(plan, folder, threads=1)
-    assert not failed
-    assert not outdated
-    return plan, folder, points
+    plan = FrontierPlan(DataSource("digits"), sizes=(8,), seeds=2, quick=True, methods=FEW, budgets=BUDGETS)
+    measured = run_frontier(plan, folder, threads=1)
+    assert not measured.failed
+    return plan, folder, measured
 
 
-@pytest.mark.slow
 def test_points_have_every_measure(made):
-    _, _, points = made
-    labels = [point.label for point in points if point.seed == 0]
-    assert labels == [
-        "float cosine", "sign bits", "sign bits, rescored by int8", "PQ", "LDA + PQ", "itq, Hamming",
+    _, _, measured = made
+    first = {p.label: p.values for p in measured.points if p.seed == 0 and p.budget == BUDGETS[0]}
+    assert list(first) == [
+        "float cosine", "sign bits, all rescored by int8", "class number", "LDA + PQ", "PQ", "itq, Hamming",
         "itq, real-valued queries",
     ]  # fmt: skip
-    for one in points:
-        assert set(one.scores) == {"seen", "unseen"}
-        assert all(0 < value <= 1 for scores in one.scores.values() for value in scores.values())
-        assert one.search_seconds > 0
-    by_label = {point.label: point for point in points if point.seed == 0}
-    assert by_label["float cosine"].scores["seen"]["recall"] > 0.999
-    assert by_label["float cosine"].bytes == 256
-    assert by_label["sign bits, rescored by int8"].bytes == 8 + 64
-    assert by_label["LDA + PQ"].scores["seen"]["map"] > by_label["PQ"].scores["seen"]["map"]
-    assert by_label["LDA + PQ"].scores["unseen"]["map"] < by_label["PQ"].scores["unseen"]["map"]
+    for values in first.values():
+        for search in ("known", "unknown", "unknown-alone"):
+            assert all(0 <= values[f"{name} {search}"] <= 1 for name in ("map", "ndcg", "recall"))
+    floats, number = first["float cosine"], first["class number"]
+    assert floats["recall known"] > 0.999
+    assert floats["own row first"] == floats["distinct"] == 1
+    assert floats["bytes"] == 256
+    assert floats["map unknown-alone"] > floats["map unknown"]
+    assert number["own row first"] < 0.02 > number["distinct"]
+    assert number["map known"] > floats["map known"]
+    assert number["map unknown"] < floats["map unknown"]
+    assert first["LDA + PQ"]["map known"] > first["PQ"]["map known"]
+    assert first["LDA + PQ"]["map unknown"] < first["PQ"]["map unknown"]
 
 
-@pytest.mark.slow
+def test_budgets_concern_what_learns_from_labels(made):
+    _, _, measured = made
+    with_budget = {p.label for p in measured.points if p.budget != BUDGETS[0]}
+    assert with_budget == {"class number", "LDA + PQ"}
+    scores = {p.budget: p.values["map known"] for p in measured.points if p.label == "class number" and p.seed == 0}
+    assert scores[BUDGETS[0]] > scores[BUDGETS[1]] + 0.05
+    assert scores[BUDGETS[0]] > scores[BUDGETS[2]]
+
+
+def test_a_budget_hides_and_replaces_labels():
+    y = np.where(np.arange(600) % 6 == 5, np.nan, np.arange(600) % 6)
+    few = LabelBudget(7).apply(y, 0)
+    assert [int((few == label).sum()) for label in range(6)] == [7, 7, 7, 7, 7, 0]
+    assert not np.array_equal(few, LabelBudget(7).apply(y, 1), equal_nan=True)
+    wrong = LabelBudget(None, 0.4).apply(y, 0)
+    np.testing.assert_array_equal(np.isnan(wrong), np.isnan(y))
+    assert int((wrong != y)[~np.isnan(y)].sum()) == 200
+    both = LabelBudget(10, 0.2).apply(y, 0)
+    assert int((~np.isnan(both)).sum()) == 50
+    assert int((both != y)[~np.isnan(both)].sum()) == 10
+    assert str(LabelBudget(10, 0.2)) == "10 labels per class, 20% wrong"
+
+
 def test_what_is_measured_is_not_measured_again(made, monkeypatch):
-    plan, folder, points = made
+    plan, folder, measured = made
     monkeypatch.setattr(ProductCodec, "fit", lambda *_: pytest.fail("fitted again"))
-    again = run_frontier(plan, folder).points
-    assert again == points
-    more = FrontierPlan(plan.source, sizes=(8, 4), seeds=1, quick=True, methods=("sign bits", "itq"))
-    found = run_frontier(more, folder).points
-    assert {one.bytes for one in found if one.method == "itq"} == {8, 4}
+    assert run_frontier(plan, folder).runs == measured.runs
+    more = FrontierPlan(plan.source, sizes=(8, 4), seeds=1, quick=True, methods=("itq",))
+    assert [p.values["bytes"] for p in run_frontier(more, folder).points] == [8, 8, 4, 4]
+    monkeypatch.setattr(frontier, "_REVISION", 2)
+    with pytest.raises(pytest.fail.Exception, match="fitted again"):
+        run_frontier(FrontierPlan(plan.source, sizes=(8,), seeds=1, quick=True, methods=("PQ",)), folder)
 
 
-@pytest.mark.slow
-def test_fits_of_older_code_are_made_again_or_kept(made, monkeypatch):
-    plan, folder, points = made
-    monkeypatch.setattr(run, "fit_code", lambda *_: "newer")
-    few = replace(plan, seeds=1, methods=("PQ", "float cosine"))
-    older = run_frontier(few, folder, keep_outdated=True)
-    assert older.points == [one for one in points if one.label in few.methods and one.seed == 0]
-    assert older.outdated == ["float cosine", "PQ"]
-    note = "2 fits were made by older code of hashlearn and not made again (float cosine; PQ)."
-    assert note in frontier_notes(few, older)
-    # Without the option they are made again, also for other rows of the same data, which are no older fits of these.
-    assert not list((folder / "points").glob("*-newer.json"))
-    assert run_frontier(replace(few, quick=False), folder, threads=1, keep_outdated=True).outdated == []
-    assert run_frontier(few, folder, threads=1).outdated == []
-    assert len(list((folder / "points").glob("*-newer.json"))) == 4
+def test_runs_of_a_frontier_are_no_runs_of_a_table(made, call):
+    _, folder, _ = made
+    code, out, _ = call("bench", "table", folder / "runs", "--json")
+    assert code == 0
+    assert json.loads(out)["rows"] == []
 
 
 def test_a_method_that_fails_stops_no_other(tmp_path):
-    plan = FrontierPlan(DataSource("digits"), sizes=(70,), seeds=1, quick=True, methods=("cut, 8 bit", "LDA + PQ"))
-    broken = FrontierPlan(DataSource("digits"), sizes=(2000,), seeds=1, quick=True, methods=("itq", "sign bits"))
+    plan = FrontierPlan(DataSource("digits"), sizes=(2000,), seeds=1, quick=True, methods=("itq", "sign bits"))
     finished = []
-    points, failed, _ = run_frontier(broken, tmp_path, threads=1, on_finished=lambda label, *_: finished.append(label))
+    measured = run_frontier(plan, tmp_path, threads=1, on_finished=lambda label, *_: finished.append(label))
     # Sign bits have as many bytes as the features give them.
     assert finished == ["sign bits, seed 0", "itq, 2000 bytes, seed 0"]
-    assert [one.label for one in points] == ["sign bits", "sign bits, rescored by int8"]
-    assert failed[0].startswith("itq, 2000 bytes, seed 0: ")
-    assert plan.chosen(multilabel=True)[0].name == "cut, 8 bit"
-    assert len(plan.chosen(multilabel=True)) == 1  # LDA needs classes
+    assert [one.label for one in measured.points] == ["sign bits"]
+    assert measured.failed[0].startswith("itq, 2000 bytes, seed 0: ")
 
 
 @pytest.mark.slow
-def test_the_command_writes_a_page(call, tmp_path):
-    words = ["bench", "frontier", "--data", "digits", "--quick", "--bytes", 4, 8, "--threads", 1, "-o", "out"]
-    code, out, err = call(*words, "--methods", "float cosine", "PCA + sign", "itq")
+def test_the_command_writes_a_page_of_a_strangers_file(call, tmp_path):
+    from sklearn.datasets import load_digits
+
+    X, y = load_digits(return_X_y=True)
+    np.savez(tmp_path / "mine.npz", X=X.astype(np.float32), y=np.array([f"topic {label}" for label in y]))
+    words = ["bench", "frontier", "mine.npz", "--labels", "y", "--quick", "--bytes", 4, 8, "--threads", 1, "-o", "out"]
+    few = ["--methods", "float cosine", "PCA + sign", "itq", "class number", "--seeds", 2]
+    code, out, err = call(*words, *few, "--labels-per-class", 5, "--wrong-labels", 0.4, "--against", "itq, Hamming")
     assert code == 0, err
     paths = [tmp_path / line for line in out.split()]
     assert [path.name for path in paths] == ["report.md", "report.csv", "report.json", "report.html", "frontier.svg"]
     page, text = paths[3].read_text(), paths[0].read_text()
     assert page.count("<svg") == 1
-    for word in (
-        "seen classes",
-        "unseen classes",
-        "bytes per row",
-        "itq, real-valued queries",
-        "float cosine, 256 bytes",
-    ):
+    for word in ("MAP known", "MAP unknown, searched alone", "own row first", "float cosine, 256 bytes"):
         assert word in page
-    assert "Quick version" in text
-    assert "Left out: 8 bit scalar; 4 bit scalar; sign bits; " in text
-    with paths[1].open() as stream:
-        rows = list(csv.DictReader(stream))
+    for word in (
+        "Quick version",
+        "Differences to itq, Hamming",
+        "Label budgets, 8 bytes",
+        "| method | all labels | 5 labels per class | all labels, 40% wrong |",
+        "Left out: 8 bit scalar; ",
+    ):
+        assert word in text
+    rows = json.loads(paths[2].read_text())["sections"][0]["rows"]
     assert {(row["method"], row["bytes"]) for row in rows} == {
-        ("float cosine", "256"), ("PCA + sign", "4"), ("PCA + sign", "8"), ("itq, Hamming", "4"), ("itq, Hamming", "8"),
-        ("itq, real-valued queries", "4"), ("itq, real-valued queries", "8"),
+        ("class number", 1), ("float cosine", 256), ("PCA + sign", 4), ("PCA + sign", 8), ("itq, Hamming", 4),
+        ("itq, Hamming", 8), ("itq, real-valued queries", 4), ("itq, real-valued queries", 8),
     }  # fmt: skip
-    kept = json.loads(paths[2].read_text())["sections"][0]["rows"]
-    assert float(rows[0]["map_seen"]) == kept[0]["map_seen"]
-    assert "| itq, Hamming | 4 |" in text
+    with paths[1].open() as stream:
+        first = next(csv.DictReader(stream))
+    assert float(first["map known"]) == rows[0]["map known"]
+
+
+@pytest.mark.slow
+def test_label_sets_are_searched_on_new_rows(call, tmp_path):
+    rng = np.random.default_rng(0)
+    y = (rng.random((1000, 4)) < 0.4).astype(np.int8)
+    X = y @ rng.normal(size=(4, 24)) + 0.3 * rng.normal(size=(1000, 24))
+    np.savez(tmp_path / "sets.npz", X=X.astype(np.float32), y=y)
+    words = ["bench", "frontier", "sets.npz", "--labels", "y", "--quick", "--bytes", 2, "--threads", 1, "-o", "out"]
+    code, _, err = call(*words, "--methods", "float cosine", "LDA + PQ", "posteriors + PQ", "gsdhp")
+    assert code == 0, err
+    text = (tmp_path / "out" / "report.md").read_text()
+    assert "Left out: LDA + PQ (it takes classes, not label sets)." in text
+    assert "| gsdhp, Hamming | 2 |" in text
+    assert "unknown" not in text
+    assert "NDCG@10" in (tmp_path / "out" / "frontier.svg").read_text()
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ([], "--data is missing"),
+        ([], "either a file of your own or --data"),
+        (["digits", "--data", "digits"], "either a file of your own or --data"),
         (["--data", "nothing"], "Got 'nothing' instead"),
         (["--data", "digits", "--methods", "QP"], "Got 'QP' instead"),
-        (["--data", "digits", "--bytes", "0"], "at least one byte"),
+        (["--data", "digits", "--bytes", "1"], "at least two bytes"),
+        (["--data", "digits", "--wrong-labels", "1.5"], "from 0 to below 1. Got None and 1.5"),
+        (["--data", "digits", "--labels-per-class", "0"], "at least one label per class"),
     ],
 )
 def test_wrong_frontiers_are_one_sentence(call, words, said):
@@ -149,122 +192,81 @@ def test_a_plan_needs_seeds():
         FrontierPlan(DataSource("digits"), seeds=0)
 
 
-def test_domination():
-    rows = frontier_rows(
-        [point("a", 8, 0.9, 0.5), point("b", 8, 0.8, 0.5), point("c", 4, 0.7, 0.6), point("d", 16, 0.9, 0.5)]
-    )
-    a, b, c, d = rows
-    assert dominator(a, rows, "map") is None
-    assert dominator(b, rows, "map") is a
-    assert dominator(c, rows, "map") is None
-    assert dominator(d, rows, "map") is a  # the same scores in half of the bytes
-
-
 def test_rows_are_means_over_seeds_and_equal_sizes_count_once():
-    rows = frontier_rows([point("a", 8, 0.8, 0.4), point("a", 8, 0.9, 0.6, seed=1), point("a", 8, 0.9, 0.6, seed=1)])
-    assert rows[0].seeds == 2
-    assert rows[0].score("seen", "map") == pytest.approx(0.85)
-    assert rows[0].scores["unseen", "map"].deviation == pytest.approx(np.std([0.4, 0.6], ddof=1))
+    points = [point("a", 8, 0.8, 0.4), point("a", 8, 0.9, 0.6, seed=1), point("a", 8, 0.1, 0.6, seed=1)]
+    (row,) = frontier_rows(points)
+    assert len(row.by_seed) == 2
+    assert row.mean("map known").mean == pytest.approx(0.85)
+    assert row.mean("map unknown").deviation == pytest.approx(np.std([0.4, 0.6], ddof=1))
 
 
-def test_verdicts_say_where_autohasher_is_behind():
-    rows = frontier_rows(
-        [
-            point("auto, Hamming", 8, 0.90, 0.50, supervised=True),
-            point("auto, real-valued queries", 8, 0.901, 0.40, supervised=True),
-            point("LDA + PQ", 8, 0.91, 0.70, supervised=True),
-            point("itq", 8, 0.60, 0.505),
-            point("PQ", 16, 0.95, 0.90),
-        ]
-    )
-    seen, unseen = verdicts(rows, [8])
-    assert (seen["rival"], unseen["rival"]) == ("LDA + PQ", "itq")  # PQ has more bytes; labels do not count on unseen
-    assert (seen["reached"], unseen["reached"]) == (False, True)
-    assert "0.010 behind the best of all other codecs" in verdict_sentence(seen)
-    assert "the goal is not reached" in verdict_sentence(seen)
-    assert "0.005 behind the best codec without labels" in verdict_sentence(unseen)
-    assert "the goal is reached" in verdict_sentence(unseen)
-    assert seen["label"] == "auto, Hamming"  # better on both splits together
-    assert verdicts(rows[2:], [8]) == []
+def test_differences_are_paired():
+    """Seeds move both methods alike, so the difference is much surer than the scores."""
+    level = np.array([0.5, 0.7, 0.6])
+    gain = np.array([0.1, 0.12, 0.11])
+    points = [point("a", 8, a, 0.5, seed) for seed, a in enumerate(level)]
+    points += [point("b", 8, b, 0.5, seed) for seed, b in enumerate(level + gain)]
+    a, b = frontier_rows(points)
+    found = paired_difference(b, a, "map known")
+    mean, half = found.mean, found.half
+    assert mean == pytest.approx(0.11)
+    assert str(found) == "+0.110 ± 0.025*"
+    expected = stats.ttest_rel(level + gain, level).confidence_interval(0.95)
+    assert (mean - half, mean + half) == pytest.approx(tuple(expected))
+    assert half < 0.03
+    one = frontier_rows([point("c", 8, 0.9, 0.5, seed=2)])[0]
+    assert str(paired_difference(one, a, "map known")) == "+0.300"
 
 
-@pytest.mark.slow
-def test_label_sets_are_judged_by_ndcg_first(call, tmp_path):
-    rng = np.random.default_rng(0)
-    y = (rng.random((600, 4)) < 0.4).astype(np.int8)
-    X = y @ rng.normal(size=(4, 24)) + 0.3 * rng.normal(size=(600, 24))
-    np.savez(tmp_path / "sets.npz", X=X.astype(np.float32), y=y)
-    words = ["bench", "frontier", "--data", "sets.npz", "--labels", "y", "--quick", "--bytes", 2, "--threads", 1]
-    code, _, err = call(*words, "--methods", "float cosine", "LDA + PQ", "cca-itq", "PCA + sign", "-o", "out")
-    assert code == 0, err
-    text = (tmp_path / "out" / "report.md").read_text()
-    for part in (
-        "Label sets have no classes that could be left out of training.",
-        "Left out: LDA + PQ (it takes classes, not label sets).",
-        "Who is ahead at which size, by NDCG@10",
-        "has at least its NDCG@10 on all splits",
-        "| cca-itq, Hamming | 2 |",
-    ):
-        assert part in text
-    assert "unseen" not in text
-    picture = (tmp_path / "out" / "frontier.svg").read_text()
-    assert "NDCG@10" in picture
-    assert "new rows" in picture
-
-
-def test_verdicts_of_label_sets_name_their_measure():
-    def sets_point(label, ndcg, score):
-        scores = {"new": {"map": score, "ndcg": ndcg, "recall": 0.5}}
-        return FrontierPoint(label, label.partition(",")[0], 8, 0, True, 8, 0, 1.0, 1.0, 1.0, scores)
-
-    rows = frontier_rows([sets_point("auto, Hamming", 0.7, 0.6), sets_point("gsdhp, Hamming", 0.6, 0.65)])
-    first, second = (verdict_sentence(verdict) for verdict in verdicts(rows, [8]))
-    assert first.startswith("At 8 bytes on new rows AutoHasher is 0.100 ahead of the best of all other codecs: NDCG@10")
-    assert "0.050 behind the best of all other codecs: MAP 0.600" in second
-    assert second.endswith("the goal is not reached.")
-
-
-def test_a_plan_says_what_it_leaves_out():
-    whole = FrontierPlan(DataSource("digits"), sizes=(4, 8, 16))
-    assert whole.left_out(multilabel=False) == {"it needs more than 8 bytes": ["RaBitQ of 4, 8 bytes"]}
-    quick = FrontierPlan(DataSource("digits"), sizes=(16,), quick=True)
-    assert quick.left_out(multilabel=True) == {
-        "slow": ["OPQ", "RQ", "LSQ", "SQH"],
-        "it takes classes, not label sets": ["LDA + PQ"],
+def test_a_plan_says_what_it_leaves_out(monkeypatch):
+    monkeypatch.setattr("hashlearn.codecs.TurboCodec.installed", lambda: False)
+    whole = FrontierPlan(DataSource("digits"), sizes=(4, 8, 32)).left_out(multilabel=False)
+    assert whole == {
+        "it needs turbovec: pip install turbovec": ["TurboQuant, 4 bits", "TurboQuant, 2 bits"],
+        "it needs more than 8 bytes": ["RaBitQ, 1 bit of 4, 8 bytes"],
+        "it needs more than 21 bytes": ["RaBitQ, 2 bits of 4, 8 bytes"],
     }
-    names = [method.name for method in frontier_methods()]
-    few = FrontierPlan(DataSource("digits"), methods=("PQ",))
-    assert few.left_out(multilabel=False) == {"not asked for": [name for name in names if name != "PQ"]}
+    few = FrontierPlan(DataSource("digits"), methods=("PQ", "LDA + PQ")).left_out(multilabel=True)
+    assert few["it takes classes, not label sets"] == ["LDA + PQ"]
+    assert "PQ" not in few["not asked for"]
+    notes = frontier_notes(FrontierPlan(DataSource("digits"), sizes=(8,)), frontier.Measured([], [], ["x: broke"]))
+    assert notes[-1] == "Failed: x: broke"
 
 
 def test_deviations_are_bars_of_the_picture():
     seeds = [point("PQ", 8, 0.8, 0.4), point("PQ", 8, 0.9, 0.6, seed=1), point("float cosine", 256, 0.9, 0.9)]
-    seen, unseen = frontier_picture("t", frontier_rows(seeds)).panels
-    assert seen.spreads == {"PQ": [pytest.approx(np.std([0.8, 0.9], ddof=1))]}
-    assert unseen.lines["PQ"] == ([8], [pytest.approx(0.5)])
-    assert "float cosine, 256 bytes" in seen.lines
+    known, unknown = frontier_picture("t", frontier_rows(seeds)).panels
+    assert known.spreads == {"PQ": [pytest.approx(np.std([0.8, 0.9], ddof=1))]}
+    assert unknown.lines["PQ"] == ([8], [pytest.approx(0.5)])
+    assert "float cosine, 256 bytes" in known.lines
     assert frontier_picture("t", frontier_rows(seeds[:1])).panels[0].spreads == {}
 
 
-def test_recall_of_ties_is_expected():
+def test_recall_and_own_rows_of_ties_are_expected():
     scores = np.zeros((1, 20), dtype=np.float32)
     assert neighbor_recall(scores, np.arange(10)[None]) == pytest.approx(0.5)
+    assert own_row_first(scores, np.array([3])) == pytest.approx(1 / 20)
     scores[0, :10] = 1
     assert neighbor_recall(scores, np.arange(10)[None]) == 1
     assert neighbor_recall(scores, np.arange(10, 20)[None]) == 0
+    assert own_row_first(scores, np.array([12])) == 0
 
 
 def test_the_table_of_methods():
-    names = [method.name for method in frontier_methods()]
-    assert len(set(names)) == len(names)
-    wanted = {"PQ", "OPQ", "RQ", "LSQ", "RaBitQ", "PCA + sign", "kernel scores + PQ", "gsdhp", "auto", "float cosine"}
-    assert wanted <= set(names)
+    methods = {method.name: method for method in frontier_methods()}
+    wanted = {"PQ", "OPQ", "RaBitQ, 2 bits", "class number + LDA-OPQ", "contrastive adapter floats", "gsdhp", "auto"}
+    assert wanted <= set(methods)
+    assert len(methods) == len(frontier_methods())
+    assert methods["gsdhp"].supervised
+    assert methods["class number + PQ"].supervised
+    assert not methods["itq"].supervised
+    assert not methods["PQ"].supervised
 
 
 def test_too_few_rows_for_centroids_are_told():
     X = np.random.default_rng(0).normal(size=(100, 16)).astype(np.float32)
     with pytest.raises(RuntimeError) as caught:
         ProductCodec(4).fit(X)
-    told = run._reason(caught.value)
+    told = frontier._reason(caught.value)
     assert told == "it learns 256 centroids from at least as many rows, and there are 100 to train on."
-    assert run._reason(ValueError("no")) == "ValueError: no"
+    assert frontier._reason(ValueError("no")) == "ValueError: no"

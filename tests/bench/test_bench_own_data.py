@@ -11,7 +11,8 @@ from hashlearn.bench.plan import make_plan
 from hashlearn.data import embed, load, own, protocol
 from hashlearn.data.own import DataSource
 
-RUN = ["bench", "run", "--protocol", "new-unseen", "--methods", "lsh", "--bits", "8", "-o", "results"]
+SPLITS = ("known", "unknown", "unknown-alone")
+RUN = ["bench", "run", "--protocol", "mixed", "--methods", "lsh", "--bits", "8", "-o", "results"]
 
 
 @pytest.fixture
@@ -34,10 +35,12 @@ def test_a_file_runs_as_a_data_set_does(call, tmp_path, files, words):
     code, out, error = call(*RUN, "--data", words[0], "--labels", words[1], "--json")
     assert code == 0, error
     found = json.loads(out)
-    assert [(row["split"], row["method"]) for row in found["rows"]] == [("seen", "lsh"), ("unseen", "lsh")]
+    assert [(row["split"], row["method"]) for row in found["rows"]] == [
+        (name, "lsh") for name in ("known", "unknown", "unknown-alone")
+    ]
     X, y = files
     pool = load("digits")
-    for row, split in zip(found["baselines"], protocol("new-unseen").splits(DataSource(*words).pool()), strict=True):
+    for row, split in zip(found["baselines"], protocol("mixed").splits(DataSource(*words).pool()), strict=True):
         cosine = metrics.evaluate_floats(X[split.query], X[split.database], y[split.query], y[split.database]).map
         assert row["hashed"] == pytest.approx(cosine, abs=1e-6)
         assert (row["method"], row["bytes"]) == ("float cosine", 4 * pool.X.shape[1])
@@ -90,7 +93,7 @@ def test_texts_are_embedded_once_into_the_folder(call, tmp_path, monkeypatch):
     assert call(*RUN, *words)[0] == 0
     (kept,) = (tmp_path / "results").glob("embeddings-*.npy")
     assert np.load(kept).shape == (120, 5)
-    assert len(RunStore(tmp_path / "results").runs()) == 2
+    assert len(RunStore(tmp_path / "results").runs()) == 3
     assert made == ["counting"]
     embed.text_model.cache_clear()
 

@@ -42,6 +42,7 @@ WRONG = {
     "data": (GOOD.replace('"digits"', '"digit"'), "Got 'digit' instead"),
     "no data": (GOOD.replace('data = "digits"', ""), "takes any data set"),
     "method": (GOOD.replace('["lsh"]', '["lhs"]'), "Got 'lhs' instead"),
+    "tables": (GOOD.replace('["lsh"]', '["open"]'), "open has codes that are searched by tables"),
     "parameter": (GOOD.replace("max_iter", "iterations"), "itq has no parameter 'iterations'; it has"),
     "value": (GOOD.replace("max_iter = 5", "max_iter = 'five'"), "'max_iter' parameter of ITQ must be"),
     "bits": (GOOD.replace("[8, 16]", "[0]"), "between 1 and 1024"),

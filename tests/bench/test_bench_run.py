@@ -14,10 +14,10 @@ import pytest
 import hashlearn
 from bench.conftest import SMALL
 from hashlearn import metrics
-from hashlearn.bench import Measures, RunStore, Variant, run_plan, runner, scores_of
+from hashlearn.bench import RunStore, Variant, run_plan, runner, scores_of
 from hashlearn.bench.plan import make_plan
 from hashlearn.data import load, protocol
-from hashlearn.hashers import ITQ
+from hashlearn.methods import ITQ
 
 ROOT = Path(hashlearn.__file__).parents[1]
 
@@ -126,7 +126,7 @@ def test_scores_from_kept_codes_equal_the_direct_ones(tmp_path):
     for ties in ("expected", "stable", "optimistic"):
         expected = metrics.evaluate(*arguments, at=100, ties=ties)
         for _ in range(2):  # computed, then kept
-            found = scores_of(store, run, Measures(at=100, ties=ties))["hashed"]
+            found = scores_of(store, run, metrics.Rules(at=100, ties=ties))["hashed"]
             assert found["map"] == expected.map
             assert found["ndcg"] == expected.ndcg
             assert found["radius_recall"] == expected.radius_recall

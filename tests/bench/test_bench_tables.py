@@ -5,6 +5,7 @@ import io
 import json
 import statistics
 
+import numpy as np
 import pytest
 
 from bench.conftest import SMALL
@@ -54,27 +55,36 @@ def test_score_takes_other_definitions(call, results):
 def test_compare(call, results, tmp_path):
     same = json.loads(call("bench", "compare", results, results, "--json")[1])
     assert len(same["compared"]) == 12
-    assert all(row["difference"] == 0 and row["beyond_seeds"] is False for row in same["compared"])
+    assert all((row["difference"], row["interval"], row["certain"]) == (0, 0, False) for row in same["compared"])
+    assert {row["seeds"] for row in same["compared"]} == {2}
     assert call("bench", "run", *SMALL[:4], "--methods", "lsh", "--bits", 8, "24", "-o", "other")[0] == 0
     code, out, err = call("bench", "compare", "results", "other")
     assert code == 0
-    assert "one seed" in out
+    assert "* is an interval without 0" in out
     assert "only in B: lsh 24 bits on holdout." in err
     code, _, err = call("bench", "compare", "results", "nowhere")
     assert code == 1
     assert "There is no folder nowhere." in err
 
 
-def test_differences_beyond_the_seeds():
-    from hashlearn.bench.tables import SeedMean, TableRow, compare
+def test_differences_are_paired_by_seed():
+    from hashlearn.bench.tables import TableRow, compare, mean_of
 
-    def row(mean, deviation):
-        measured = SeedMean(mean, deviation)
-        return TableRow("d", "p", "s", "m", 8, 1, 2, "MAP", "stable", None, measured, measured, None, {})
+    def row(values, seeds):
+        measured = mean_of(values)
+        return TableRow(
+            "d", "p", "s", "m", 8, 1, len(values), "MAP", "stable", None, measured, measured, None, {},
+            seed_numbers=seeds,
+        )  # fmt: skip
 
-    for difference, beyond in ((0.04, False), (0.06, True), (-0.06, True)):
-        (found,), _, _ = compare([row(0.5, 0.03)], [row(0.5 + difference, 0.04)])
-        assert found.beyond_seeds is beyond
+    first = row([0.5, 0.7, 0.6], (0, 1, 2))
+    for second, certain in (([0.52, 0.73, 0.62], True), ([0.55, 0.65, 0.61], False)):
+        (found,), _, _ = compare([first], [row(second, (0, 1, 2))])
+        assert found.certain is certain
+        assert found.difference == pytest.approx(np.mean(second) - 0.6)
+    (found,), _, _ = compare([first], [row([0.75, 0.9], (1, 5))])
+    assert (found.seeds, found.difference, found.interval) == (1, pytest.approx(0.05), None)
+    assert compare([first], [row([0.9], (7,))])[0] == []
 
 
 def test_one_name_with_two_settings_is_two_rows(call, tmp_path):

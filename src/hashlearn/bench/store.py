@@ -1,5 +1,7 @@
 """Finished runs on disk: one JSON file and one npz file per run, and one file of labels per split.
 
+A run also notes what its numbers depend on besides the method: the machine, the libraries and the memory.
+
 The name of a run ends in a hash of its definition, so a run is found again and not made twice. The codes are written
 before the JSON, so a run that has its JSON file is complete. Files with other names (a report, notes) in the same
 folder are ignored.
@@ -9,21 +11,30 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import platform
 import re
+import sys
 from dataclasses import asdict, dataclass, field, fields, replace
+from datetime import UTC, datetime
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_info
 
+import hashlearn
 from hashlearn.files.arrays import FileError
 from hashlearn.files.output import written_whole
+from hashlearn.parallel import thread_count
 
-FORMAT = 2
-# Format 1 (hashlearn 0.2 and earlier) had the version of hashlearn instead of a hash of the method's code.
-_READABLE = (1, FORMAT)
+FORMAT = 3
 _HASH_LETTERS = 16
+_STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+_LIBRARIES = ("numpy", "scipy", "scikit-learn", "faiss-cpu", "lightgbm")
 _RUN_FILE = re.compile(rf".*-[0-9a-f]{{{_HASH_LETTERS}}}\.json")
 
 
@@ -31,8 +42,7 @@ _RUN_FILE = re.compile(rf".*-[0-9a-f]{{{_HASH_LETTERS}}}\.json")
 class RunDefinition:
     """The fields that define a run. Two runs with the same definition are the same run.
 
-    ``code`` is a hash of the method's code (``bench.method_code``). Runs of hashlearn 0.2 have the version of
-    ``hashlearn`` instead; later runs do not have that field.
+    ``revision`` is that of the method (``MethodInfo.revision``) or codec. ``settings`` must be plain values.
     """
 
     data: str
@@ -44,21 +54,16 @@ class RunDefinition:
     method: str
     settings: dict[str, Any]
     n_bits: int
-    code: str = ""
-    hashlearn: str = ""
+    revision: int = 1
 
-    def facts(self) -> dict[str, Any]:
-        """All fields by name, without ``code`` or ``hashlearn`` if the run does not have it."""
-        return {name: value for name, value in asdict(self).items() if value or name not in ("code", "hashlearn")}
-
-    def without_code(self) -> RunDefinition:
-        """The same definition for any code of the method."""
-        return replace(self, code="", hashlearn="")
+    def any_revision(self) -> RunDefinition:
+        """Return the same definition for any revision of the method."""
+        return replace(self, revision=0)
 
     @property
     def key(self) -> str:
         """The name of the run: a readable part, and a hash of all fields."""
-        text = json.dumps(self.facts(), sort_keys=True)
+        text = json.dumps(asdict(self), sort_keys=True)
         digest = hashlib.sha256(text.encode()).hexdigest()[:_HASH_LETTERS]
         readable = re.sub(r"[^A-Za-z0-9+-]+", "_", f"{self.split}-{self.label}-{self.n_bits}b-s{self.seed}")
         return f"{readable}-{digest}"
@@ -69,7 +74,11 @@ class RunDefinition:
 
 @dataclass(frozen=True)
 class BenchRun:
-    """A finished run without its codes. If it failed, ``error`` is its message and most other fields are empty."""
+    """A finished run without its codes. If it failed, ``error`` is its message and most other fields are empty.
+
+    ``views`` is what the frontier measures: numbers by name for each way to search the same codes. Such runs keep no
+    codes, and ``labels`` is None.
+    """
 
     definition: RunDefinition
     error: str | None = None
@@ -81,6 +90,7 @@ class BenchRun:
     rows: dict[str, int] = field(default_factory=dict)
     trace: dict[str, list[float]] = field(default_factory=dict)
     measured: dict[str, float] = field(default_factory=dict)
+    views: dict[str, dict[str, float]] = field(default_factory=dict)
     machine: dict[str, Any] = field(default_factory=dict)
     source: dict[str, Any] = field(default_factory=dict)
     finished: str = ""
@@ -96,8 +106,7 @@ class BenchRun:
 class RunCodes:
     """Packed codes of a run. ``learned`` is None if the database is not the training rows.
 
-    ``expected`` holds real-valued queries (see ``expected_bits``); None if the database is the training rows, and in
-    runs of hashlearn 0.2.
+    ``expected`` holds real-valued queries (see ``expected_bits``); None if the database is the training rows.
     """
 
     query: NDArray[np.uint8]
@@ -120,12 +129,12 @@ class RunStore:
             raise FileError(f"The folder {self.folder} cannot be made: {error.strerror}.") from error
 
     def get(self, key: str) -> BenchRun | None:
-        """The run with that name, or None."""
+        """Return the run with that name, or None."""
         path = self.folder / f"{key}.json"
         return _read_run(path) if path.exists() else None
 
     def runs(self) -> list[BenchRun]:
-        """All runs, also those that failed, in the order of their names. FileError if there are none."""
+        """Return all runs, also those that failed, in the order of their names. FileError if there are none."""
         if not self.folder.is_dir():
             raise FileError(f"There is no folder {self.folder}.")
         runs = self._all()
@@ -133,21 +142,21 @@ class RunStore:
             raise FileError(f"The folder {self.folder} holds no runs.")
         return runs
 
-    def of_any_code(self) -> dict[str, BenchRun]:
-        """The newest successful run of each definition, by the key of the definition without the code."""
+    def newest(self) -> dict[str, BenchRun]:
+        """Return the newest successful run of each definition, by the key of the definition of any revision."""
         runs = sorted((run for run in self._all() if run.error is None), key=lambda run: run.finished)
-        return {run.definition.without_code().key: run for run in runs}
+        return {run.definition.any_revision().key: run for run in runs}
 
     def _all(self) -> list[BenchRun]:
         return [_read_run(path) for path in sorted(self.folder.glob("*.json")) if _RUN_FILE.fullmatch(path.name)]
 
     def codes(self, run: BenchRun) -> RunCodes:
-        """The codes of a run that did not fail."""
+        """Return the codes of a run that did not fail."""
         arrays = self._load(f"{run.key}.npz")
         return RunCodes(arrays["query"], arrays["hashed"], arrays.get("learned"), arrays.get("expected"))
 
     def labels(self, run: BenchRun) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Labels of the queries and of the database."""
+        """Return the labels of the queries and of the database."""
         arrays = self._load(str(run.labels))
         return arrays["query"], arrays["database"]
 
@@ -168,7 +177,7 @@ class RunStore:
         if codes is not None:
             arrays = {one.name: getattr(codes, one.name) for one in fields(codes)}
             self._save(f"{run.key}.npz", {name: value for name, value in arrays.items() if value is not None})
-        write_json(self.folder / f"{run.key}.json", asdict(run) | {"definition": run.definition.facts()})
+        write_json(self.folder / f"{run.key}.json", asdict(run))
 
     def _save(self, name: str, arrays: dict[str, NDArray[Any]]) -> None:
         with written_whole(self.folder / name) as stream:
@@ -195,10 +204,80 @@ def write_json(path: Path, value: Any) -> None:
 def _read_run(path: Path) -> BenchRun:
     try:
         fields = json.loads(path.read_text(encoding="utf-8"))
-        if fields.get("format") not in _READABLE:
-            raise FileError(f"{path} is of format {fields.get('format')}; this version reads formats {_READABLE}.")
+        if fields.get("format") != FORMAT:
+            raise FileError(f"{path} is of format {fields.get('format')}; this version reads format {FORMAT}.")
         return BenchRun(**{**fields, "definition": RunDefinition(**fields["definition"])})
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         if isinstance(error, FileError):
             raise
         raise FileError(f"{path} is not a run of hashlearn bench.") from error
+
+
+@cache
+def cpu_name() -> str:
+    """Return the model name that the processor reports."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def library_versions() -> dict[str, str]:
+    """Return the versions of hashlearn, Python and the numerical libraries that are installed."""
+    found = {"hashlearn": hashlearn.__version__, "python": platform.python_version()}
+    for name in _LIBRARIES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def machine_facts(threads: int) -> dict[str, Any]:
+    """Return processor, system, threads and versions, ready for JSON."""
+    blas = {
+        f"{library['internal_api']} {library['version']}"
+        for library in threadpool_info()
+        if library["user_api"] == "blas"
+    }
+    return {
+        "cpu": cpu_name(),
+        "cores": thread_count(None),
+        "threads": threads,
+        "platform": platform.platform(),
+        "versions": library_versions(),
+        "blas": sorted(blas),
+    }
+
+
+def start_peak_memory() -> bool:
+    """Reset the peak of resident memory, so that it covers one run only. Returns False if that is impossible."""
+    try:
+        _CLEAR.write_text("5")
+    except OSError:
+        return False
+    return True
+
+
+def peak_memory() -> int | None:
+    """Return the peak resident memory in bytes since ``start_peak_memory`` (of the process if that could not reset)."""
+    try:
+        for line in _STATUS.read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    if os.name != "posix":
+        return None
+    import resource
+
+    # macOS reports bytes, other systems kilobytes.
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+def now() -> str:
+    """Return the present time, to the second."""
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 from hashlearn.codes import MAX_BITS
 from hashlearn.data.own import DataSource
 from hashlearn.data.protocols import PROTOCOLS
-from hashlearn.hashers import make_hasher, method_names
+from hashlearn.methods import make_hasher, method_names
 from hashlearn.parameters import check_parameters
 
 FIRST_PROTOCOL = "new"
@@ -42,7 +42,7 @@ class PlanError(ValueError):
 
 @dataclass(frozen=True)
 class Variant:
-    """A method under a name of its own, with the settings that differ from its defaults."""
+    """A method under a given name, with the settings that differ from its defaults."""
 
     label: str
     method: str
@@ -55,9 +55,15 @@ class Variant:
             if name in _OF_THE_PLAN:
                 raise PlanError(f"{name} of {self.label} is set by {_OF_THE_PLAN[name]} and cannot be set again.")
         try:
-            check_parameters(make_hasher(self.method, self.settings))
+            hasher = make_hasher(self.method, self.settings)
+            check_parameters(hasher)
         except (TypeError, ValueError) as error:
             raise PlanError(f"{self.label}: {error}") from error
+        if not hasattr(hasher, "encode_queries"):
+            raise PlanError(
+                f"{self.label} has codes that are searched by tables, not by Hamming distance: "
+                "'hashlearn bench frontier' measures it."
+            )
 
 
 @dataclass(frozen=True)
@@ -82,7 +88,6 @@ class BenchPlan:
 
     Examples
     --------
-
     >>> plan = BenchPlan("digits", "holdout", (Variant("itq", "itq"),), bits=(8, 16), seeds=(0, 1, 2))
     >>> plan.size
     6
@@ -139,7 +144,10 @@ def make_plan(
     text: str | None = None,
     embed: str | None = None,
 ) -> BenchPlan:
-    """Make a plan of methods with their default parameters, and of variants. A number of seeds means seeds 0, 1, 2 …"""
+    """Make a plan of methods with their default parameters, and of variants.
+
+    With a number of seeds they are 0, 1, 2, and so on.
+    """
     data = data or USUAL_DATA.get(protocol)
     if protocol in PROTOCOLS and data is None:
         raise PlanError(f"The protocol {protocol} takes any data set: name one, for example digits.")
@@ -164,7 +172,7 @@ def read_plan(path: str | Path) -> BenchPlan:
         bits = [16, 64]
         seeds = 3                       # 0, 1, 2; or a list
         methods = ["gsdhp", "ksh"]      # at their defaults
-        [variant.gsdhp-hinge]           # under a name of its own, with settings
+        [variant.gsdhp-hinge]           # under another name, with settings
         method = "gsdhp"
         loss = "hinge"
     """
@@ -176,12 +184,12 @@ def read_plan(path: str | Path) -> BenchPlan:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise PlanError(f"{path} is not TOML: {error}.") from error
     try:
-        return _plan_of(table)
+        return _plan_from_table(table)
     except PlanError as error:
         raise PlanError(f"{path}: {error}") from error
 
 
-def _plan_of(table: dict[str, Any]) -> BenchPlan:
+def _plan_from_table(table: dict[str, Any]) -> BenchPlan:
     for name in table:
         if name not in _FIELDS:
             raise PlanError(f"A plan has no field {name!r}; it has {', '.join(_FIELDS)}.")
@@ -220,3 +228,38 @@ def _list(table: dict[str, Any], name: str, kind: type, default: list[Any]) -> l
 def _is_a(value: Any, kind: type) -> bool:
     # Python takes True for a whole number; in a plan it is a mistake.
     return isinstance(value, kind) and not isinstance(value, bool)
+
+
+def spread_lists(words: Sequence[str], options: Collection[str]) -> list[str]:
+    """Repeat an option before each of its values.
+
+    >>> spread_lists(["--bits", "16", "64", "-o", "out"], {"--bits"})
+    ['--bits', '16', '--bits', '64', '-o', 'out']
+    """
+    spread: list[str] = []
+    option = None
+    for word in words:
+        if word.startswith("-"):
+            option = word if word in options else None
+            if option is None:
+                spread.append(word)
+        else:
+            spread += [word] if option is None else [option, word]
+    # An option without a value is put at the end, so that the parser reports that its value is missing.
+    return spread + [word for word in words if word in options and word not in spread]
+
+
+def plan_from_options(plan_file: str | None, options: dict[str, Any]) -> BenchPlan:
+    """Return the plan of a file or of options by their command-line names; raise PlanError if both are given."""
+    given = [name for name, value in options.items() if value]
+    if plan_file is not None:
+        if given:
+            raise PlanError(f"{given[0]} and a plan file contradict each other: give one of them.")
+        return read_plan(plan_file)
+    if not options["--methods"]:
+        raise PlanError("Give a plan file, or --methods.")
+    bits, seeds = options["--bits"] or BenchPlan.bits, options["--seeds"] or 1
+    own = {name: options[f"--{name}"] for name in ("labels", "text", "embed")}
+    return make_plan(
+        options["--protocol"] or FIRST_PROTOCOL, options["--methods"], bits, seeds, options["--data"], **own
+    )

@@ -4,25 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from hashlearn.bench.plots import need_bench_extra, plot_table, svg
 from hashlearn.bench.sections import Section
-from hashlearn.bench.store import RunStore, write_json
+from hashlearn.bench.store import BenchRun, RunStore, write_json
 from hashlearn.bench.tables import as_csv, as_markdown
 from hashlearn.files.output import written_whole
 
 TEMPLATE = "report.html.jinja"
 
 
-class HasMachine(Protocol):
-    """Something that was measured, with the facts of the machine."""
-
-    @property
-    def machine(self) -> dict[str, Any]: ...
-
-
-def write_report(folder: str | Path, title: str, sections: Sequence[Section], runs: Sequence[HasMachine]) -> list[Path]:
+def write_report(folder: str | Path, title: str, sections: Sequence[Section], runs: Sequence[BenchRun]) -> list[Path]:
     """Write report.md, report.csv, report.json and report.html. Each file appears only when it is complete."""
     need_bench_extra()
     store = RunStore(folder)
@@ -37,8 +30,8 @@ def write_report(folder: str | Path, title: str, sections: Sequence[Section], ru
     return paths
 
 
-def machine_lines(runs: Sequence[HasMachine]) -> list[str]:
-    """One line for each machine and set of versions that the runs were made with."""
+def machine_lines(runs: Sequence[BenchRun]) -> list[str]:
+    """Return one line for each machine and set of versions that the runs were made with."""
     lines = []
     for run in runs:
         facts = run.machine
@@ -50,7 +43,7 @@ def machine_lines(runs: Sequence[HasMachine]) -> list[str]:
 
 
 def markdown(title: str, sections: Sequence[Section], facts: Sequence[str]) -> str:
-    """The report as Markdown: tables, remarks, and a table for each plot whose numbers are in no other table."""
+    """Return the report as Markdown: tables, remarks, and a table for each plot whose numbers are in no other table."""
     parts = [f"# {title}"]
     for section in sections:
         parts.append(f"## {section.title}")
@@ -65,7 +58,7 @@ def markdown(title: str, sections: Sequence[Section], facts: Sequence[str]) -> s
 
 
 def page(title: str, sections: Sequence[Section], facts: Sequence[str]) -> str:
-    """The report as one HTML page. All text except the plots is escaped."""
+    """Return the report as one HTML page. All text except the plots is escaped."""
     need_bench_extra()
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup

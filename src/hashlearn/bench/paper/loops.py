@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from hashlearn.solvers.problem import Batches, keeps_ground
+from hashlearn.pairwise.solver import Batches, keeps_ground
 from hashlearn.typing import FloatArray, IntArray
 
 PairLoss = Callable[[FloatArray, FloatArray], FloatArray]

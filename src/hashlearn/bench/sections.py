@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hashlearn import metrics
-from hashlearn.bench.method_code import stale_remark
 from hashlearn.bench.plots import HeatMap, LinePlot, Plot
-from hashlearn.bench.scoring import Measures, scores_of
+from hashlearn.bench.scoring import score_title, scores_of, usual_score
 from hashlearn.bench.store import BenchRun, RunStore
-from hashlearn.bench.tables import SeedMean, TableRow, grouped, mean_of, plain_row, table_rows, usual_score
-from hashlearn.bench.yardsticks import cosine_rows
+from hashlearn.bench.tables import (
+    TableRow,
+    cosine_rows,
+    grouped,
+    mean_of,
+    plain_row,
+    stale_remark,
+    table_rows,
+)
+from hashlearn.metrics import Rules
 
 _PLOTTED_METHODS = 12
-# Scores of a row of a published table, one per code length, and the training seconds where they are printed.
-PublishedScores = tuple[tuple[float, ...], float | None]
 
 
 @dataclass
@@ -35,46 +40,35 @@ def table_section(
     store: RunStore,
     runs: Sequence[BenchRun],
     title: str,
-    measures: Measures,
+    rules: Rules,
     score: str | None = None,
-    paper: Mapping[str, PublishedScores] | None = None,
-    paper_bits: Sequence[int] = (8, 16, 32, 64),
     plot_title: str | None = None,
 ) -> Section:
-    """Make a table of methods by bit lengths. If the paper has a number, it is in the same cell."""
-    rows = table_rows(store, runs, measures, score)
-    section = Section(title)
-    section.notes += run_notes(runs)
+    """Make a table of methods by bit lengths."""
+    rows = table_rows(store, runs, rules, score)
+    section = Section(title, run_notes(runs))
     if not rows:
         return section
-    numbers = {label: dict(zip(paper_bits, values, strict=True)) for label, (values, _) in (paper or {}).items()}
-    measure = rows[0].measure
-    beside = " In a cell: ours / the paper's; the paper's is on the learned database." if numbers else ""
     most = max(row.seeds for row in rows)
     seeds = "one seed" if most == 1 else f"mean ± deviation over {most} seeds"
-    section.notes.insert(0, f"{measure}, {measures.ties} ties, {seeds}.{beside}")
+    section.notes.insert(0, f"{rows[0].measure}, {rules.ties} ties, {seeds}.")
     bits = sorted({row.bits for row in rows})
-    last = f"s at {bits[-1]} bits"
-    section.columns = ["method", "database", *(f"{count} bits" for count in bits), last]
+    section.columns = ["method", "database", *(f"{count} bits" for count in bits), f"s at {bits[-1]} bits"]
     for label in _by_rank(rows):
         mine = {row.bits: row for row in rows if row.method == label}
         seconds = f"{mine[bits[-1]].seconds.mean:.2f}" if bits[-1] in mine else "–"
-        if paper and label in paper and paper[label][1] is not None and bits[-1] == paper_bits[-1]:
-            seconds += f" / {paper[label][1]:g}"
         for database, shown in (("learned", "learned"), ("hashed", "hashed"), ("real", "hashed, e(q)")):
-            theirs = numbers.get(label, {}) if database == "learned" else {}
-            cells = [_cell(getattr(mine.get(count), database, None), theirs.get(count)) for count in bits]
-            if any(cell != "–" for cell in cells):
+            means = [getattr(mine.get(count), database, None) for count in bits]
+            if any(means):
+                cells = ["–" if mean is None else str(mean) for mean in means]
                 section.rows.append([label, shown, *cells, seconds if database == "learned" else ""])
-    for row in rows:
-        record = {"section": title, **plain_row(row)}
-        section.records.append(record | {"paper": numbers.get(row.method, {}).get(row.bits)})
+    section.records = [{"section": title, **plain_row(row)} for row in rows]
     section.plots = row_plots(rows, plot_title or title)
     return section
 
 
 def run_notes(runs: Sequence[BenchRun]) -> list[str]:
-    """Remarks about the runs: which of them failed, and which were made by older code."""
+    """Return remarks about the runs: which of them failed, and which were made by another revision."""
     remark = stale_remark(runs)
     failed = [f"{run.definition} failed: {run.error}" for run in runs if run.error is not None]
     return failed if remark is None else [*failed, remark]
@@ -88,13 +82,8 @@ def _by_rank(rows: Sequence[TableRow]) -> list[str]:
     return sorted(best, key=lambda label: -best[label])
 
 
-def _cell(ours: SeedMean | None, theirs: float | None) -> str:
-    text = "–" if ours is None else str(ours)
-    return text if theirs is None else f"{text} / {theirs:.4f}"
-
-
 def row_plots(rows: Sequence[TableRow], title: str) -> list[Plot]:
-    """Plot the score of the hashed database against bits, training time and bytes."""
+    """Plot the score of the hashed database against bits and training time."""
     chosen = _by_rank(rows)[:_PLOTTED_METHODS]
     measure = rows[0].measure
     bits = sorted({row.bits for row in rows})
@@ -108,45 +97,39 @@ def row_plots(rows: Sequence[TableRow], title: str) -> list[Plot]:
         return found
 
     y = f"{measure}, hashed database"
-    widths = sorted({row.bytes for row in rows})
     return [
         LinePlot(f"{title}: against bits", "bits", y, lines(lambda row: row.bits), log_x=True, ticks=bits),
         LinePlot(
             f"{title}: against training time", "training seconds", y, lines(lambda row: row.seconds.mean), log_x=True
         ),
-        LinePlot(
-            f"{title}: against bytes", "bytes per code", y, lines(lambda row: row.bytes), log_x=True, ticks=widths
-        ),
     ]
 
 
 def score_lines(
-    store: RunStore, runs: Sequence[BenchRun], title: str, measures: Measures, score: str, database: str = "learned"
+    store: RunStore, runs: Sequence[BenchRun], title: str, rules: Rules, score: str, database: str = "learned"
 ) -> LinePlot:
     """Plot one score against bits."""
     lines: dict[str, tuple[list[float], list[float]]] = {}
     for (*_, label, bits), seeds in grouped(runs).items():
-        mean = mean_of([(scores_of(store, run, measures)[database] or {}).get(score) for run in seeds])
+        mean = mean_of([(scores_of(store, run, rules)[database] or {}).get(score) for run in seeds])
         if mean is not None:
             x, y = lines.setdefault(label, ([], []))
             x.append(bits)
             y.append(mean.mean)
     ticks = sorted({bits for x, _ in lines.values() for bits in x})
-    name = measures.title(score)
+    name = score_title(rules, score)
     return LinePlot(
         f"{title}: {name}", "bits", f"{name}, {database} database", lines, log_x=True, ticks=ticks, tabled=False
     )
 
 
-def position_lines(
-    store: RunStore, runs: Sequence[BenchRun], title: str, measures: Measures, at: Sequence[int]
-) -> LinePlot:
+def position_lines(store: RunStore, runs: Sequence[BenchRun], title: str, rules: Rules, at: Sequence[int]) -> LinePlot:
     """Plot NDCG against the number of retrieved rows."""
     lines = {}
     for (*_, label, bits), seeds in grouped(runs).items():
         means = []
         for count in at:
-            rules = replace(measures, ndcg_at=count)
+            rules = replace(rules, ndcg_at=count)
             means.append(mean_of([(scores_of(store, run, rules)["learned"] or {}).get("ndcg") for run in seeds]))
         known = [(count, mean.mean) for count, mean in zip(at, means, strict=True) if mean is not None]
         lines[f"{label}, {bits} bits"] = ([count for count, _ in known], [mean for _, mean in known])
@@ -186,12 +169,12 @@ def convergence_lines(runs: Sequence[BenchRun], title: str) -> list[Plot]:
     return plots
 
 
-def heat_maps(store: RunStore, runs: Sequence[BenchRun], title: str, measures: Measures, score: str) -> list[Plot]:
+def heat_maps(store: RunStore, runs: Sequence[BenchRun], title: str, rules: Rules, score: str) -> list[Plot]:
     """Plot the score of the learned database over batch size and beta, one heat map per method."""
     found: dict[str, dict[tuple[float, float], float]] = {}
     for seeds in grouped(runs).values():
         what = seeds[0].definition
-        mean = mean_of([(scores_of(store, run, measures)["learned"] or {}).get(score) for run in seeds])
+        mean = mean_of([(scores_of(store, run, rules)["learned"] or {}).get(score) for run in seeds])
         if mean is not None and {"solver__batch_size", "solver__beta"} <= set(what.settings):
             place = (what.settings["solver__batch_size"], what.settings["solver__beta"])
             found.setdefault(what.method, {})[place] = mean.mean
@@ -199,14 +182,14 @@ def heat_maps(store: RunStore, runs: Sequence[BenchRun], title: str, measures: M
     for method, cells in found.items():
         batches, betas = (sorted({place[axis] for place in cells}) for axis in (0, 1))
         values = [[cells.get((batch, beta)) for beta in betas] for batch in batches]
-        heading = f"{title}: {method}, {measures.title(score)}"
+        heading = f"{title}: {method}, {score_title(rules, score)}"
         plots.append(
             HeatMap(heading, "β", "batch size", [f"{b:g}" for b in betas], [f"{b:g}" for b in batches], values)
         )
     return plots
 
 
-def folder_sections(store: RunStore, measures: Measures, score: str | None = None) -> list[Section]:
+def folder_sections(store: RunStore, rules: Rules, score: str | None = None) -> list[Section]:
     """Make one section for each split in a folder of runs."""
     splits: dict[tuple[str, str, str], list[BenchRun]] = {}
     for run in store.runs():
@@ -215,15 +198,15 @@ def folder_sections(store: RunStore, measures: Measures, score: str | None = Non
     sections = []
     for (data, protocol, split), runs in splits.items():
         title = f"{data}, {protocol}" + ("" if split == protocol else f", {split}")
-        section = table_section(store, runs, title, measures, score)
+        section = table_section(store, runs, title, rules, score)
         if section.rows:
-            for row in cosine_rows(store, runs, measures, score):
+            for row in cosine_rows(store, runs, rules, score):
                 # The floats do not depend on the bits, so each column has the same number.
                 cells = [str(row.hashed)] * (len(section.columns) - 3)
                 section.rows.append([f"{row.method}, {row.bytes} bytes", "hashed", *cells, ""])
             section.plots.append(precision_recall_lines(store, runs, title))
             section.plots += convergence_lines(runs, title)
             done = [run for run in runs if run.error is None]
-            section.plots += heat_maps(store, runs, title, measures, score or usual_score(store, done))
+            section.plots += heat_maps(store, runs, title, rules, score or usual_score(store, done[0]))
         sections.append(section)
     return sections

@@ -6,7 +6,8 @@ or a time that the paper does not give is None. Keys are protocols and the names
 
 from __future__ import annotations
 
-from hashlearn.bench.sections import PublishedScores
+# Scores of a row of a published table, one per code length, and the training seconds where they are printed.
+PublishedScores = tuple[tuple[float, ...], float | None]
 
 # MAP@500, 8 16 32 64 bits.
 TABLE_1: dict[str, dict[str, PublishedScores]] = {

@@ -6,18 +6,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from hashlearn.bench.paper import numbers
+from hashlearn.bench.paper.numbers import PublishedScores
 from hashlearn.bench.plan import BenchPlan, PlanError, Variant
-from hashlearn.bench.scoring import Measures
-from hashlearn.data.catalog import DATA_SETS
-from hashlearn.data.registry import data_set, here
-from hashlearn.hashers import DEEP_METHODS, METHODS, find_method, method_names
-from hashlearn.hashers.gsdhp import GSDHP
-from hashlearn.reproduction import numbers
-from hashlearn.reproduction.numbers import PublishedScores
+from hashlearn.data.catalog import DATA_SETS, data_set, here
+from hashlearn.methods import DEEP_METHODS, METHODS, find_method, method_names
+from hashlearn.metrics import Rules
+from hashlearn.pairwise.gsdhp import GSDHP
 
 BITS = (8, 16, 32, 64)
 DEEP_RANKED_BITS, DEEP_BALL_BITS = (12, 24, 32, 48), (16, 32, 48, 64)
 FIGURE_BITS = (8, 16, 32, 64, 96, 128)
+# The end of a label whose row is run at our defaults instead of the paper's settings.
+DEFAULTS = ", defaults"
 POSITIONS = (5, 10, 20, 50, 100, 200)
 BATCHES, BETAS = (1, 10, 100, 1000), (0.0, 1.0, 10.0, 1e2, 1e3, 1e4, 1e5)
 # The number of training rows in Figure 1, all of which are anchors.
@@ -74,7 +75,7 @@ class PaperItem:
 
     name: str
     about: str
-    measures: Measures
+    rules: Rules
     parts: tuple[PaperPart, ...] = ()
     drawn: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -83,18 +84,29 @@ class PaperItem:
 
 
 def variant(label: str) -> Variant:
-    """The variant of a row of the paper, by its name in this module."""
+    """Return the variant of a row of the paper, by its name in this module."""
     method, settings = _SETTINGS.get(label, (label, {}))
     return Variant(label, method, _printed(method) | settings)
 
 
+def with_defaults(variants: Sequence[Variant]) -> tuple[Variant, ...]:
+    """Return variants, each followed by the same row at our defaults if these are not the paper's settings."""
+    found: list[Variant] = []
+    for one in variants:
+        found.append(one)
+        method, settings = _SETTINGS.get(one.label, (one.label, {}))
+        if _printed(method):
+            found.append(Variant(f"{one.label}{DEFAULTS}", method, settings))
+    return tuple(found)
+
+
 def _printed(method: str) -> dict[str, Any]:
-    """The settings of the paper for a method whose defaults are others."""
+    """Return the settings of the paper for a method whose defaults are others."""
     return {"gsdhp": GSDHP.PAPER, "cca-itq": {"ridge": 1e-4}}.get(method, {})
 
 
 def remark(label: str) -> str:
-    """A remark on how a row of ours differs from the paper's, or an empty string."""
+    """Return a remark on how a row of ours differs from the paper's, or an empty string."""
     if label in numbers.VARIANT_REMARKS:
         return numbers.VARIANT_REMARKS[label]
     return find_method(label).info.remark if label in method_names() else ""
@@ -103,16 +115,26 @@ def remark(label: str) -> str:
 def _table(
     table: Mapping[str, Mapping[str, PublishedScores]], data: str, score: str, others: Sequence[str] = ()
 ) -> tuple[PaperPart, ...]:
-    return tuple(
-        PaperPart(protocol, data, tuple(map(variant, rows)), BITS, score, rows, _fitting(protocol, score, rows, others))
+    parts = [
+        PaperPart(
+            protocol,
+            data,
+            with_defaults(tuple(map(variant, rows))),
+            BITS,
+            score,
+            rows,
+            _fitting(protocol, score, rows, others),
+        )
         for protocol, rows in table.items()
-    )
+    ]
+    # The same methods on a database that training never saw, for which the paper has no numbers.
+    return (*parts, replace(parts[0], protocol="new", paper={}))
 
 
 def _fitting(
     protocol: str, score: str, rows: Mapping[str, PublishedScores], others: Sequence[str]
 ) -> tuple[Variant, ...]:
-    """The other methods that have no row in the paper, without those that are too slow or cannot learn label sets."""
+    """Return the methods without a row in the paper that are fast enough and can learn from such labels."""
     variants = [variant(name) for name in others if name not in rows]
     if protocol.endswith("-full"):
         # The paper does not run slow methods on this many rows either.
@@ -127,7 +149,7 @@ def _curves(protocol: str, data: str, score: str, methods: Sequence[str]) -> tup
 
 
 def _rounds() -> tuple[Variant, ...]:
-    """Figure 1: both algorithms, several batch sizes, stopped after several numbers of rounds."""
+    """Return Figure 1: both algorithms, several batch sizes, stopped after several numbers of rounds."""
     # With several starts, the curve would mix several descents.
     shared = {"n_anchors": _FIGURE_1_ROWS, "solver__n_starts": 1}
     return tuple(
@@ -143,7 +165,7 @@ def _rounds() -> tuple[Variant, ...]:
 
 
 def _grid() -> tuple[Variant, ...]:
-    """Figure 5: both algorithms over batch sizes and β."""
+    """Return Figure 5: both algorithms over batch sizes and β."""
     return tuple(
         Variant(
             f"{method} batch {batch} beta {beta:g}",
@@ -157,7 +179,7 @@ def _grid() -> tuple[Variant, ...]:
 
 
 def _deep_item(name: str, about: str, protocol: str, data: str, paper: numbers.DeepScores) -> PaperItem:
-    """Tables 3 and 5 with heads trained on features of another network: the paper's weights are not available."""
+    """Return Table 3 or 5 with heads trained on features of another network: the paper's weights are not available."""
     bits = tuple(sorted({*DEEP_RANKED_BITS, *DEEP_BALL_BITS}))
     variants = tuple(variant(label) for label in DEEP_METHODS)
     notes = (
@@ -167,14 +189,12 @@ def _deep_item(name: str, about: str, protocol: str, data: str, paper: numbers.D
         "released with DHN and DCH, which drop queries whose ball holds nothing relevant and order the ball by real "
         "outputs.",
     )
-    measures = replace(Measures().paper(), at=5000)
-    return PaperItem(
-        name, about, measures, (PaperPart(protocol, data, variants, bits, "map"),), notes=notes, deep=paper
-    )
+    rules = Rules.paper(at=5000)
+    return PaperItem(name, about, rules, (PaperPart(protocol, data, variants, bits, "map"),), notes=notes, deep=paper)
 
 
 def _tables() -> tuple[PaperItem, ...]:
-    paper = Measures().paper()
+    paper = Rules.paper()
     return (
         PaperItem(
             "table 1",
@@ -185,7 +205,7 @@ def _tables() -> tuple[PaperItem, ...]:
         PaperItem(
             "table 2",
             "MAP@1000 of losses and functions",
-            replace(paper, at=1000),
+            Rules.paper(at=1000),
             _table(numbers.TABLE_2, "cifar10-gist", "map"),
             notes=("The paper's numbers are means of ten draws, which --seeds 10 makes too.",),
         ),
@@ -197,7 +217,7 @@ def _tables() -> tuple[PaperItem, ...]:
 
 
 def _figures() -> tuple[PaperItem, ...]:
-    paper, grid = Measures().paper(), _grid()
+    paper, grid = Rules.paper(), _grid()
     # ADGH cannot learn from label sets.
     multi = tuple(name for name in _DISCRETE if name != "adgh")
     return (
@@ -248,12 +268,12 @@ def _figures() -> tuple[PaperItem, ...]:
 
 
 def items() -> dict[str, PaperItem]:
-    """All tables and figures by name, ``table 1`` to ``figure 5``."""
+    """Return all tables and figures by name, ``table 1`` to ``figure 5``."""
     return {item.name: item for item in (*_tables(), *_figures())}
 
 
 def chosen(tables: Sequence[int], figures: Sequence[int], everything: bool) -> list[PaperItem]:
-    """The chosen tables and figures, in the paper's order."""
+    """Return the chosen tables and figures, in the paper's order."""
     known = items()
     wanted = [f"table {number}" for number in tables] + [f"figure {number}" for number in figures]
     for name in wanted:
@@ -265,7 +285,7 @@ def chosen(tables: Sequence[int], figures: Sequence[int], everything: bool) -> l
 
 
 def data_for(part: PaperPart, data_dir: str | None) -> tuple[str | None, str]:
-    """The data set to use and its title, which names a stand-in; or None and the reason why there is no data."""
+    """Return the data set to use and its title, which names a stand-in; or None and why there is no data."""
     title = TITLES.get(part.data, part.data)
     if here(data_set(part.data), data_dir):
         return part.data, title
@@ -284,7 +304,7 @@ def part_plan(
     bits: Sequence[int] | None = None,
     others: bool = False,
 ) -> BenchPlan | None:
-    """The plan of a part, restricted to some methods and bit lengths; None if nothing is left."""
+    """Return the plan of a part, restricted to some methods and bit lengths; None if nothing is left."""
     rows = part.variants + (part.others if others else ())
     variants = tuple(v for v in rows if methods is None or v.label in methods or v.method in methods)
     lengths = tuple(length for length in part.bits if bits is None or length in bits)

@@ -7,18 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from hashlearn.bench import sections as parts
-from hashlearn.bench.plots import LinePlot, need_bench_extra
-from hashlearn.bench.report import write_report
-from hashlearn.bench.runner import Finished, kept_runs, run_plan
-from hashlearn.bench.scoring import scores_of
-from hashlearn.bench.sections import Section
-from hashlearn.bench.store import BenchRun, RunStore
-from hashlearn.bench.tables import grouped, mean_of, plain_row, table_rows
-from hashlearn.bench.yardsticks import float_cosine
-from hashlearn.reproduction.tables import (
+from hashlearn.bench.paper.tables import (
     BITS,
     DEEP_BALL_BITS,
     DEEP_RANKED_BITS,
+    DEFAULTS,
     POSITIONS,
     TITLES,
     PaperItem,
@@ -27,13 +20,20 @@ from hashlearn.reproduction.tables import (
     part_plan,
     remark,
 )
+from hashlearn.bench.plots import LinePlot, need_bench_extra
+from hashlearn.bench.report import write_report
+from hashlearn.bench.runner import Finished, kept_runs, run_plan
+from hashlearn.bench.scoring import DATABASES, float_cosine, score_title, scores_of
+from hashlearn.bench.sections import Section
+from hashlearn.bench.store import BenchRun, RunStore
+from hashlearn.bench.tables import SeedMean, TableRow, grouped, mean_of, plain_row, table_rows
 
 TITLE = "Pairwise based discrete hashing: the paper's tables and figures, made again"
 
 
 @dataclass
 class PaperReport:
-    """The files that were written, sentences about parts that were left out, and the runs that failed."""
+    """Files that were written, sentences about parts that were left out, and the runs that failed."""
 
     paths: list[Path] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
@@ -48,13 +48,14 @@ def make_paper_report(
     seeds: int = 1,
     methods: Sequence[str] | None = None,
     bits: Sequence[int] | None = None,
+    protocols: Sequence[str] | None = None,
     others: bool = False,
     kept: bool = False,
     jobs: int = 1,
     threads: int | None = None,
     on_finished: Finished | None = None,
 ) -> PaperReport:
-    """Make the runs that are not in ``folder``/runs yet, and write the report anew after each table or figure.
+    """Make the runs that are not in ``folder``/runs yet, and write the report again after each table or figure.
 
     With ``kept`` nothing is run: the report covers the runs that exist.
     """
@@ -66,6 +67,8 @@ def make_paper_report(
     used: list[BenchRun] = []
     for item in items:
         for part in item.parts:
+            if protocols is not None and part.protocol not in protocols:
+                continue
             data, title = data_for(part, data_dir)
             name = f"{item.name.capitalize()}, {part.protocol}"
             plan = part_plan(part, data, seeds, methods, bits, others) if data is not None else None
@@ -97,7 +100,7 @@ def make_paper_report(
                 section = deep_section(store, runs, item, heading)
             if section.rows and item.name.startswith("table"):
                 first = min((run for run in runs if run.error is None), key=lambda run: run.definition.seed)
-                floats = float_cosine(store, first, item.measures)
+                floats = float_cosine(store, first, item.rules)
                 if floats is not None:
                     section.notes.append(f"Cosine on the features themselves, as floats: {floats[part.score]:.4f}.")
             made.append(section)
@@ -111,31 +114,75 @@ def item_section(
     """Make the section of one part of a table or figure."""
     # Plots have short titles, because the heading above them has the details.
     short = f"{item.name.capitalize()}, {TITLES.get(data, data)} {part.protocol}"
-    section = parts.table_section(store, runs, title, item.measures, part.score, part.paper, BITS, short)
+    section = parts.table_section(store, runs, title, item.rules, part.score, short)
     section.notes += item.notes
     if not item.tabled:
         section.columns, section.rows = [], []
     elif item.name.startswith("table"):
-        section.columns.append("remark")
-        for row in section.rows:
-            row.append(remark(row[0]) if row[1] == "learned" else "")
+        _set_beside(section, table_rows(store, runs, item.rules, part.score), part)
     if data != part.data and part.paper:
         section.notes.append("The paper's numbers are on its own data, not on this stand-in: compare order, not size.")
     for name in item.drawn:
         if name == "heat":
-            section.plots = parts.heat_maps(store, runs, short, item.measures, part.score)
+            section.plots = parts.heat_maps(store, runs, short, item.rules, part.score)
         elif name == "convergence":
             section.plots = parts.convergence_lines(_longest_descents(runs), short)
         elif name == "rounds":
             section.plots.append(rounds_lines(store, runs, short, item, part))
         elif name == "positions":
             longest = [run for run in runs if run.definition.n_bits == 64]
-            section.plots.append(parts.position_lines(store, longest, short, item.measures, POSITIONS))
+            section.plots.append(parts.position_lines(store, longest, short, item.rules, POSITIONS))
         elif name == "curve":
             section.plots.append(parts.precision_recall_lines(store, runs, short))
         else:
-            section.plots.append(parts.score_lines(store, runs, short, item.measures, name))
+            section.plots.append(parts.score_lines(store, runs, short, item.rules, name))
     return section
+
+
+def _set_beside(section: Section, rows: Sequence[TableRow], part: PaperPart) -> None:
+    """Put three numbers in each cell: ours at the paper's settings, ours at our defaults, and the printed one."""
+    bits = sorted({row.bits for row in rows})
+    found = {(row.method, row.bits): row for row in rows}
+    labels = dict.fromkeys(row.method.removesuffix(DEFAULTS) for row in rows)
+    section.columns = ["method", "database", *(f"{count} bits" for count in bits), f"s at {bits[-1]} bits", "remark"]
+    section.rows, section.records = [], []
+    for label in labels:
+        has_defaults = any((label + DEFAULTS, count) in found for count in bits)
+        scores, seconds = part.paper.get(label, ((None,) * len(BITS), None))
+        printed = dict(zip(BITS, scores, strict=True))
+        for database in DATABASES:
+            cells = []
+            for count in bits:
+                ours, own = (getattr(found.get((name, count)), database, None) for name in (label, label + DEFAULTS))
+                theirs = printed.get(count) if database == "learned" else None
+                cells.append(_triple(ours, own if has_defaults else ours, theirs))
+                record = {"method": label, "bits": count, "database": database, "paper": theirs}
+                record |= {"ours": ours and ours.mean, "ours deviation": ours and ours.deviation}
+                record |= {"defaults": own and own.mean, "defaults deviation": own and own.deviation}
+                section.records.append({"section": section.title, **record})
+            if any(cell != _NOTHING for cell in cells):
+                last = (found.get((name, bits[-1])) for name in (label, label + DEFAULTS))
+                times = [f"{row.seconds.mean:.2f}" for row in last if row is not None]
+                times += [] if seconds is None else [f"{seconds:g}"]
+                first = database == "learned" or not section.rows or section.rows[-1][0] != label
+                about = remark(label) if first else ""
+                section.rows.append([label, database, *cells, " / ".join(times) if first else "", about])
+    section.notes.append(
+        "In a cell: ours at the paper's settings / ours at our defaults / the paper's number, which is on the learned "
+        "database. One number of ours: the paper's settings are our defaults."
+    )
+
+
+_NOTHING = "–"
+
+
+def _triple(ours: SeedMean | None, own: SeedMean | None, theirs: float | None) -> str:
+    means = [ours] if own is ours else [ours, own]
+    if not any(means) and theirs is None:
+        return _NOTHING
+    return " / ".join(
+        [*(_NOTHING if mean is None else str(mean) for mean in means), *([] if theirs is None else [f"{theirs:.4f}"])]
+    )
 
 
 def deep_section(store: RunStore, runs: Sequence[BenchRun], item: PaperItem, title: str) -> Section:
@@ -155,7 +202,7 @@ def deep_section(store: RunStore, runs: Sequence[BenchRun], item: PaperItem, tit
             theirs = ["–"] * len(DEEP_RANKED_BITS) if first is None else [f"{value:.3f}" for value in first]
             section.rows.append([label, "the paper", *theirs, *(f"{value:.4f}" for value in second)])
     section.notes += parts.run_notes(runs)
-    for row in table_rows(store, runs, item.measures, "map"):
+    for row in table_rows(store, runs, item.rules, "map"):
         values = [run.measured for run in found[row.method, row.bits]]
         means = {name: mean_of([one.get(name) for one in values]) for name in values[0]}
         section.records.append(
@@ -165,7 +212,7 @@ def deep_section(store: RunStore, runs: Sequence[BenchRun], item: PaperItem, tit
 
 
 def _mean_cell(store: RunStore, runs: Sequence[BenchRun] | None, item: PaperItem) -> str:
-    scores = [(scores_of(store, run, item.measures)["hashed"] or {}).get("map") for run in runs or ()]
+    scores = [(scores_of(store, run, item.rules)["hashed"] or {}).get("map") for run in runs or ()]
     return str(mean_of(scores) or "–")
 
 
@@ -178,12 +225,12 @@ def rounds_lines(store: RunStore, runs: Sequence[BenchRun], title: str, item: Pa
     points: dict[str, list[tuple[float, float]]] = {}
     for seeds in grouped(runs).values():
         what = seeds[0].definition
-        mean = mean_of([(scores_of(store, run, item.measures)["learned"] or {}).get(part.score) for run in seeds])
+        mean = mean_of([(scores_of(store, run, item.rules)["learned"] or {}).get(part.score) for run in seeds])
         if mean is not None:
             line = points.setdefault(f"{what.method} batch {what.settings['solver__batch_size']}", [])
             line.append((what.settings["solver__max_iter"], mean.mean))
     lines = {name: tuple(zip(*sorted(values), strict=True)) for name, values in points.items()}
-    measure = item.measures.title(part.score)
+    measure = score_title(item.rules, part.score)
     return LinePlot(f"{title}: {measure}", "rounds", f"{measure}, learned database", lines)  # type: ignore[arg-type]
 
 

@@ -78,7 +78,7 @@ MOST_TABLE_ROWS = 20
 
 
 def plot_table(plot: Plot) -> tuple[list[str], list[list[str]]]:
-    """The numbers of a plot as the columns and rows of a table. Of a long line, the table has evenly spaced points.
+    """Return the numbers of a plot as a table. A long line is shown by evenly spaced points.
 
     >>> plot_table(HeatMap("t", "β", "batch", ["0", "10"], ["1"], [[0.5, None]]))
     (['batch \\\\ β', '0', '10'], [['1', '0.5', '–']])
@@ -109,7 +109,7 @@ def need_bench_extra() -> None:
         try:
             import_module(package)
         except ImportError as error:
-            raise BenchExtraMissing(f"{what} need {package}: pip install 'hashlearn[bench]'.") from error
+            raise BenchExtraMissing(f"{what} need {package}: pip install '.[bench]'.") from error
 
 
 def svg(plot: Plot) -> str:
@@ -163,9 +163,14 @@ def _draw_panels(plot: Panels, new_figure: Any) -> Any:
 
 
 def _name_axes(axes: Any, plot: LinePlot | HeatMap) -> None:
-    axes.set_title("\n".join(wrap(plot.title, _TITLE_WIDTH)), fontsize=12)
-    axes.set_xlabel(plot.x)
-    axes.set_ylabel(plot.y)
+    axes.set_title("\n".join(wrap(_plain(plot.title), _TITLE_WIDTH)), fontsize=12)
+    axes.set_xlabel(_plain(plot.x))
+    axes.set_ylabel(_plain(plot.y))
+
+
+def _plain(text: str) -> str:
+    """Return text that matplotlib shows as it is: between dollar signs it would expect formulas."""
+    return text.replace("$", r"\$")
 
 
 def _draw_lines(axes: Any, plot: LinePlot) -> None:
@@ -174,7 +179,9 @@ def _draw_lines(axes: Any, plot: LinePlot) -> None:
         style = "-" if number < len(_COLORS) else "--"
         marker = _MARKERS[number % len(_MARKERS)] if plot.markers else None
         width, above = (3.0, 3) if name in plot.strong else (1.6, 2)
-        axes.plot(x, y, style, color=color, marker=marker, markersize=5, linewidth=width, label=name, zorder=above)
+        axes.plot(
+            x, y, style, color=color, marker=marker, markersize=5, linewidth=width, label=_plain(name), zorder=above
+        )
         if name in plot.spreads:
             axes.errorbar(x, y, yerr=plot.spreads[name], fmt="none", ecolor=color, elinewidth=1, capsize=2)
     if plot.log_x:

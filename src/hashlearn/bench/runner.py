@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import multiprocessing
-import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,20 +16,25 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from hashlearn import metrics
-from hashlearn.bench.machine import machine_facts, peak_memory, start_peak_memory
-from hashlearn.bench.method_code import method_code
 from hashlearn.bench.plan import BenchPlan
-from hashlearn.bench.scoring import Measures, scores_of
-from hashlearn.bench.store import BenchRun, RunCodes, RunDefinition, RunStore
-from hashlearn.bench.yardsticks import float_cosine
-from hashlearn.data.embedded import Dataset
+from hashlearn.bench.scoring import float_cosine, scores_of
+from hashlearn.bench.store import (
+    BenchRun,
+    RunCodes,
+    RunDefinition,
+    RunStore,
+    machine_facts,
+    now,
+    peak_memory,
+    start_peak_memory,
+)
 from hashlearn.data.own import DataSource
-from hashlearn.data.pool import Pool
+from hashlearn.data.pool import Dataset, Pool
 from hashlearn.data.protocols import Split, protocol
-from hashlearn.hashers import make_hasher
+from hashlearn.methods import find_method, make_hasher
+from hashlearn.metrics import Rules
 from hashlearn.parallel import thread_count
-from hashlearn.progress import report
-from hashlearn.timing import PhaseTimer
+from hashlearn.progress import PhaseTimer, report
 
 PHASE = "bench"
 Finished = Callable[[BenchRun, int, int], None]
@@ -52,7 +55,7 @@ class RunTask:
 class PlanOutcome:
     """The result of a plan: runs that were kept before, runs made now, and those of the latter that failed.
 
-    ``replaced`` are runs of older code that were made again now.
+    ``replaced`` are runs of another revision of their method that were made again now.
     """
 
     kept: list[BenchRun]
@@ -75,7 +78,7 @@ def run_plan(
 ) -> PlanOutcome:
     """Make every run of the plan that the folder does not contain. Runs that failed before are tried again.
 
-    A run that was made by older code of its method is made again; the older run stays in the folder.
+    A run of another revision of its method is made again; the older run stays in the folder.
 
     Parameters
     ----------
@@ -105,14 +108,14 @@ def run_plan(
     threads = threads or max(1, thread_count(None) // jobs)
     kept: list[BenchRun] = []
     tasks: list[RunTask] = []
-    older, replaced = store.of_any_code(), []
+    older, replaced = store.newest(), []
     for definition in wanted:
         run = store.get(definition.key)
         if run is not None and run.error is None:
             kept.append(run)
         else:
             tasks.append(RunTask(definition, plan.source, store.folder, data_dir, threads))
-            replaced += [run for run in (older.get(definition.without_code().key),) if run is not None]
+            replaced += [run for run in (older.get(definition.any_revision().key),) if run is not None]
     made: list[BenchRun] = []
     report(PHASE, 0, len(tasks))
     for run in _results(tasks, jobs):
@@ -124,16 +127,16 @@ def run_plan(
 
 
 def kept_runs(plan: BenchPlan, folder: str | Path, data_dir: str | None = None) -> PlanOutcome:
-    """Find the runs of the plan that the folder contains, without running anything. Runs of older code count too."""
+    """Find the runs of the plan that the folder contains, of any revision, without running anything."""
     store = RunStore(folder)
-    older = store.of_any_code()
+    older = store.newest()
     all_wanted = definitions(plan, data_dir, store.folder)
-    found = (store.get(wanted.key) or older.get(wanted.without_code().key) for wanted in all_wanted)
+    found = (store.get(wanted.key) or older.get(wanted.any_revision().key) for wanted in all_wanted)
     return PlanOutcome([run for run in found if run is not None], [])
 
 
 def definitions(plan: BenchPlan, data_dir: str | None = None, folder: str | Path = ".") -> Iterator[RunDefinition]:
-    """The runs of a plan, ordered by seed, so that a bench that stops early has all methods for the first seeds."""
+    """Yield the runs of a plan by seed, so that a bench that stops early has all methods for the first seeds."""
     source = plan.source
     for seed in plan.seeds:
         for split in _splits(Rows(source, data_dir, Path(folder)), plan.protocol, seed):
@@ -149,7 +152,7 @@ def definitions(plan: BenchPlan, data_dir: str | None = None, folder: str | Path
                         method=variant.method,
                         settings=variant.settings,
                         n_bits=bits,
-                        code=method_code(variant.method),
+                        revision=find_method(variant.method).info.revision,
                     )
 
 
@@ -164,7 +167,7 @@ def _results(tasks: Sequence[RunTask], jobs: int) -> Iterator[BenchRun]:
             yield run
     except BrokenProcessPool:
         # A process was killed, for example because memory ran out, and this ended the whole pool. It is not known which
-        # run was the cause, so each run that is left gets a process of its own: then only that run fails.
+        # run was the cause, so each run that is left gets its own process: then only that run fails.
         for task in left.values():
             try:
                 yield from _over_processes([task], 1)
@@ -201,7 +204,7 @@ def perform(task: RunTask) -> BenchRun:
             task.definition,
             error=sentence,
             machine=machine_facts(task.threads),
-            finished=_now(),
+            finished=now(),
             traceback=traceback.format_exc(),
         )
         store.save(run, None)
@@ -246,15 +249,17 @@ def _made(task: RunTask, store: RunStore) -> tuple[BenchRun, RunCodes]:
         measured=_ball_scores(hasher, dataset, codes) if definition.protocol.endswith("-deep") else {},
         machine=machine_facts(task.threads),
         source=asdict(task.source) | {"data_dir": task.data_dir},
-        finished=_now(),
+        finished=now(),
     )
-    float_cosine(store, run, Measures(), dataset)
+    float_cosine(store, run, Rules(), dataset)
     return run, codes
 
 
 def _ball_scores(hasher: Any, dataset: Dataset, codes: RunCodes) -> dict[str, float]:
-    """MAP within radius 2. It is computed now because the form of the released deep evaluators needs real-valued
-    outputs, which are too large to keep.
+    """Return MAP within radius 2.
+
+    It is computed now because the form of the released deep evaluators needs real-valued outputs, which are too large
+    to keep.
     """
     # The released networks end in tanh. Ours end before it, which gives the same bits.
     outputs = tuple(np.tanh(hasher.decision_function(X)) for X in (dataset.query_X, dataset.database_X))
@@ -276,10 +281,6 @@ def _trace(hasher: Any) -> dict[str, list[float]]:
 
 def _plain(value: Any) -> Any:
     return value if value is None or isinstance(value, (bool, int, float, str)) else repr(value)
-
-
-def _now() -> str:
-    return datetime.fromtimestamp(time.time(), UTC).isoformat(timespec="seconds")
 
 
 class Rows(NamedTuple):
