@@ -145,3 +145,26 @@ def test_a_price_among_embeddings_is_told(call, products):
     assert "warning: price varies more than 20 times as much as most columns of p.csv" in err
     assert "p.csv:-price" in err
     assert "varies" not in call("fit", "p.csv:-price", "--labels", "p.csv:kind", *FIT)[2]
+
+
+def test_a_table_of_texts_needs_the_name_of_its_text_column(call, folder):
+    rows = [f"{size},dev,a reader of {size} files" for size in range(20)]
+    (folder / "db.csv").write_text("\n".join(["size,section,about", *rows]))
+    code, out, err = call("fit", "db.csv", "--labels", "section", *FIT)
+    assert (code, out) == (1, "")
+    assert err.startswith("hashlearn: db.csv holds texts in its column 'about' and besides only numbers in size: ")
+    assert not (folder / "m.hl").exists()
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_ids_are_a_column(call, folder, tables):
+    X, _ = tables
+    facts(call("fit", "t.csv", "--labels", "label", *FIT))
+    facts(call("index", "create", "shop", "--model", "m.hl", "--json"))
+    assert facts(call("index", "add", "shop", "t.csv", "--ids", "id", "--json"))["rows"] == 240
+    with Collection.open("shop") as shop:
+        np.testing.assert_array_equal(shop.get(1003).code, shop.hasher.encode(X[3:4])[0])
+    assert facts(call("index", "migrate", "shop", "t.csv", "--ids", "id", "--labels", "label", "--json"))["migrated"]
+    code, _, err = call("index", "add", "shop", "t.csv", "--ids", "sku")
+    assert code == 1
+    assert "'sku' is neither a file nor a column of t.csv; its columns are id, label, f0" in err

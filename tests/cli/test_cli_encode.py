@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from real_command import COMMAND, ENVIRONMENT
 
-from hashlearn import codes, files, hashers
+from hashlearn import codes, files
+from hashlearn import methods as hashers
 from hashlearn.files import read as files_read
 from hashlearn.models import load, save
 

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+import hashlearn as hl
 from hashlearn import metrics
 from hashlearn.models import load, save
 
@@ -176,19 +177,50 @@ def test_lists_of_tags_in_a_parquet_file(call, encoded):
     assert call(*fit, "--labels", "y.parquet:tags")[0] == 0
 
 
-def test_headers_of_label_files(call, encoded):
-    """The number of codes tells them; with a model, rows are read later, so the mistake is said."""
+@pytest.mark.parametrize(
+    ("sides", "options"),
+    [
+        (("q.npy", "db.npz"), []),
+        (("Xq.npy", "X.npy"), ["--model", "model.hl"]),
+        (("Xq.npy", "X.npy"), ["--floats", "cosine"]),
+    ],
+)
+def test_the_number_of_rows_tells_the_header_of_a_label_file(sides, options, call, encoded):
     words = np.array(["cat", "dog", "owl"])
     for name in ("yq", "y"):
         labels = words[np.load(encoded / f"{name}.npy")]
         (encoded / f"{name}.csv").write_text("\n".join(["animal", *labels]))
-    labels = ["--query-labels", "yq.csv", "--database-labels", "y.csv", "--json"]
-    _, out, _ = call("evaluate", "--queries", "q.npy", "--database", "db.npz", *labels)
-    _, wanted, _ = call("evaluate", "--queries", "q.npy", "--database", "db.npz", *LABELS, "--json")
-    assert json.loads(out) == json.loads(wanted)
-    code, _, err = call("evaluate", "--queries", "Xq.npy", "--database", "X.npy", "--floats", "cosine", *labels)
-    assert code == 1
-    assert err == (
-        "hashlearn: yq.csv has 31 labels, Xq.npy has 30 rows. If its first line is a header, name the column after a "
-        "colon.\n"
-    )
+        (encoded / f"{name}.txt").write_text("\n".join(["animal", *labels]))
+    asked = ["evaluate", "--queries", sides[0], "--database", sides[1], *options, "--json"]
+    _, wanted, _ = call(*asked, *LABELS)
+    for ending in ("csv", "txt"):
+        code, out, err = call(*asked, "--query-labels", f"yq.{ending}", "--database-labels", f"y.{ending}")
+        assert (code, err) == (0, "")
+        assert json.loads(out) == json.loads(wanted)
+
+
+def test_an_open_hasher_is_evaluated_by_scores(call, folder):
+    assert call("fit", "X.npy", "-y", "y.npy", "--bits", 32, "-o", "open.hl")[0] == 0
+    command = ["evaluate", "--model", "open.hl", "--queries", "X.npy", "--database", "X.npy", "--query-labels", "y.npy"]
+    command += ["--database-labels", "y.npy", "--at", "all", "--json"]
+    X, y, hasher = np.load(folder / "X.npy"), np.load(folder / "y.npy"), load(folder / "open.hl")
+    for emphasis in ("alike", 0.75):
+        code, out, err = call(*command, "--emphasis", emphasis)
+        assert code == 0, err
+        table = hasher.query(X, emphasis).scores(hasher.encode(X))
+        assert json.loads(out)["map"] == pytest.approx(metrics.evaluate_scores(table, y, y, at=None).map)
+    for wrong, sentence in (("most", "--emphasis must be alike"), ("1.5", "a number from 0 to 1")):
+        code, _, err = call(*command, "--emphasis", wrong)
+        assert (code, sentence in err) == (2, True)
+    assert "--asymmetric is for bits" in call(*command, "--asymmetric")[2]
+
+
+def test_the_command_line_chooses_the_emphasis_of_a_search(call, folder):
+    assert call("fit", "X.npy", "-y", "y.npy", "--bits", 32, "-o", "open.hl")[0] == 0
+    assert call("index", "create", "shop", "--model", "open.hl")[0] == 0
+    assert call("index", "add", "shop", "X.npy")[0] == 0
+    with hl.Collection.open(folder / "shop") as shop:
+        wanted = shop.search(np.load(folder / "X.npy")[:1], k=5, emphasis="label").ids.tolist()
+    code, out, err = call("search", "shop", "X.npy", "-k", 5, "--emphasis", "label", "--json")
+    assert code == 0, err
+    assert [hit["id"] for hit in json.loads(out)["results"][0]] == wanted[0]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from real_command import SMALL
 
-from hashlearn import Greedy, files, hashers
+from hashlearn import Greedy, files, methods
 from hashlearn.models import load
 
 
@@ -19,14 +19,14 @@ def test_fit_in_its_own_process(run, folder):
     assert facts["params"]["n_landmarks"] == 40
     assert done.stderr == ""
     X, y = np.load(folder / "X.npy"), np.load(folder / "y.npy")
-    same = hashers.GSDHP(16, n_landmarks=40, n_anchors=60, solver=Greedy(max_iter=3), random_state=0).fit(X, y)
+    same = methods.GSDHP(16, n_landmarks=40, n_anchors=60, solver=Greedy(max_iter=3), random_state=0).fit(X, y)
     np.testing.assert_array_equal(load(folder / "model.hl").encode(X), same.encode(X))
 
 
 def test_codes_out_are_the_learned_codes(model, call, folder):
     back = files.read_codes(folder / "learned.npy")
     X, y = np.load(folder / "X.npy"), np.load(folder / "y.npy")
-    same = hashers.GSDHP(12, n_landmarks=40, n_anchors=60, solver=Greedy(max_iter=3), random_state=0).fit(X, y)
+    same = methods.GSDHP(12, n_landmarks=40, n_anchors=60, solver=Greedy(max_iter=3), random_state=0).fit(X, y)
     np.testing.assert_array_equal(back.codes, same.codes_)
     assert (back.info.bits, back.info.padding, back.info.source, back.info.model) == (12, 4, "learned", "model.hl")
 
@@ -88,7 +88,7 @@ def test_pairs(call, folder):
 @pytest.mark.parametrize(
     ("arguments", "code", "sentence"),
     [
-        (["-y", "y.npy", "--method", "foo"], 2, "There is no method 'foo'; there are auto, adgh, agh, aibc"),
+        (["-y", "y.npy", "--method", "foo"], 2, "There is no method 'foo'; there are open, auto, adgh, agh, aibc"),
         (
             ["-y", "y.npy", "--method", "gsdhp", "--set", "alpha=1"],
             2,
@@ -96,7 +96,7 @@ def test_pairs(call, folder):
         ),
         (["-y", "y.npy", "--set", "beta"], 2, "--set needs name=value. Got 'beta'."),
         (["-y", "y.npy", "--method", "gsdhp", "--set", "solver__beta=-1"], 2, "The 'beta' parameter of Greedy must be"),
-        (["-y", "y.npy", "--bits", "0"], 2, "The 'n_bits' parameter of AutoHasher must be"),
+        (["-y", "y.npy", "--bits", "0"], 2, "The 'n_bits' parameter of OpenHasher must be"),
         (["--method", "lsh", "--similar", "s.csv"], 2, "lsh does not learn from pairs."),
         (["--method", "lsh", "--unlabeled", "0"], 2, "lsh has no parameter 'unlabeled'"),
         (["-y", "y.npy", "--similar", "s.csv"], 2, "Give --labels or pairs"),
@@ -168,11 +168,8 @@ def test_advice_is_one_line_each(call, folder):
     assert err.startswith("hashlearn: warning: The classes are unbalanced: the largest has ")
 
 
-def test_an_old_name_in_set_is_named_in_one_line(call, folder):
-    code, _, err = call(
-        "fit", "X.npy", "-y", "y.npy", "--method", "cosdish", "--bits", 8, "-o", "m.hl", "--set", "n_samplings=2"
-    )
+def test_a_fit_without_labels_says_that_it_is_unsupervised(call, folder):
+    code, _, err = call("fit", "X.npy", "--bits", 16, "-o", "m.hl")
     assert code == 0
-    assert "\n" not in err.strip()
-    assert "'n_samplings'" in err
-    assert "is deprecated since hashlearn 0.3" in err
+    assert "without --labels open learns from the features alone (unsupervised)" in err
+    assert "unsupervised" not in call("fit", "X.npy", "--labels", "y.npy", "--bits", 16, "-o", "m.hl")[2]

@@ -72,7 +72,7 @@ def test_shards_that_do_not_fit_together_are_named(call, model, shards):
 
 
 def test_a_changed_shard_is_noticed_by_an_interrupted_run(call, model, shards):
-    from hashlearn.cli.journal import ChangedSourceError, Journal
+    from hashlearn.cli.rows import ChangedSourceError, Journal
 
     assert call("index", "create", "shop", "--model", "model.hl")[0] == 0
     pattern = str(shards / "part*.npy")

@@ -13,7 +13,7 @@ from real_command import COMMAND, ENVIRONMENT
 import hashlearn
 from hashlearn.cli import GROUPS, load_command, main
 from hashlearn.cli.methods import ADVICE
-from hashlearn.hashers import find_method, method_names
+from hashlearn.methods import find_method, method_names
 
 
 def test_version_and_bare_call(run, call):
@@ -114,7 +114,7 @@ def test_one_method_is_told_about(call, monkeypatch):
     assert {"name": "n_bits", "default": 64, "meaning": "Length of a code."} in told["parameters"]
     status, _, err = call("methods", "gdshp")
     assert status == 2
-    assert "There is no method 'gdshp'" in err
+    assert err == "hashlearn: There is no method 'gdshp': did you mean 'gsdhp'?\n"
 
 
 def test_a_pipe_that_closes_at_the_last_flush_is_quiet(monkeypatch, capfd):

@@ -27,7 +27,7 @@ def test_a_pattern_is_streamed_and_gives_the_model_of_one_file(call, model, shar
     code, out, err = call("fit", "shards/x*.npy", *FIT, "-o", "many.hl", "--codes-out", "many.npy", "--json")
     assert code == 0, err
     facts = json.loads(out)
-    assert (facts["rows"], facts["features"], facts["passes"]) == (240, 6, "2")
+    assert (facts["rows"], facts["features"], facts["passes"]) == (240, 6, 2)
     X = np.load(shards / "X.npy")
     np.testing.assert_array_equal(load("many.hl").encode(X), load(model).encode(X))
     np.testing.assert_array_equal(files.read_codes("many.npy").codes, files.read_codes("learned.npy").codes)

@@ -8,16 +8,18 @@ from typing import Annotated, Any
 
 import typer
 
-from hashlearn.cli.shell import BadUse, epilog, new_table, output, print_json, show_table
-from hashlearn.fitting.base import BaseHasher
-from hashlearn.hashers import find_method, method_names
+from hashlearn.cli.options import AsJson
+from hashlearn.cli.shell import epilog, new_table, output, print_json, show_table, unknown_name
+from hashlearn.hashers.base import BaseHasher
 from hashlearn.methodinfo import MethodInfo
+from hashlearn.methods import find_method, method_names
 from hashlearn.parameters import declared_parameters
 
 app = typer.Typer()
 
 ADVICE = {
-    "take it first: it chooses by trials on rows left out": "auto",
+    "search in hashlearn: take it first": "open",
+    "search by Hamming distance in another engine": "auto",
     "labels, and new rows of the same classes": "gsdhp",
     "no labels": "itq",
     "label sets in codes of at most 16 bits": "cca-itq",
@@ -28,7 +30,7 @@ ADVICE = {
 @app.command(epilog=epilog("hashlearn methods", "hashlearn methods gsdhp", "hashlearn methods --json"))
 def methods(
     name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Tell about this method only.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")] = False,
+    as_json: AsJson = False,
     markdown: Annotated[
         bool, typer.Option("--markdown", help="Print a Markdown table, as in docs/methods.md.")
     ] = False,
@@ -58,15 +60,14 @@ def methods(
         info = find_method(one).info
         # Short words, so that every method has one line; all else is told about one method.
         source = "features" if not info.supervised else "sets" if info.multilabel else "classes"
-        passes = _shown(info.passes).partition(";")[0]
-        table.add_row(one, info.title, str(info.year), source, passes, _shown(info.verified))
+        table.add_row(one, info.title, str(info.year), source, info.passes_text, _shown(info.verified))
     show_table(console, table)
     console.print("\nhashlearn methods NAME tells more about one of them.", markup=False)
 
 
 def _tell_about(name: str, as_json: bool) -> None:
     if name not in method_names():
-        raise BadUse(f"There is no method '{name}'. hashlearn methods lists them: {', '.join(method_names())}.")
+        raise unknown_name("method", name, method_names())
     method = find_method(name)
     facts = {"name": name, **_facts(method.info), "about": _first_paragraph(method), "remark": method.info.remark}
     parameters = [
@@ -100,7 +101,7 @@ def _json_value(value: Any) -> Any:
 
 
 def markdown_table() -> str:
-    """The table of docs/methods.md."""
+    """Return the table of docs/methods.md."""
     columns = ("title", "year", "kind", "supervision", "cost", "passes", "verified", "paper")
     lines = [f"| name | {' | '.join(columns)} |", "|---" * (len(columns) + 1) + "|"]
     for name in method_names():
@@ -117,12 +118,10 @@ def _facts(info: MethodInfo) -> dict[str, Any]:
         "supervision": info.supervision_text,
         "verified": info.verified,
         "cost": info.cost,
-        "passes": info.passes,
+        "passes": info.passes_text,
         "paper": info.reference,
     }
 
 
 def _shown(value: Any) -> str:
-    if value is None:
-        return "in memory"
     return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)

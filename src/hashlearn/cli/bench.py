@@ -9,21 +9,20 @@ from typing import Annotated, Any
 import typer
 
 from hashlearn.bench import runner, tables
-from hashlearn.bench.method_code import is_stale, stale_remark
-from hashlearn.bench.options import measures_of, plan_of, score_of
+from hashlearn.bench.paper import tables as paper
+from hashlearn.bench.paper.report import make_paper_report
+from hashlearn.bench.plan import plan_from_options
 from hashlearn.bench.report import write_report
-from hashlearn.bench.scoring import CHOICES, NAMES, scores_of
+from hashlearn.bench.scoring import CHOICES, NAMES, check_score, rules_from_options, scores_of
 from hashlearn.bench.sections import folder_sections
 from hashlearn.bench.store import BenchRun, RunStore
-from hashlearn.bench.yardsticks import with_cosine
+from hashlearn.bench.tables import is_stale, stale_remark, with_cosine
 from hashlearn.cli import frontier as frontier_command
 from hashlearn.cli.bench_options import Data, DataLabels, ListCommand, ReportFolder, Threads, bench_progress
 from hashlearn.cli.bench_tables import print_rows, print_scores, print_table
 from hashlearn.cli.data import AsJson, DataDir
 from hashlearn.cli.shell import BadUse, epilog, print_json, say
 from hashlearn.cli.texts import EmbedOption, TextOption
-from hashlearn.reproduction import tables as paper
-from hashlearn.reproduction.report import make_paper_report
 
 app = typer.Typer()
 bench = typer.Typer(
@@ -64,7 +63,7 @@ def _bench(context: typer.Context) -> None:
     cls=ListCommand,
     epilog=epilog(
         "hashlearn bench run --data mine.npz --labels y --methods auto gsdhp itq -o results",
-        "hashlearn bench run --protocol new-unseen --data banking77-minilm --methods auto gsdhp itq -o results",
+        "hashlearn bench run --protocol mixed --data banking77-minilm --methods auto gsdhp itq -o results",
         "hashlearn bench run --protocol cifar10-1k --methods gsdhp ksh --bits 16 64 --seeds 3 -o results",
         "hashlearn bench run plan.toml --jobs 2 -o results",
     ),
@@ -91,17 +90,17 @@ def run_bench(
 ) -> int:
     """Make the runs of a plan that the folder does not contain yet.
 
-    Runs that were made by older code of their method are made again.
+    Runs that were of another revision of their method are made again.
     The exit code is 1 if a run failed; its error message is kept with it.
     """
     options = {"--protocol": protocol, "--methods": methods, "--bits": bits, "--seeds": seeds}
     options |= {"--data": data, "--labels": labels, "--text": text, "--embed": embed}
-    plan = plan_of(plan_file, options)
+    plan = plan_from_options(plan_file, options)
     with bench_progress():
         outcome = runner.run_plan(plan, out, data_dir, jobs=jobs, threads=threads, on_finished=SayFinished())
     say(f"{len(outcome.made)} runs made, {len(outcome.kept)} were there already, {len(outcome.failed)} failed.")
     if outcome.replaced:
-        say(f"{len(outcome.replaced)} of them were there, but made by older code of their methods.")
+        say(f"{len(outcome.replaced)} of them were there, but of another revision of their methods.")
     runs = [run for run in (*outcome.kept, *outcome.made) if run.error is None]
     rows = with_cosine(RunStore(out), tables.table_rows(RunStore(out), runs), runs)
     print_rows(rows, "json" if as_json else "text", failed=outcome.failed)
@@ -120,9 +119,9 @@ def score(
 ) -> None:
     """Score every run again from its codes, without training."""
     store = RunStore(folder)
-    measures = measures_of(ties=ties, at=at, ndcg_at=ndcg_at, radius=radius, denominator=denominator)
+    rules = rules_from_options(ties=ties, at=at, ndcg_at=ndcg_at, radius=radius, denominator=denominator)
     runs = [run for run in store.runs() if run.error is None]
-    found = [(run, scores_of(store, run, measures)) for run in runs]
+    found = [(run, scores_of(store, run, rules)) for run in runs]
     _say_stale(runs)
     if as_json:
         facts = [
@@ -132,7 +131,7 @@ def score(
         ]
         print_json({"ties": ties, "at": at or None, "ndcg_at": ndcg_at, "radius": radius, "runs": facts})
         return
-    print_scores(found, measures)
+    print_scores(found, rules)
 
 
 @bench.command("table", epilog=epilog("hashlearn bench table results", "hashlearn bench table results --csv"))
@@ -152,8 +151,8 @@ def table(
         raise BadUse("Choose one of --json, --markdown and --csv.")
     store = RunStore(folder)
     runs = store.runs()
-    measures = measures_of(ties=ties, at=at, ndcg_at=ndcg_at, radius=radius)
-    rows = with_cosine(store, tables.table_rows(store, runs, measures, score_of(score)), runs, measures, score)
+    rules = rules_from_options(ties=ties, at=at, ndcg_at=ndcg_at, radius=radius)
+    rows = with_cosine(store, tables.table_rows(store, runs, rules, check_score(score)), runs, rules, score)
     form = "json" if as_json else "markdown" if markdown else "csv" if as_csv else "text"
     failed = [run for run in runs if run.error is not None]
     print_rows(rows, form, failed)
@@ -173,13 +172,13 @@ def compare_folders(
     radius: Radius = 2,
     as_json: AsJson = False,
 ) -> None:
-    """Compare two folders: print the differences B - A, and which of them are larger than the deviation over seeds."""
-    measures, name = measures_of(ties=ties, at=at, ndcg_at=ndcg_at, radius=radius), score_of(score)
+    """Compare two folders: print the differences B - A over the seeds of both, and which of them are certain."""
+    rules, name = rules_from_options(ties=ties, at=at, ndcg_at=ndcg_at, radius=radius), check_score(score)
     both = []
     for folder in (first, second):
         runs = RunStore(folder).runs()
         _say_stale(runs, f"{folder}: ")
-        both.append(tables.table_rows(RunStore(folder), runs, measures, name))
+        both.append(tables.table_rows(RunStore(folder), runs, rules, name))
     compared, only_first, only_second = tables.compare(*both)
     if as_json:
         parts: dict[str, Any] = {"compared": compared, "only_a": only_first, "only_b": only_second}
@@ -188,7 +187,7 @@ def compare_folders(
     for heading, compared_here in tables.by_split(compared).items():
         print_table(heading, tables.COMPARED_COLUMNS, map(tables.shown_compared, compared_here))
     if compared:
-        print("beyond: the difference is larger than the deviation over seeds")
+        print("B - A: mean ± 95 % interval over common seeds; * is an interval without 0")
     for side, rows in (("A", only_first), ("B", only_second)):
         if rows:
             say(f"only in {side}: {', '.join(f'{row.method} {row.bits} bits on {row.split}' for row in rows)}.")
@@ -207,8 +206,8 @@ def report_folder(
 ) -> None:
     """Write kept runs as Markdown, CSV, JSON and one HTML page with plots."""
     store = RunStore(folder)
-    measures = measures_of(ties=ties, at=at, ndcg_at=ndcg_at, radius=radius)
-    for path in write_report(out, title, folder_sections(store, measures, score_of(score)), store.runs()):
+    rules = rules_from_options(ties=ties, at=at, ndcg_at=ndcg_at, radius=radius)
+    for path in write_report(out, title, folder_sections(store, rules, check_score(score)), store.runs()):
         print(path)
 
 
@@ -229,6 +228,9 @@ def paper_report(
     seeds: Annotated[int, typer.Option(min=1, help="Number of seeds.")] = 1,
     methods: Annotated[list[str] | None, typer.Option(help="Only these methods.")] = None,
     bits: Annotated[list[int] | None, typer.Option(help="Only these bit lengths.")] = None,
+    protocols: Annotated[
+        list[str] | None, typer.Option(help="Only these protocols, of those that a table has.")
+    ] = None,
     others: Annotated[
         bool, typer.Option("--others", help="For tables, also run methods that the paper has no row for.")
     ] = False,
@@ -249,6 +251,7 @@ def paper_report(
             seeds=seeds,
             methods=methods,
             bits=bits,
+            protocols=protocols,
             others=others,
             kept=kept,
             jobs=jobs,

@@ -11,11 +11,20 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 from typer.core import TyperCommand
 
-from hashlearn.bench.options import spread_lists
+from hashlearn.bench.plan import spread_lists
 from hashlearn.bench.runner import PHASE
 from hashlearn.progress import listening
 
-_LISTS = ("--methods", "--bits", "--bytes", "--table", "--figure")
+_LISTS = (
+    "--methods",
+    "--bits",
+    "--bytes",
+    "--table",
+    "--figure",
+    "--labels-per-class",
+    "--wrong-labels",
+    "--protocols",
+)
 
 
 class ListCommand(TyperCommand):

@@ -6,31 +6,31 @@ from collections.abc import Iterable
 from typing import Any
 
 from hashlearn.bench import tables
-from hashlearn.bench.method_code import is_stale
-from hashlearn.bench.scoring import Measures, RunScores
+from hashlearn.bench.scoring import FLOAT_COSINE, RunScores, score_title
 from hashlearn.bench.store import BenchRun
-from hashlearn.bench.yardsticks import FLOAT_COSINE
+from hashlearn.bench.tables import is_stale
 from hashlearn.cli.shell import new_table, output, print_json, show_table
+from hashlearn.metrics import Rules
 
 _MAY_LACK = ("learned", "e(q)")
 
 
-def print_scores(found: list[tuple[BenchRun, RunScores]], measures: Measures) -> None:
+def print_scores(found: list[tuple[BenchRun, RunScores]], rules: Rules) -> None:
     """Print a table of the scores of every run, one per split."""
-    ball = f"≤{measures.radius}"
-    titles = {"map": "MAP", "ndcg": "NDCG", "precision": f"P@{measures.precision_at}"}
+    ball = f"≤{rules.radius}"
+    titles = {"map": "MAP", "ndcg": "NDCG", "precision": f"P@{rules.precision_at}"}
     titles |= {"radius_precision": f"P{ball}", "radius_recall": f"R{ball}", "acg": f"ACG{ball}"}
     splits: dict[str, list[tuple[BenchRun, RunScores]]] = {}
     for run, scores in found:
         splits.setdefault(f"{run.definition.data}, {run.definition.split}", []).append((run, scores))
     for split, runs in splits.items():
-        what = f"{measures.title('map')}, {measures.title('ndcg')}, {measures.ties} ties"
-        print(f"{split}: {what}; {ball}: within {measures.radius} bits")
+        what = f"{score_title(rules, 'map')}, {score_title(rules, 'ndcg')}, {rules.ties} ties"
+        print(f"{split}: {what}; {ball}: within {rules.radius} bits")
         numbers = ("bits", "seed", *titles.values())
         table = new_table("method", "bits", "seed", "database", *titles.values(), right=numbers, whole=numbers, gap=2)
         for run, scores in runs:
             definition = run.definition
-            label = f"{definition.label} (older code)" if is_stale(run) else definition.label
+            label = f"{definition.label} (older)" if is_stale(run) else definition.label
             for database, values in scores.items():
                 if values is not None:
                     cells = ["–" if values[name] is None else f"{values[name]:.4f}" for name in titles]

@@ -14,16 +14,16 @@ import typer
 
 import hashlearn
 from hashlearn import files
-from hashlearn.cli.columns import feature_names, labels_in, warn_of_scale, without_label
-from hashlearn.cli.many import Cluster, Workers, is_many, working
-from hashlearn.cli.pictures import fit_images, takes_images
-from hashlearn.cli.shell import BadUse, epilog, plain_value, print_facts, print_json, progress, say
+from hashlearn.cli.columns import feature_names, file_or_column, warn_of_scale, without_label
+from hashlearn.cli.images import fit_images, takes_images
+from hashlearn.cli.options import AsJson, Cluster, Jobs, Workers, is_many, working
+from hashlearn.cli.shell import BadUse, epilog, plain_value, progress, say, tell, unknown_name
 from hashlearn.cli.texts import EmbedOption, TextOption, fit_texts
 from hashlearn.data.embed import embedding_model
-from hashlearn.fitting import as_source
-from hashlearn.hashers import BaseHasher, make_hasher, method_names
+from hashlearn.methods import BaseHasher, make_hasher, method_names
 from hashlearn.parameters import check_parameters
-from hashlearn.primitives.steps import Stop, keep_partial
+from hashlearn.progress import Stop, keep_partial
+from hashlearn.rows import as_source
 
 app = typer.Typer()
 
@@ -44,7 +44,7 @@ Method = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help="A name from 'hashlearn methods'. Default: auto, which chooses by validation; for pairs gsdhp.",
+        help="A name from 'hashlearn methods'. Default: open, for search in hashlearn; for pairs gsdhp.",
     ),
 ]
 MethodSettings = Annotated[
@@ -75,7 +75,7 @@ def fit(
     model: Annotated[str, typer.Option("--output", "-o", metavar="FILE", help="Output file for the model.")],
     labels: Labels = None,
     method: Method = None,
-    bits: Annotated[int, typer.Option(help="Bits per code.")] = 64,
+    bits: Annotated[int | None, typer.Option(help="Bits per code. Default: 128 for open, 64 for others.")] = None,
     settings: MethodSettings = None,
     text: TextOption = None,
     embed: EmbedOption = None,
@@ -83,14 +83,14 @@ def fit(
     similar: Similar = None,
     dissimilar: Dissimilar = None,
     seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
-    jobs: Annotated[int | None, typer.Option(help="Number of threads (default: all cores).")] = None,
+    jobs: Jobs = None,
     codes_out: CodesOut = None,
     stream: Stream = False,
     checkpoint: CheckpointFolder = None,
     workers: Workers = None,
     cluster: Cluster = None,
     partial: KeepPartial = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Learn a hash function from features and labels, and save it.
 
@@ -98,11 +98,13 @@ def fit(
     With --text, --labels is a column of the same file, and the model file keeps the name of the text model.
     With a pattern, a folder of Parquet files, a zarr folder or --stream, rows are read in chunks and never all at once.
     """
-    method = method or ("gsdhp" if similar or dissimilar else "auto")
+    method = method or ("gsdhp" if similar or dissimilar else "open")
+    if bits is None:
+        bits = 128 if method == "open" else 64
     hasher = _new_hasher(method, bits, seed, jobs, settings or [], unlabeled)
     images = takes_images(hasher, features)
     if text is None and not images:
-        labels = labels_in(features, labels)
+        labels = file_or_column(features, labels)
     if not images:
         _check_supervision(method, hasher, labels, similar, dissimilar)
     model_path = files.check_output(model)
@@ -144,11 +146,10 @@ def fit(
     choice = getattr(hasher, "report_", None)
     if as_json:
         params = {k: v for k, v in hasher.get_params().items() if _is_plain(v)}
-        print_json({**facts, "params": params, **({} if choice is None else {"report": asdict(choice)})})
-    else:
-        print_facts({name.replace("_", " "): value for name, value in facts.items() if value is not None})
-        if choice is not None:
-            print(f"\n{choice}")
+        facts |= {"params": params, **({} if choice is None else {"report": asdict(choice)})}
+    tell(facts, as_json)
+    if choice is not None and not as_json:
+        print(f"\n{choice}")
 
 
 @contextmanager
@@ -210,7 +211,7 @@ def _learn_chunks(
 
 def _new_hasher(method: str, bits: int, seed: int, jobs: int | None, settings: list[str], unlabeled: str | None) -> Any:
     if method not in method_names():
-        raise BadUse(f"There is no method '{method}'; there are {', '.join(method_names())}.")
+        raise unknown_name("method", method, method_names())
     params: dict[str, Any] = {"n_bits": bits, "random_state": seed, "n_jobs": jobs}
     if unlabeled is not None:
         settings = [f"unlabeled={unlabeled}", *settings]
@@ -239,9 +240,11 @@ def _check_supervision(
     if not hasher.info.supervised:
         if labels is not None:
             say(f"{method} learns without labels, so --labels only has its length checked.")
-    elif not pairs and labels is None and hasher._uses_labels:
-        also = " or pairs with --similar and --dissimilar" if hasattr(hasher, "fit_pairs") else ""
-        raise BadUse(f"{method} learns from labels: give them with --labels{also}.")
+    elif not pairs and labels is None:
+        if hasher._uses_labels:
+            also = " or pairs with --similar and --dissimilar" if hasattr(hasher, "fit_pairs") else ""
+            raise BadUse(f"{method} learns from labels: give them with --labels{also}.")
+        say(f"without --labels {method} learns from the features alone (unsupervised), which finds classes less well.")
 
 
 def _write(hasher: Any, model: Path, codes_out: str | None) -> None:

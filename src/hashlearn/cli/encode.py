@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 import hashlearn
 from hashlearn import codes, files
 from hashlearn.cli.columns import text_hint, with_columns
-from hashlearn.cli.many import Cluster, Workers, is_many, working
-from hashlearn.cli.pictures import takes_images
-from hashlearn.cli.shell import BadUse, epilog, print_facts, print_json, progress
+from hashlearn.cli.images import takes_images
+from hashlearn.cli.options import AsJson, Cluster, Jobs, Workers, is_many, working
+from hashlearn.cli.shell import BadUse, epilog, progress, tell
 from hashlearn.cli.texts import TextOption, open_texts
 from hashlearn.files.arrays import split_part
 from hashlearn.files.codes import CODE_SUFFIXES, FLOAT_FORMATS, Format
-from hashlearn.fitting import Source, as_source
 from hashlearn.parallel import BLOCK_ROWS
+from hashlearn.rows import Source, as_source
 
 app = typer.Typer()
 
@@ -54,10 +54,10 @@ def encode(
         codes.BitOrder, typer.Option(help="Bit 0 in the highest place of a byte (big) or the lowest (faiss: little).")
     ] = "big",
     text: TextOption = None,
-    jobs: Annotated[int | None, typer.Option(help="Number of threads (default: all cores).")] = None,
+    jobs: Jobs = None,
     workers: Workers = None,
     cluster: Cluster = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Turn features into codes. Rows stream through, so .npy, .fvecs and .h5 files may be bigger than memory.
 
@@ -128,10 +128,7 @@ def _tell(info: files.CodeInfo, path: Path, seconds: float, as_json: bool) -> No
         "seconds": round(seconds, 3),
         "codes": str(path),
     }
-    if as_json:
-        print_json(facts)
-    else:
-        print_facts({name.replace("_", " "): value for name, value in facts.items() if value is not None})
+    tell(facts, as_json)
 
 
 def _to_folder(
@@ -154,10 +151,7 @@ def _to_folder(
         "seconds": round(time.perf_counter() - started, 3),
         "codes": out,
     }
-    if as_json:
-        print_json(facts)
-    else:
-        print_facts(facts)
+    tell(facts, as_json)
 
 
 def _many_for(hasher: Any, model: str, features: str) -> Source:
@@ -190,12 +184,9 @@ def _check_width(hasher: Any, model: str, features: str, width: int) -> None:
         raise files.FileError(f"{features} has {width} features, {model} was fitted on {hasher.n_features_in_}{hint}.")
 
 
-def encode_all(
-    hasher: Any, model: str, features: str, format: Format = "packed", queries: bool = False
-) -> NDArray[Any]:
-    """Encode a whole feature file. Only the codes are kept in memory."""
-    rows = open_for(hasher, model, features)
-    blocks = files.checked_chunks(rows, features)
+def encode_all(hasher: Any, rows: Any, name: str, format: Format = "packed", queries: bool = False) -> NDArray[Any]:
+    """Encode all rows of a feature file that is open. Only the codes are kept in memory."""
+    blocks = files.checked_chunks(rows, name)
     return np.concatenate([_encoded(hasher, block, format, queries) for _, block in blocks])
 
 

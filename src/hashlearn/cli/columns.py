@@ -11,25 +11,25 @@ import numpy as np
 from hashlearn.cli.shell import say
 from hashlearn.files import FileError
 from hashlearn.files.arrays import SUFFIXES, split_part
-from hashlearn.files.shards import shard_names
+from hashlearn.files.read import shard_names
 from hashlearn.files.tables import TABLES, table_feature_names, table_names
 
 _MOST_NAMES = 8
 _LEAST_COLUMNS, _LARGE_SPREAD = 10, 20
 
 
-def labels_in(features: str, labels: str | None) -> str | None:
-    """The labels as a file or a part of one, where ``--labels`` may also be a column of the table of the features."""
-    if labels is None or glob.has_magic(labels) or split_part(labels)[0].exists():
-        return labels
+def file_or_column(features: str, given: str | None) -> str | None:
+    """Return the file that ``--labels`` or ``--ids`` names; it may also name a column of the table of the features."""
+    if given is None or glob.has_magic(given) or split_part(given)[0].exists():
+        return given
     path = _table(features)
-    if path is None or Path(labels).suffix.lower() in SUFFIXES or split_part(labels)[1] is not None:
-        return labels  # whoever reads it says that it does not exist
+    if path is None or Path(given).suffix.lower() in SUFFIXES or split_part(given)[1] is not None:
+        return given  # whoever reads it says that it does not exist
     names = table_names(path) or []
-    if labels in names or all(name in names for name in labels.split(",")):
-        return f"{path}:{labels}"
+    if given in names or all(name in names for name in given.split(",")):
+        return f"{path}:{given}"
     have = f"its columns are {_listed(names)}" if names else "it has no header"
-    raise FileError(f"{labels!r} is neither a file nor a column of {path}; {have}.")
+    raise FileError(f"{given!r} is neither a file nor a column of {path}; {have}.")
 
 
 def without_label(features: str, labels: str | None) -> str:
@@ -45,7 +45,7 @@ def without_label(features: str, labels: str | None) -> str:
 
 
 def feature_names(features: str) -> list[str] | None:
-    """The names of the feature columns of a table with a header, if other commands can name them again."""
+    """Return the names of the feature columns of a table with a header, if other commands can name them again."""
     path = _table(features)
     names = None if path is None else table_feature_names(path, split_part(features)[1])
     if names is None or len(set(names)) < len(names) or any("," in name or name.startswith("-") for name in names):
@@ -67,7 +67,7 @@ def warn_of_scale(features: str, names: list[str], X: Any) -> None:
 
 
 def with_columns(hasher: Any, features: str) -> str:
-    """The features with the columns that the model was fitted on, if both come from tables and none are picked."""
+    """Pick the columns that the model was fitted on, if both come from tables and the user picks none."""
     wanted = getattr(hasher, "table_columns_", None)
     path = _table(features)
     if wanted is None or path is None or split_part(features)[1] is not None:
@@ -85,13 +85,13 @@ def with_columns(hasher: Any, features: str) -> str:
 
 
 def text_hint(hasher: Any, features: str) -> str:
-    """How to go on where a table may hold texts, for which the model has a text model."""
+    """Return how to go on where a table may hold texts, for which the model has a text model."""
     named = getattr(hasher, "text_model_", None) is not None and _table(features) is not None
     return ", the embeddings of texts: name the column of texts with --text" if named else ""
 
 
 def payload_without_features(hasher: Any, features: str, payload: str) -> str:
-    """The payload without the columns that are features, if both come from the same table and none are picked."""
+    """Leave the features out of the payload, if both come from one table and the user picks no columns."""
     path, (payload_path, part) = _table(features), split_part(payload)
     if hasher is None or path is None or part is not None or path.resolve() != payload_path.resolve():
         return payload
@@ -100,7 +100,7 @@ def payload_without_features(hasher: Any, features: str, payload: str) -> str:
 
 
 def _table(features: str) -> Path | None:
-    """The table that a name stands for, or the first of a pattern; None if it is no table."""
+    """Return the table that a name stands for, or the first of a pattern; None if it is no table."""
     if not glob.has_magic(features) and not split_part(features)[0].is_file():
         return None  # whoever reads it says that it does not exist
     path = split_part(shard_names(features)[0])[0]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 
-EXTRA = "pip install 'hashlearn[serve]'"
+EXTRA = "pip install '.[serve]'"
 _NAMED = re.compile(r"([A-Za-z0-9_.-]{1,64})=(.+)", re.DOTALL)
 
 
@@ -45,9 +45,12 @@ def serve(
         typer.Option(metavar="KIND:SIDE", help="How uploaded pictures become rows: gist:32, gray:28 …"),
     ] = None,
     search_texts: Annotated[
-        bool,
-        typer.Option("--search-texts", help="Load the text models that hashers name, to search and add texts."),
-    ] = False,
+        bool | None,
+        typer.Option(
+            "--search-texts/--no-search-texts",
+            help="Load the text models that hashers name, to search and add texts. Default: where they can be loaded.",
+        ),
+    ] = None,
     label_field: Annotated[str | None, typer.Option(help="Field of the payload that contains the labels.")] = None,
     token_file: Annotated[
         Path | None,
@@ -76,10 +79,9 @@ def serve(
     Without a token, only this machine can connect, and all writes are refused.
     """
     need_extra()
-    from hashlearn.service.made_collections import open_made
+    from hashlearn.service.routes_collections import open_made
     from hashlearn.service.served_collection import default_name, open_collection
-    from hashlearn.service.settings import ServerSettings
-    from hashlearn.service.tokens import read_tokens, world_readable
+    from hashlearn.service.settings import ServerSettings, read_tokens, world_readable
 
     if bench is not None and not (bench / "report.html").is_file():
         raise BadUse(f"{bench} holds no report.html: make one with hashlearn bench report.")
@@ -121,8 +123,8 @@ def serve(
             )
         if create_in is not None:
             served += open_made(create_in)
-        if search_texts:
-            _load_text_models(served)
+        if search_texts is not False:
+            _load_text_models(served, wanted=bool(search_texts))
         unknown = set(pictures) - {"", *(one.name for one in served)}
         if unknown:
             raise BadUse(f"--images names {min(unknown)!r}, which is no collection here.")
@@ -133,14 +135,20 @@ def serve(
     serve_collections(served, settings, port, open_page)
 
 
-def _load_text_models(served: list[ServedCollection]) -> None:
+def _load_text_models(served: list[ServedCollection], wanted: bool) -> None:
+    """Load the text models that hashers name. One that was not asked for and cannot be loaded is told and left out."""
     from hashlearn.data.embed import TextModel
-    from hashlearn.service.text_features import text_features
+    from hashlearn.service.served_collection import text_features
 
     loaded: dict[str, TextModel] = {}
     for one in served:
-        one.texts = text_features(one.hasher, loaded)
-    if not loaded:
+        try:
+            one.texts = text_features(one.hasher, loaded)
+        except (ImportError, ValueError) as error:
+            if wanted:
+                raise
+            say(f"{one.name} cannot be searched by texts: {error}")
+    if wanted and not loaded:
         raise BadUse(
             "--search-texts: no hasher of these collections names a text model. "
             "Fit one with hashlearn fit TEXTS --text COLUMN --embed MODEL."

@@ -12,9 +12,9 @@ import numpy as np
 import typer
 
 from hashlearn import files
-from hashlearn.cli.shell import BadUse, epilog, print_facts, print_json, progress
-from hashlearn.data.embed import TextModel, embed_texts, text_model
-from hashlearn.data.named_model import TextModelError, named_model
+from hashlearn.cli.options import AsJson, Restart
+from hashlearn.cli.shell import BadUse, epilog, progress, tell
+from hashlearn.data.embed import TextModel, TextModelError, embed_texts, named_model, text_model
 from hashlearn.data.texts import read_texts
 from hashlearn.typing import Float32Array
 
@@ -41,8 +41,8 @@ def embed(
     labels_out: Annotated[
         Path | None, typer.Option(metavar="y.npy", help="Also write the classes, in the order of the rows.")
     ] = None,
-    restart: Annotated[bool, typer.Option("--restart", help="Start again, and replace an existing file.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")] = False,
+    restart: Restart = False,
+    as_json: AsJson = False,
 ) -> None:
     """Turn texts into vectors of unit length with a sentence-transformers model, once.
 
@@ -67,10 +67,7 @@ def embed(
         "seconds": round(time.perf_counter() - started, 3),
         "output": str(out),
     }
-    if as_json:
-        print_json(facts)
-    else:
-        print_facts(facts)
+    tell(facts, as_json)
 
 
 def fit_texts(hasher: Any, source: str, text: str, labels: str | None, model: str | None) -> dict[str, Any]:
@@ -97,7 +94,7 @@ class TextRows:
     """Texts that can be sliced like the array of their embeddings, which are computed when rows are asked for."""
 
     batch_rows = 2048
-    """Texts whose codes are stored together: after a kill, at most so many are embedded again."""
+    """Texts whose codes are stored together: after a kill, at most this number is embedded again."""
 
     def __init__(self, texts: list[str], model: TextModel) -> None:
         self._texts, self._model = texts, model

@@ -1,4 +1,4 @@
-"""``hashlearn data features``: compute features of images with a network, once, and keep them as a .npy file."""
+"""``hashlearn data features``, and images as input of ``fit`` and ``encode`` in place of feature files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import typer
 
-from hashlearn.cli.shell import BadUse, epilog, print_facts, print_json, progress, say
+from hashlearn import files
+from hashlearn.cli.options import AsJson, Jobs, Restart
+from hashlearn.cli.shell import BadUse, epilog, progress, say, tell
 from hashlearn.files import FileError, check_output, written_whole
 
 _SHOWN = 10
@@ -44,9 +46,9 @@ def features(
     ] = "float32",
     batch_size: Annotated[int | None, typer.Option(help="Images per batch (default: chosen for the device).")] = None,
     device: Annotated[str, typer.Option(help="Device to compute on: auto, cpu, cuda, …")] = "auto",
-    jobs: Annotated[int | None, typer.Option(help="Number of threads (default: all cores).")] = None,
-    restart: Annotated[bool, typer.Option("--restart", help="Start again, and replace an existing file.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")] = False,
+    jobs: Jobs = None,
+    restart: Restart = False,
+    as_json: AsJson = False,
 ) -> None:
     """Compute features of all images in a folder or zip, once.
 
@@ -55,6 +57,8 @@ def features(
     """
     from hashlearn.deep.extra import require_torch
 
+    if not source.exists():
+        raise FileError(f"There is no folder or zip {source}.")
     require_torch()
     from hashlearn.deep.backbones import BACKBONES
     from hashlearn.deep.extract import extract
@@ -95,10 +99,7 @@ def features(
         "seconds": round(time.perf_counter() - started, 3),
         "output": str(out),
     }
-    if as_json:
-        print_json({**facts, "skipped": made.skipped})
-    else:
-        print_facts(facts)
+    tell({**facts, "skipped": made.skipped} if as_json else facts, as_json)
 
 
 def _write_labels(path: Path, classes: list[str]) -> None:
@@ -110,3 +111,37 @@ def _write_labels(path: Path, classes: list[str]) -> None:
         if strange is not None:
             raise FileError(f"The class {strange!r} cannot stand in a line of text: write labels as .npy.")
         stream.write("".join(f"{name}\n" for name in classes).encode())
+
+
+def takes_images(hasher: Any, features: str) -> bool:
+    """Return whether the method has a backbone and the path is a folder or a zip."""
+    path = Path(features)
+    return getattr(hasher, "backbone", None) is not None and (path.is_dir() or path.suffix.lower() == ".zip")
+
+
+def fit_images(hasher: Any, images: str, labels: str | None) -> dict[str, Any]:
+    """Fit to all images of a folder or zip, in the sorted order of their paths.
+
+    Without a file of labels, the class of an image is the name of its folder.
+    """
+    from hashlearn.deep.stores import folder_classes, open_store
+
+    started = time.perf_counter()
+    store = open_store(images)
+    try:
+        names = list(store.names)
+    finally:
+        store.close()
+    if labels is None:
+        y = np.asarray(folder_classes(names))
+    else:
+        y = files.read_labels(labels, missing=True, n_rows=len(names))
+    if y.shape[0] != len(names):
+        raise files.FileError(f"{labels} has {y.shape[0]} labels, {images} has {len(names)} images.")
+    hasher.fit(images, y)
+    return {
+        "images": len(names),
+        "labels": labels or "folders",
+        "seconds_fit": round(time.perf_counter() - started, 3),
+        "iterations": hasher.n_iter_,
+    }

@@ -6,23 +6,25 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
+from numpy.typing import NDArray
 from scipy import sparse
 
 from hashlearn import codes, files
-from hashlearn.cli.columns import labels_in, without_label
-from hashlearn.cli.encode import encode_all
+from hashlearn.cli.columns import file_or_column, without_label
+from hashlearn.cli.encode import encode_all, open_for
+from hashlearn.cli.options import AsJson, Emphasis, Jobs, emphasis_value
 from hashlearn.cli.shell import PROSE_WIDTH, BadUse, counted, epilog, folded, plain_value, print_json, progress, say
 from hashlearn.files.codes import FLOAT_FORMATS
 from hashlearn.labels import as_labels, match_labels
-from hashlearn.metrics import Scores, evaluate_floats
+from hashlearn.metrics import Scores, evaluate_floats, evaluate_scores
 from hashlearn.metrics import evaluate as evaluate_codes
-from hashlearn.metrics.engine import EmptyQueries, Ties
-from hashlearn.metrics.scores import Denominator, Gain
-from hashlearn.relevance import RelevanceName
+from hashlearn.metrics.rules import Denominator, EmptyQueries, Gain, Ties
+from hashlearn.similarity import RelevanceName
 from hashlearn.typing import Metric
 
 app = typer.Typer()
 
+_MOST_SCORES = 2**31
 _COMMON = "--query-labels yq.npy --database-labels y.npy"
 _EXAMPLES = (
     f"hashlearn evaluate --queries q.npy --database codes.npy {_COMMON}",
@@ -46,6 +48,7 @@ def evaluate(
     asymmetric: Annotated[
         bool, typer.Option("--asymmetric", help="With --model: rank by the expected bits of the queries, not by bits.")
     ] = False,
+    emphasis: Emphasis = None,
     at: Annotated[str, typer.Option(metavar="N|all", help="Cut-off of MAP and recall.")] = "500",
     precision_at: Annotated[int, typer.Option(help="Cut-off of precision.")] = 10,
     ndcg_at: Annotated[int, typer.Option(help="Cut-off of NDCG.")] = 50,
@@ -63,8 +66,8 @@ def evaluate(
     paper: Annotated[bool, typer.Option("--paper", help="Use the definitions of the paper's evaluator.")] = False,
     bits: Annotated[int | None, typer.Option(help="Bits, for code files without a .json file beside them.")] = None,
     bit_order: Annotated[codes.BitOrder, typer.Option(help="Bit order of such files.")] = "big",
-    jobs: Annotated[int | None, typer.Option(help="Number of threads (default: all cores).")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")] = False,
+    jobs: Jobs = None,
+    as_json: AsJson = False,
 ) -> None:
     """Score a ranking of the database for every query, and name every definition used.
 
@@ -74,11 +77,13 @@ def evaluate(
     """
     if model is not None and floats is not None:
         raise BadUse("Give --model or --floats, not both.")
+    if emphasis is not None and model is None:
+        raise BadUse("--emphasis needs --model: an OpenHasher, which weighs labels in the queries.")
     if asymmetric and model is None:
         raise BadUse("--asymmetric needs --model, which computes the expected bits of the queries.")
     if model is not None or floats is not None:
-        query_labels = str(labels_in(queries, query_labels))
-        database_labels = str(labels_in(database, database_labels))
+        query_labels = str(file_or_column(queries, query_labels))
+        database_labels = str(file_or_column(database, database_labels))
     if paper:
         ties, denominator, empty_queries, gain = "stable", "retrieved", "zero", "exp"
     rules: dict[str, Any] = {
@@ -93,20 +98,33 @@ def evaluate(
         "unlabeled": None if unlabeled is None else plain_value(unlabeled),
         "n_jobs": jobs,
     }
+    names, label_names = (queries, database), (query_labels, database_labels)
     with progress("reading") as listener:
-        names = (queries, database)
-        # Code files are read first: their number of rows shows whether the first line of a label file is a header.
-        known = None if model or floats else _read(names, bits, bit_order)
-        counts = (len(known[0][0]), len(known[0][1])) if known else (None, None)
-        query_y, database_y = _labels((query_labels, database_labels), counts, rules["unlabeled"])
+        hasher = None if model is None else _load(model, jobs)
+        extra: dict[str, Any] = {}
+        if hasher is not None:
+            sides = [open_for(hasher, str(model), name) for name in names]
+        elif floats is not None:
+            sides = [_floats(without_label(*pair)) for pair in zip(names, label_names, strict=True)]
+        else:
+            sides, extra = _read(names, bits, bit_order)
+        # The number of rows is known first: it shows whether the first line of a label file is a header.
+        query_y, database_y = _labels(names, label_names, [side.shape[0] for side in sides], rules["unlabeled"])
         rules["progress"] = counted(listener, "evaluating")
         if floats is not None:
-            rows = [_floats(queries, query_labels, query_y), _floats(database, database_labels, database_y)]
-            scores = evaluate_floats(rows[0], rows[1], query_y, database_y, metric=floats, **rules)
+            scores = evaluate_floats(sides[0], sides[1], query_y, database_y, metric=floats, **rules)
         else:
-            sides, extra = known or _encoded(str(model), names, asymmetric, jobs)
-            _check_count(queries, len(sides[0]), query_labels, query_y)
-            _check_count(database, len(sides[1]), database_labels, database_y)
+            if hasher is not None and hasattr(hasher, "query"):
+                if asymmetric:
+                    raise BadUse("--asymmetric is for bits, and the codes of OpenHasher are searched by scores.")
+                chosen = emphasis_value(emphasis)
+                table = _scored(hasher, names, sides, "auto" if chosen is None else chosen)
+                _print(evaluate_scores(table, query_y, database_y, **rules), as_json)
+                return
+            if emphasis is not None:
+                raise BadUse(f"--emphasis is for an OpenHasher, which {model} is not: leave it out.")
+            if hasher is not None:
+                sides, extra = _encoded(hasher, names, sides, asymmetric)
             scores = evaluate_codes(sides[0], sides[1], query_y, database_y, radius=radius, **extra, **rules)
     _print(scores, as_json)
 
@@ -119,13 +137,22 @@ def _print(scores: Scores, as_json: bool) -> None:
             print(folded(line) if len(line) > PROSE_WIDTH else line)
 
 
-def _labels(names: tuple[str, str], counts: tuple[int | None, int | None], unlabeled: Any) -> tuple[Any, Any]:
+def _labels(names: tuple[str, str], label_names: tuple[str, str], counts: list[int], unlabeled: Any) -> tuple[Any, Any]:
     """Read the labels of both sides and check here that they can be compared, so that an error names the files."""
     query_y, database_y = (
-        files.read_labels(name, missing=True, n_rows=count) for name, count in zip(names, counts, strict=True)
+        _labels_of(name, label_name, count) for name, label_name, count in zip(names, label_names, counts, strict=True)
     )
-    match_labels(as_labels(query_y, unlabeled, names[0]), as_labels(database_y, unlabeled, names[1]), names)
+    first, second = label_names
+    match_labels(as_labels(query_y, unlabeled, first), as_labels(database_y, unlabeled, second), label_names)
     return query_y, database_y
+
+
+def _labels_of(name: str, label_name: str, n_rows: int) -> Any:
+    """Read the labels of ``n_rows`` rows in the file ``name``."""
+    labels = files.read_labels(label_name, missing=True, n_rows=n_rows)
+    if labels.shape[0] != n_rows:
+        raise files.FileError(f"{label_name} has {labels.shape[0]} labels, {name} has {n_rows} rows.")
+    return labels
 
 
 def _cutoff(text: str) -> int | None:
@@ -136,29 +163,38 @@ def _cutoff(text: str) -> int | None:
     return int(text)
 
 
-def _check_count(name: str, rows: int, label_name: str, labels: Any) -> None:
-    if labels.shape[0] != rows:
-        hint = " If its first line is a header, name the column after a colon." if labels.shape[0] == rows + 1 else ""
-        raise files.FileError(f"{label_name} has {labels.shape[0]} labels, {name} has {rows} rows.{hint}")
-
-
-def _floats(name: str, label_name: str, labels: Any) -> Any:
-    rows = files.read_features(without_label(name, label_name))
-    _check_count(name, rows.shape[0], label_name, labels)
+def _floats(name: str) -> Any:
+    rows = files.read_features(name)
     return np.asarray(rows.toarray() if sparse.issparse(rows) else rows)
 
 
-def _encoded(
-    model: str, names: tuple[str, str], asymmetric: bool, jobs: int | None
-) -> tuple[list[Any], dict[str, Any]]:
+def _load(model: str, jobs: int | None) -> Any:
     from hashlearn.models import load
 
     hasher = load(model)
     if jobs is not None:
         hasher.n_jobs = jobs
-    queries = encode_all(hasher, model, names[0], "expected" if asymmetric else "packed", queries=True)
-    sides = [queries, encode_all(hasher, model, names[1])]
-    return sides, {"n_bits": hasher.n_bits_, "database": "hashed"}
+    return hasher
+
+
+def _encoded(
+    hasher: Any, names: tuple[str, str], sides: list[Any], asymmetric: bool
+) -> tuple[list[Any], dict[str, Any]]:
+    queries = encode_all(hasher, sides[0], names[0], "expected" if asymmetric else "packed", queries=True)
+    return [queries, encode_all(hasher, sides[1], names[1])], {"n_bits": hasher.n_bits_, "database": "hashed"}
+
+
+def _scored(hasher: Any, names: tuple[str, str], sides: list[Any], emphasis: str | float) -> NDArray[np.float32]:
+    """Return the score of every row of the database for every query."""
+    n_queries, n_rows = (side.shape[0] for side in sides)
+    if n_queries * n_rows > _MOST_SCORES:
+        raise BadUse(
+            f"{n_queries:,} queries and {n_rows:,} rows have more scores than fit into memory ({_MOST_SCORES:,}): "
+            "evaluate fewer queries."
+        )
+    database = encode_all(hasher, sides[1], names[1])
+    blocks = files.checked_chunks(sides[0], names[0])
+    return np.concatenate([hasher.query(block, emphasis).scores(database) for _, block in blocks])
 
 
 def _read(names: tuple[str, str], bits: int | None, bit_order: codes.BitOrder) -> tuple[list[Any], dict[str, Any]]:

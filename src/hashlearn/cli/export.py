@@ -8,11 +8,11 @@ from typing import Annotated
 import typer
 
 from hashlearn import files
-from hashlearn.cli.places import AsJson, tell
-from hashlearn.cli.shell import BadUse, epilog
-from hashlearn.exporting import Target
-from hashlearn.exporting import export as write
-from hashlearn.exporting.targets import target_of
+from hashlearn.cli.options import AsJson
+from hashlearn.cli.shell import BadUse, epilog, tell
+from hashlearn.models.export import Target
+from hashlearn.models.export import export as write
+from hashlearn.models.export.targets import target_of
 
 app = typer.Typer()
 

@@ -25,15 +25,15 @@ from typer.core import TyperGroup
 import hashlearn
 from hashlearn.cli.shell import BadUse, epilog, say
 from hashlearn.messages import one_line
-from hashlearn.starting import exit_on_interrupt
 
 GROUPS = {
     "fit": "Learn a hash function from features and labels, and save it.",
     "encode": "Turn features into codes. Rows stream through, so .npy, .fvecs and .h5 files may be bigger than memory.",
     "evaluate": "Score a ranking of the database for every query, and name every definition used.",
     "export": "Write a model for another runtime, where it makes the same codes without hashlearn.",
-    "index": "Manage collections: codes with ids and payloads, in a folder, on Milvus or on PostgreSQL.",
+    "index": "Manage collections: codes with ids and payloads, in a folder or on a server.",
     "search": "Find the nearest rows of every query, by Hamming distance and then by id.",
+    "dedup": "Find all pairs of codes within a Hamming radius, exactly, and the clusters that they form.",
     "methods": "List the methods that [bold]fit[/bold] knows, or tell about one of them.",
     "demo": "Compare learned codes with random codes and with floats, on data that needs no download.",
     "data": "List data sets, show their files and licenses, and download them.",
@@ -41,9 +41,6 @@ GROUPS = {
     "serve": "Serve collections as an HTTP API and a page to explore them, until Ctrl-C.",
 }
 """The commands and their lines in ``hashlearn --help``. The module of each command has the same name."""
-
-RENAMED_OPTIONS = {"--bitorder": "--bit-order"}
-"""Old names of options, which work until 0.4."""
 
 
 class LazyGroup(TyperGroup):
@@ -71,7 +68,7 @@ app = typer.Typer(
 
 
 def _stand_in() -> None:
-    """Takes the place of a command in the list of commands; ``LazyGroup`` replaces it before the command is called."""
+    """Take the place of a command in the list of commands; ``LazyGroup`` replaces it before the command is called."""
 
 
 for _name, _summary in GROUPS.items():
@@ -103,13 +100,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # After SIGTERM the stack unwinds as it does after Ctrl-C, so that temporary files are removed.
         signal.signal(signal.SIGTERM, _terminated)
         arguments = sys.argv[1:]
-        with exit_on_interrupt():
-            _import_called(arguments)
     debug = "--debug" in arguments
     try:
         with _one_line_warnings():
             result = app(
-                args=[_renamed(argument) for argument in arguments if argument != "--debug"],
+                args=[argument for argument in arguments if argument != "--debug"],
                 prog_name="hashlearn",
                 standalone_mode=False,
             )
@@ -134,16 +129,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2 if bad_use else int(getattr(error, "exit_code", 1))
 
 
-def _renamed(argument: str) -> str:
-    """The new name of an option, with a warning if the argument has the old one."""
-    name, equals, value = argument.partition("=")
-    if name not in RENAMED_OPTIONS:
-        return argument
-    say(f"warning: {name} is now {RENAMED_OPTIONS[name]}; the old name goes with hashlearn 0.4.")
-    return RENAMED_OPTIONS[name] + equals + value
-
-
-def _import_called(arguments: Sequence[str]) -> None:
+def import_called(arguments: Sequence[str]) -> None:
     """Import the module of the command, which takes seconds. Errors are ignored here: they occur again when it runs."""
     name = next((argument for argument in arguments if not argument.startswith("-")), None)
     if name in GROUPS:
@@ -176,10 +162,8 @@ def _one_line_warnings() -> Iterator[None]:
         say(f"warning: {' '.join(str(message).split())}")
 
     with warnings.catch_warnings():
-        # Warnings about future changes of other libraries are for programmers; users of a command can act on our own,
-        # such as an old name in --set.
+        # Warnings about future changes of other libraries are for programmers, not for users of a command.
         warnings.simplefilter("ignore", DeprecationWarning)
         warnings.simplefilter("ignore", FutureWarning)
-        warnings.filterwarnings("default", ".* is deprecated since hashlearn", FutureWarning)
         warnings.showwarning = show
         yield

@@ -6,14 +6,23 @@ from typing import Annotated, Any
 
 import typer
 
-from hashlearn.cli import features as features_command
+from hashlearn.cli import images as features_command
 from hashlearn.cli import texts as texts_command
-from hashlearn.cli.shell import BadUse, epilog, folded, new_table, output, print_facts, print_json, progress, show_table
-from hashlearn.data.catalog import DATA_SETS, CatalogEntry
+from hashlearn.cli.shell import (
+    epilog,
+    folded,
+    new_table,
+    output,
+    print_json,
+    progress,
+    show_table,
+    tell,
+    unknown_name,
+)
+from hashlearn.data.catalog import DATA_SETS, CatalogEntry, here, home, prepare
 from hashlearn.data.fetch import RemoteFile, data_folder
 from hashlearn.data.pool import Pool
 from hashlearn.data.protocols import PROTOCOLS
-from hashlearn.data.registry import here, home, prepare
 
 app = typer.Typer()
 data = typer.Typer(
@@ -123,15 +132,12 @@ def prepare_set(
     with progress(f"preparing {spec.name}"):
         pool = prepare(spec.name, data_dir, features=features)
     facts = _pool_facts(pool, str(home(spec, data_dir)))
-    if as_json:
-        print_json(facts)
-    else:
-        print_facts(facts)
+    tell(facts, as_json)
 
 
 def _spec(name: str) -> CatalogEntry:
     if name not in DATA_SETS:
-        raise BadUse(f"There is no data set {name!r}; there are {', '.join(DATA_SETS)}.")
+        raise unknown_name("data set", name, list(DATA_SETS))
     return DATA_SETS[name]
 
 

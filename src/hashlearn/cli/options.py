@@ -1,0 +1,111 @@
+"""Options that several commands share, and what they stand for."""
+
+from __future__ import annotations
+
+import glob
+import json
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from hashlearn import codes
+from hashlearn.cli.shell import BadUse
+from hashlearn.files.arrays import split_part
+from hashlearn.opencode.coder import EMPHASES
+from hashlearn.opencode.open_hasher import emphasis_number
+
+Uri = Annotated[
+    str, typer.Argument(metavar="WHERE", help="A folder, http://host:port/name, milvus://… or postgresql://….")
+]
+BitOrder = Annotated[
+    codes.BitOrder, typer.Option("--bit-order", help="Bit order of codes made elsewhere (faiss: little).")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
+Jobs = Annotated[int | None, typer.Option(help="Number of threads (default: all cores).")]
+Restart = Annotated[bool, typer.Option("--restart", help="Start again instead of resuming an interrupted run.")]
+
+
+Where = Annotated[
+    str | None,
+    typer.Option(metavar="JSON", help="""Only rows whose payload matches, such as '{"year": {">=": 2020}}'."""),
+]
+
+Emphasis = Annotated[
+    str | None,
+    typer.Option(metavar="E", help="With an OpenHasher: alike, auto, label, or a number from 0 (most alike) to 1."),
+]
+
+
+def emphasis_value(text: str | None) -> str | float | None:
+    """Return an emphasis as the library takes it."""
+    if text is None or text in EMPHASES:
+        return text
+    try:
+        return emphasis_number(float(text))
+    except ValueError:
+        raise BadUse(f"--emphasis must be alike, auto, label or a number from 0 to 1. Got '{text}'.") from None
+
+
+def read_where(text: str | None) -> dict[str, Any] | None:
+    """Parse the filter as a JSON object. The collection checks its content."""
+    return read_object(text, "--where")
+
+
+def read_object(text: str | None, option: str) -> dict[str, Any] | None:
+    """Parse the value of an option, which must be a JSON object."""
+    if text is None:
+        return None
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise BadUse(f'{option} is no JSON ({error}); write it as \'{{"color": "red"}}\'.') from None
+    if not isinstance(value, dict):
+        raise BadUse(f"{option} must be a JSON object such as '{{\"color\": \"red\"}}'. Got '{text}'.")
+    return value
+
+
+Workers = Annotated[
+    int | None, typer.Option(metavar="N", help="Number of processes, which are used instead of threads.")
+]
+Cluster = Annotated[
+    str | None,
+    typer.Option(metavar="ADDRESS", help="Compute on a Dask cluster; the address of its scheduler, tcp://host:8786."),
+]
+
+
+def is_many(name: str) -> bool:
+    """Return whether a name stands for several files or a folder, which are read in chunks."""
+    path = split_part(name)[0]
+    head = name.rpartition(":")[0]
+    return not path.is_file() and (glob.has_magic(name) or path.is_dir() or bool(head and Path(head).is_dir()))
+
+
+@contextmanager
+def working(workers: int | None, cluster: str | None) -> Iterator[Any]:
+    """Yield the executor that the options choose; None stands for the threads of this process."""
+    if workers is not None and cluster is not None:
+        raise BadUse("Give --workers or --cluster, not both.")
+    if workers is not None:
+        if workers < 1:
+            raise BadUse(f"--workers must be at least 1. Got {workers}.")
+        with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+            yield pool
+        return
+    if cluster is None:
+        yield None
+        return
+    try:
+        from distributed import Client
+    except ImportError as error:
+        raise BadUse("Working on a Dask cluster needs Dask: pip install '.[cluster]'.") from error
+    try:
+        client = Client(cluster, timeout="30s")
+    except (OSError, ValueError) as error:
+        raise BadUse(f"There is no Dask scheduler at {cluster}: {error}") from error
+    with client:
+        yield client
