@@ -59,7 +59,7 @@ def main() -> None:
     )
     options = parser.parse_args()
     # This setting reaches workers that are started here. Workers that run already need the same environment variables.
-    dask.config.set({"distributed.nanny.pre-spawn-environ": hl.fitting.WORKER_ENVIRONMENT})
+    dask.config.set({"distributed.nanny.pre-spawn-environ": hl.rows.WORKER_ENVIRONMENT})
     with ExitStack() as stack:
         cluster = options.cluster or stack.enter_context(cluster_of(options))
         client = stack.enter_context(Client(cluster))
