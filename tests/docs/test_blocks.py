@@ -19,7 +19,7 @@ RUN_ELSEWHERE = {
     "docs/deep.md": "deep/test_deep_page.py",
     "docs/guide.md": "docs/test_pages.py",
     "docs/images.md": "deep/test_extract.py",
-    "docs/scale.md": "fitting/test_scale_page.py",
+    "docs/scale.md": "rows/test_scale_page.py",
     "docs/service.md": "service/test_service_docs.py",
     "docs/stores.md": "collection/test_postgres.py",
 }
@@ -43,7 +43,8 @@ def a_hasher_and_its_rows():
 def for_updates():
     names = a_hasher_and_its_rows()
     X_new, y_new = rows(200, seed=2)
-    return {**names, "X_new": X_new, "y_new": y_new + 3}
+    both = {"X_all": np.vstack([names["X"], X_new]), "y_all": np.concatenate([names["y"], y_new + 3])}
+    return {**names, "X_new": X_new, "y_new": y_new + 3, **both}
 
 
 def for_health():
@@ -85,6 +86,7 @@ NAMES = {
     "docs/health.md": for_health,
     "docs/migrate.md": for_migration,
     "docs/model-files.md": dict,
+    "docs/open-world.md": dict,
     "docs/search.md": dict,
     "docs/updates.md": for_updates,
 }

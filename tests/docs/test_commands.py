@@ -10,7 +10,7 @@ import typer
 from test_pages import PAGES, ROOT
 
 from hashlearn import data
-from hashlearn.cli import GROUPS, RENAMED_OPTIONS, load_command, main
+from hashlearn.cli import GROUPS, load_command, main
 
 PAGE = ROOT / "docs" / "command-line.md"
 COMMON = {"--debug", "--version", "--help", "-h"}
@@ -49,7 +49,7 @@ def test_commands_and_options_exist(page):
             assert rest[0] in command.commands or not rest[0].isalpha(), words
             command = command.commands.get(rest[0], command)
         used = {re.split("=", word)[0] for word in rest if re.match(r"--?[a-z]", word)}
-        assert used - COMMON - set(RENAMED_OPTIONS) <= options_of(command), words
+        assert used - COMMON <= options_of(command), words
 
 
 def test_the_pages_have_commands():

@@ -26,7 +26,7 @@ def test_every_make_target_that_is_named_exists():
 
 
 def test_every_path_that_is_named_exists():
-    named = re.findall(r"`(?:python -m pytest )?((?:hashlearn|tests|docs|benchmarks|examples)(?:/[\w./-]*)?)", GUIDE)
+    named = re.findall(r"`(?:python -m pytest )?((?:src|tests|docs|benchmarks|examples)(?:/[\w./-]*)?)", GUIDE)
     assert len(named) > 5
     assert [path for path in named if not (ROOT / path).exists()] == []
 

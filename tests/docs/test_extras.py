@@ -15,7 +15,7 @@ def test_all_is_all_but_the_tools_of_development():
 
 
 def test_extras_that_are_named_exist():
-    texts = [*(ROOT / "hashlearn").rglob("*.py"), *ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+    texts = [*(ROOT / "src" / "hashlearn").rglob("*.py"), *ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
     named = {name for path in texts for name in re.findall(r"(?:hashlearn|\.)\[([a-z,]+)\]'", path.read_text())}
     assert {"bench", "deep", "files"} <= {extra for name in named for extra in name.split(",")}
     assert {extra for name in named for extra in name.split(",")} <= set(EXTRAS)

@@ -10,7 +10,7 @@ import pytest
 
 from hashlearn.cli import main
 from hashlearn.cli.methods import markdown_table
-from hashlearn.hashers import COMPOSITIONS, METHODS
+from hashlearn.methods import COMPOSITIONS, METHODS
 from hashlearn.models import COMPONENTS
 
 ROOT = Path(__file__).resolve().parents[2]

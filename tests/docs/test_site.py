@@ -12,12 +12,12 @@ from mkdocs.config import load_config
 from test_pages import PAGES, ROOT
 
 import hashlearn as hl
-from hashlearn.hashers import METHODS
-from hashlearn.index import Ball, Hits
+from hashlearn.index import Hits, RangeHits
+from hashlearn.methods import METHODS
 
-MODULES = ["data", "files", "fitting", "functions", "hashers", "metrics", "deep", "codecs"]
+MODULES = ["data", "files", "rows", "functions", "methods", "metrics", "deep", "codecs"]
 """Modules whose names are all public. They list them in ``__all__``."""
-PARTS = ["index", "collection", "exporting", "models"]
+PARTS = ["index", "collection", "models.export", "models"]
 """Modules of names that ``hashlearn`` has itself, with the errors and results that belong to them."""
 
 
@@ -75,21 +75,29 @@ def test_the_site_is_complete(site):
 def test_the_reference_has_every_public_name(site):
     entries = {
         entry
-        for page in (site / "api").glob("*.html")
+        for page in (site / "api").rglob("*.html")
         for entry in re.findall(r'id="(hashlearn[^"]*)"', page.read_text())
     }
     objects = public_objects()
     assert {"hashlearn.AutoHasher", "hashlearn.deep.DCH", "hashlearn.metrics.Scores"} <= set(objects)
     assert [name for name, made in objects.items() if f"{made.__module__}.{made.__qualname__}" not in entries] == []
-    for made in (hl.Collection, Hits, Ball):
+    for made in (hl.Collection, Hits, RangeHits):
         members = {name for name, _ in inspect.getmembers(made, inspect.isfunction) if not name.startswith("_")} - {
             "lines"
         }
         shown = {name for name in members if f"{made.__module__}.{made.__qualname__}.{name}" in entries}
         assert shown == members
-    reference = (site / "api" / "hashers.html").read_text()
-    for method in METHODS.values():
-        assert f'id="{method.__module__}.{method.__qualname__}"' in reference
+    for method in METHODS.values():  # each has a page
+        page = (site / "api" / "methods" / f"{method.__name__.lower()}.html").read_text()
+        assert f'id="{method.__module__}.{method.__qualname__}"' in page
+        assert f'href="methods/{method.__name__.lower()}.html"' in (site / "api" / "hashers.html").read_text()
+
+
+@pytest.mark.slow
+def test_programs_find_all_pages_as_markdown(site):
+    links = re.findall(r"\]\((\S+\.md)\)", (site / "llms.txt").read_text())
+    assert {"index.md", "guide.md", "api/hashers.md"} <= set(links)
+    assert all((site / link).read_text().strip() for link in links)
 
 
 @pytest.mark.slow
@@ -97,4 +105,4 @@ def test_the_search_knows_pages_and_names(site):
     documents = json.loads((site / "search" / "search_index.json").read_text())["docs"]
     places = {document["location"] for document in documents}
     assert {"guide.html", "api/hashers.html", "examples/dask.html"} <= places
-    assert any(place.endswith("#hashlearn.hashers.gsdhp.GSDHP") for place in places)
+    assert any(place.endswith("#hashlearn.pairwise.gsdhp.GSDHP") for place in places)
