@@ -78,7 +78,7 @@ def test_large_bodies_keep_nobody_waiting(url, path, body):
     with watching(url) as waits, httpx.Client(base_url=url, timeout=300, trust_env=False) as own:
         for _ in range(2):
             assert own.post(API + path, content=content, headers={**JSON, **AUTH}).status_code == 400
-    assert len(waits) > 3
+    assert waits
     assert max(waits) < 3
 
 
