@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from hashlearn import codes, metrics
 from hashlearn.functions.calibration import Calibration, spread_thresholds
 from hashlearn.functions.linear import HashFunction, database_signs, project_block
-from hashlearn.kernel import FeatureMap, dense_rows
+from hashlearn.kernel import FeatureMap, dense_rows, validated_rows
 from hashlearn.labels import Classes, LabelSets, as_labels, check_same_kind, group_rows
 from hashlearn.methodinfo import MethodInfo
 from hashlearn.parallel import one_blas_thread, ordered_map, row_blocks
@@ -268,8 +268,7 @@ class BaseHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DeclaredEsti
         float32 (n, n_bits)
         """
         check_is_fitted(self)
-        refuse_masked(X)
-        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float32, np.float64], reset=False)
+        X = validated_rows(self, X)
         return self._project(X)
 
     def expected_bits(self, X: Matrix) -> NDArray[np.float32]:
@@ -496,10 +495,7 @@ class BaseHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DeclaredEsti
     def _validate(self, X: Matrix) -> Matrix:
         """Check parameters and training rows as scikit-learn does; sparse rows stay sparse."""
         check_parameters(self)
-        refuse_masked(X)
-        X = validate_data(
-            self, X, accept_sparse="csr", dtype=[np.float32, np.float64], ensure_min_samples=2, reset=True
-        )
+        X = validated_rows(self, X, reset=True, at_least=2)
         self.n_bits_, self.advice_ = int(self.n_bits), []
         self._advise(advice.scale_advice(X))
         return X
@@ -537,12 +533,3 @@ class BaseHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DeclaredEsti
 
     def _rng(self) -> np.random.RandomState:
         return check_random_state(self.random_state)
-
-
-def refuse_masked(X: Any) -> None:
-    """Raise a ValueError for masked entries, because scikit-learn would take the numbers behind the mask."""
-    if np.ma.is_masked(X):
-        raise ValueError(
-            f"X has {np.ma.count_masked(X)} masked entries, which have no value to learn from or to encode: fill them "
-            "(X.filled(0)) or leave these rows out."
-        )
