@@ -16,7 +16,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from hashlearn import codes, metrics
-from hashlearn.functions.calibration import Calibration, spread_thresholds
+from hashlearn.functions.calibration import Calibration
 from hashlearn.functions.linear import HashFunction, database_signs, project_block
 from hashlearn.kernel import FeatureMap, dense_rows, validated_rows
 from hashlearn.labels import Classes, LabelSets, as_labels, check_same_kind, group_rows
@@ -275,8 +275,7 @@ class BaseHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DeclaredEsti
         """Compute the expected bits e(x), calibrated projections: what a real-valued query is.
 
         A value is near -1 or +1 where the bit is certain and near 0 where it is not, on one scale for all bits of all
-        hashers; its sign is the bit. A hasher from a model file of hashlearn 0.2, which has no ``calibration_``, gives
-        its projections as they are.
+        hashers; its sign is the bit.
 
         Parameters
         ----------
@@ -287,9 +286,7 @@ class BaseHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DeclaredEsti
         float32 (n, n_bits)
             In [-1, 1].
         """
-        projections = self.decision_function(X)
-        calibration = getattr(self, "calibration_", None)
-        return projections if calibration is None else calibration.expected_bits(projections)
+        return self.calibration_.expected_bits(self.decision_function(X))
 
     def transform(self, X: Matrix) -> NDArray[np.uint8]:
         """Hash rows to bits.
@@ -469,12 +466,6 @@ class BaseHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DeclaredEsti
         self.__dict__.pop("thresholds_", None)
         if projections is not None:
             self.confidence_ = float(np.abs(self.calibration_.expected_bits(projections)).mean())
-
-    def _set_thresholds(self, spread: float, seed: int = 0) -> None:
-        """Spread the thresholds of database rows over [-spread, spread], after ``calibration_`` is set; 0 for none."""
-        self.__dict__.pop("thresholds_", None)
-        if spread > 0:
-            self.thresholds_ = spread_thresholds(self.n_bits_, spread, seed)
 
     def _project(self, X: Matrix) -> NDArray[np.float32]:
         """Project validated rows, block by block on threads, in their own precision.

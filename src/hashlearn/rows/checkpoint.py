@@ -15,7 +15,7 @@ import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 import numpy as np
 from scipy import sparse
@@ -188,7 +188,7 @@ def under(arrays: Arrays, prefix: str) -> Arrays:
 
 def _without_none(hint: Any) -> Any:
     """Return the type of a field that may be None."""
-    if get_origin(hint) in (types.UnionType, Union):
+    if get_origin(hint) is types.UnionType:
         return next(kind for kind in get_args(hint) if kind is not type(None))
     return hint
 
