@@ -26,7 +26,7 @@ from hashlearn.parameters import FLAG, DeclaredEstimator, Instance, Interval, ch
 from hashlearn.progress import keeps_partial
 from hashlearn.rows import advice
 from hashlearn.rows.advice import SampledCodes
-from hashlearn.rows.checkpoint import Checkpoint, stable_repr
+from hashlearn.rows.checkpoint import Checkpoint, content_hash
 from hashlearn.rows.encode import encode_source
 from hashlearn.rows.readers import as_source
 from hashlearn.rows.reduce import FitContext
@@ -248,7 +248,7 @@ class BaseHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DeclaredEsti
             if name in free:
                 continue
             try:
-                params[name] = stable_repr(value)
+                params[name] = content_hash(value)
             except TypeError as error:
                 raise TypeError(
                     f"A checkpoint must know {name}={value!r} again in another process, but {error}. Give a function "
