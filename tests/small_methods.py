@@ -1,5 +1,6 @@
 """Every method at a size that fits in a test."""
 
+from hashlearn.functions.calibration import spread_thresholds
 from hashlearn.methods import find_method
 
 SETTINGS = {
@@ -26,3 +27,9 @@ def small(name, n_bits=8, **changes):
     settings = {key: value for key, value in SETTINGS.items() if key in known} | SHORT_LISTS.get(name, {})
     least = 16 if name == "open" else 1
     return method(**({"n_bits": max(n_bits, least)} | settings | changes))
+
+
+def spread_bits(hasher, width=0.75):
+    """Give the bits of a fitted hasher's database rows thresholds, as ``JoinedHasher(spread=...)`` does."""
+    hasher.thresholds_ = spread_thresholds(hasher.n_bits_, width, 0)
+    return hasher

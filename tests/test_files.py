@@ -17,6 +17,7 @@ import pytest
 from scipy import sparse
 
 from hashlearn import files
+from hashlearn.files import feature_file
 from hashlearn.files import read as files_read
 
 X = np.array([[1.5, -2.0, 0.0], [0.25, 3.0, 4.0], [5.0, 6.5, -7.0], [0.0, 0.0, 1.0]], dtype=np.float32)
@@ -125,6 +126,32 @@ def test_a_npz_that_is_larger_than_memory_is_refused_before_it_is_unpacked(tmp_p
         files.read_features(tmp_path / "X.npz")
     with pytest.raises(files.FileError, match=r"s\.npz takes \d MB unpacked"):
         files.read_features(tmp_path / "s.npz")
+
+
+def test_columns_and_data_sets_larger_than_memory_are_refused(tmp_path, monkeypatch):
+    n_rows = 2**18
+    zeros = pa.array(np.zeros(n_rows, dtype=np.float32))
+    vectors = pa.FixedSizeListArray.from_arrays(pa.array(np.zeros(4 * n_rows)), 4)
+    pq.write_table(pa.table({"a": zeros, "b": zeros, "y": zeros}), tmp_path / "X.parquet")
+    pq.write_table(pa.table({"v": vectors}), tmp_path / "V.parquet")
+    with h5py.File(tmp_path / "y.h5", "w") as file:
+        file.create_dataset("X", data=np.zeros((n_rows, 2)), compression="gzip")
+        file.create_dataset("y", data=np.zeros(n_rows), compression="gzip")
+        file.create_dataset("names", data=["a"] * n_rows, compression="gzip")
+    reads = {
+        "X.parquet:a,b": (files.open_features, 4),
+        "V.parquet": (files.open_features, 8),
+        "X.parquet:y": (files.read_labels, 2),
+        "y.h5:X": (files.read_features, 4),
+        "y.h5:y": (files.read_labels, 2),
+        "y.h5:names": (files.read_labels, 2),
+    }
+    for name, (read, _) in reads.items():
+        assert read(tmp_path / name).shape[0] == n_rows
+    monkeypatch.setattr("hashlearn.files.arrays._free_memory", lambda: 2**20)
+    for name, (read, size) in reads.items():
+        with pytest.raises(files.FileError, match=f"takes {size} MB unpacked, and only 1 MB of memory"):
+            read(tmp_path / name)
 
 
 def test_a_npz_with_less_than_its_header_promises(tmp_path):
@@ -332,3 +359,14 @@ def test_import_needs_no_heavy_module():
     code = f"import sys; sys.modules.update(dict.fromkeys({heavy})); import hashlearn, hashlearn.files"
     done = subprocess.run([sys.executable, "-c", code], cwd=Path(files.__file__).parents[2], capture_output=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_finished_feature_file_has_its_name_on_disk(tmp_path, monkeypatch):
+    synced = []
+    monkeypatch.setattr(feature_file, "sync_folder", lambda folder: synced.append((folder, path.exists())))
+    path = tmp_path / "X.npy"
+    with feature_file.FeatureWriter(path, {}, 2, "float32") as writer:
+        writer.add(np.ones((3, 2)), 3, {})
+        writer.finish({})
+    assert synced == [(tmp_path, True)]
+    np.testing.assert_array_equal(np.load(path), np.ones((3, 2)))

@@ -12,10 +12,50 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 import hashlearn.rowkeys as rowkeys
+from hashlearn.messages import refuse_masked
 from hashlearn.parallel import one_blas_thread, ordered_map, row_blocks
 from hashlearn.typing import Matrix
 
 LEAST_LANDMARKS, MOST_LANDMARKS = 1000, 3000
+
+
+def as_matrix(X: Any, name: str = "X") -> Any:
+    """Return a column of vectors, as pandas, polars and Arrow hold them, as a matrix, and other rows as they are.
+
+    ValueError if entries are masked, or vectors are missing or of several lengths.
+    """
+    refuse_masked(X, name)
+    library, shape = type(X).__module__.partition(".")[0], getattr(X, "shape", (0,))
+    of_objects = isinstance(X, np.ndarray) and X.dtype == object
+    if not (of_objects or library in ("pandas", "polars", "pyarrow")) or shape[1:] not in ((), (1,)):
+        return X
+    column = np.asarray(X)
+    if column.dtype != object:
+        return column if column.ndim > len(shape) else X
+    vectors = column.ravel()
+    if not any(isinstance(vector, (np.ndarray, list, tuple)) for vector in vectors[:1]):
+        return X
+    lengths = [len(vector) if isinstance(vector, (np.ndarray, list, tuple)) else None for vector in vectors]
+    for row, length in enumerate(lengths):
+        if length != lengths[0]:
+            got = "none" if length is None else f"{length}"
+            raise ValueError(
+                f"{name} is a column of vectors, which must all have as many numbers as the first, {lengths[0]}. Got "
+                f"{got} in row {row}."
+            )
+    return np.stack([np.asarray(vector) for vector in vectors])
+
+
+def validated_rows(estimator: Any, X: Any, *, reset: bool = False, at_least: int = 1) -> Matrix:
+    """Check rows as scikit-learn does. They become float32 or float64 numbers; sparse rows stay sparse."""
+    return validate_data(
+        estimator,
+        as_matrix(X),
+        accept_sparse="csr",
+        dtype=[np.float32, np.float64],
+        ensure_min_samples=at_least,
+        reset=reset,
+    )
 
 
 def dense_rows(X: Matrix, dtype: Any = np.float32) -> NDArray[Any]:
@@ -102,7 +142,7 @@ class LandmarkKernel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
     def fit(self, X: Matrix, y: Any = None) -> Self:
         """Draw landmarks from the rows X (n, n_features), and learn bandwidth and means. ``y`` is ignored."""
-        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float32, np.float64])
+        X = validated_rows(self, X, reset=True)
         self.fit_landmarks(X)
         total = np.zeros(len(self.landmarks_))
         for part in ordered_map(lambda block: row_sums(self.map_block(X[block])), row_blocks(X.shape[0]), self.n_jobs):
@@ -113,7 +153,7 @@ class LandmarkKernel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     def transform(self, X: Matrix) -> NDArray[np.float32]:
         """Return the centered kernel features (n, n_landmarks) of rows X."""
         check_is_fitted(self)
-        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float32, np.float64], reset=False)
+        X = validated_rows(self, X)
         result = np.empty((X.shape[0], len(self.landmarks_)), dtype=np.float32)
         blocks = row_blocks(X.shape[0])
         features = ordered_map(lambda block: self.map_block(X[block]) - self.center_, blocks, self.n_jobs)

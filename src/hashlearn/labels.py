@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from hashlearn.messages import refuse_masked
 from hashlearn.typing import IntArray
 
 UNKNOWN = -1
@@ -98,7 +99,7 @@ def as_labels(y: Any, unlabeled: Hashable = None, name: str = "y") -> Classes | 
     """
     if sparse.issparse(y):
         return _matrix_sets(y, name)
-    array = label_array(y)
+    array = label_array(y, name)
     if array.ndim == 2 and array.shape[1] == 1:
         array = array.ravel()
     if array.ndim == 2:
@@ -117,8 +118,9 @@ def label_matrix(y: Any, unlabeled: Hashable = None) -> sparse.csr_matrix:
     return as_labels(y, unlabeled).sets
 
 
-def label_array(y: Any) -> NDArray[Any]:
+def label_array(y: Any, name: str = "y") -> NDArray[Any]:
     """Return labels as an array without changing values; from a list, NumPy would turn 3 into "3" next to a string."""
+    refuse_masked(y, name)
     return _array_of_list(y) if isinstance(y, (list, tuple)) else np.asarray(y)
 
 

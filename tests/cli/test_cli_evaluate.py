@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from small_methods import spread_bits
 
 import hashlearn as hl
 from hashlearn import metrics
@@ -77,7 +78,7 @@ def test_projections_search_asymmetrically(call, encoded):
 def test_expected_bits_of_queries(call, encoded):
     Xq, X, yq, y = arrays(encoded)
     hasher = load(encoded / "model.hl")
-    hasher._set_thresholds(0.75)
+    spread_bits(hasher)
     save(hasher, encoded / "spread.hl")
     both = ("evaluate", "--queries", "Xq.npy", "--database", "X.npy", *LABELS, "--json")
     for queries, options in ((hasher.encode_queries(Xq), ()), (hasher.expected_bits(Xq), ("--asymmetric",))):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from small_methods import spread_bits
 
 import hashlearn as hl
 from hashlearn.collection import Collection
@@ -51,7 +52,7 @@ def test_queries_that_drift_lower_the_confidence(make, learned, tmp_path):
 def test_codes_of_queries_are_those_of_the_hasher(learned, tmp_path):
     X, y = learned
     hasher = hl.GSDHP(24, n_landmarks=100, random_state=0).fit(X, y)
-    hasher._set_thresholds(0.75)
+    spread_bits(hasher)
     with Collection.create(tmp_path / "shop", hasher) as shop:
         np.testing.assert_array_equal(shop.encode_queries(X), hasher.encode_queries(X))
         assert not np.array_equal(shop.encode_queries(X), hasher.encode(X))

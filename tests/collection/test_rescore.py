@@ -5,6 +5,7 @@ import warnings
 import numpy as np
 import pytest
 from sklearn.datasets import load_digits
+from small_methods import spread_bits
 
 from hashlearn import GSDHP, ITQ, LSH, Collection, JoinedHasher
 from hashlearn.collection import rescore
@@ -38,7 +39,7 @@ def test_a_stored_row_finds_itself_though_its_bits_have_thresholds_of_their_own(
     X, y = digits
     label_bits, structure_bits = GSDHP(24, random_state=0), ITQ(8, random_state=0)
     fitted = {"gsdhp": label_bits, "joined": JoinedHasher([label_bits, structure_bits])}[name].fit(X, y)
-    fitted._set_thresholds(0.75)
+    spread_bits(fitted)
     with Collection.create(tmp_path / "shop", fitted, store_vectors=True) as shop, warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         ids = shop.add(X)

@@ -6,6 +6,7 @@ from collection.servers import postgres_server
 from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA
 from sklearn.preprocessing import MinMaxScaler, Normalizer, RobustScaler, StandardScaler
+from small_methods import spread_bits
 
 import hashlearn as hl
 from hashlearn.hashers.pipeline import PipelineHasher
@@ -52,7 +53,7 @@ def fitted(digits):
         if name not in made:
             made[name] = MAKERS[name]().fit(X[:600], y[:600])
             if name == "spread thresholds":
-                made[name]._set_thresholds(0.75)
+                spread_bits(made[name])
         return made[name]
 
     return get

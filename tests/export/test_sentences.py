@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from small_methods import spread_bits
 
 import hashlearn as hl
 
@@ -34,7 +35,7 @@ def embedder():
 def hasher(embedder):
     labels = [WORDS.index(text.split()[0]) // 4 for text in TEXTS]
     made = hl.GSDHP(12, n_landmarks=20, n_anchors=30, random_state=0).fit(embedder().encode(TEXTS), labels)
-    made._set_thresholds(0.75)
+    spread_bits(made)
     return made
 
 

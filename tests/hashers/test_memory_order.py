@@ -2,11 +2,14 @@
 
 import numpy as np
 import pandas as pd
+import polars as pl
+import pyarrow
 import pytest
 from sklearn.datasets import load_digits
 from small_methods import small
 
 import hashlearn as hl
+from hashlearn.hashers.pipeline import PipelineHasher
 
 FORMS = {
     "Fortran order": np.asfortranarray,
@@ -43,6 +46,9 @@ def test_fit_chunks(name, digits):
     np.testing.assert_array_equal(hasher.encode(X), expected.encode(X))
 
 
+MASKED = "masked entries, which have no value"
+
+
 @pytest.mark.parametrize("method", ["itq", "gsdhp", "auto"])
 def test_masked_entries_are_refused(method):
     X = np.ma.masked_array(np.random.default_rng(0).normal(size=(40, 5)))
@@ -50,6 +56,84 @@ def test_masked_entries_are_refused(method):
     hasher = small(method, 8)
     assert hasher.fit(X, y).encode(X).shape == (40, 1)  # nothing is masked
     X[3, 2] = np.ma.masked
-    for call in (lambda: hasher.encode(X), lambda: hasher.fit(X, y)):
-        with pytest.raises(ValueError, match="X has 1 masked entries, which have no value"):
+    for call in (lambda: hasher.encode(X), lambda: hasher.fit(X, y), lambda: hasher.fit(list(X), y)):
+        with pytest.raises(ValueError, match=f"X has 1 {MASKED}"):
             call()
+
+
+def test_masked_entries_are_refused_by_every_entrance():
+    X = np.random.default_rng(0).normal(size=(40, 5)).astype(np.float32)
+    y = np.arange(40) % 2
+    rows, labels = np.ma.masked_array(X, mask=np.zeros(X.shape)), np.ma.masked_array(y, mask=np.zeros(40))
+    rows[3, 2] = labels[5] = np.ma.masked
+    calls = {
+        "X": [
+            lambda: small("gsdhp", 8).fit_chunks(rows, y),
+            lambda: small("gsdhp", 8).fit_chunks([rows[:20], rows[20:]], [y[:20], y[20:]]),
+            lambda: small("gsdhp", 8).fit_chunks([lambda: (rows, y)]),
+            lambda: small("gsdhp", 8).fit_chunks(lambda: iter([(rows, y)])),
+            lambda: small("gsdhp", 8).partial_fit(rows, y),
+            lambda: small("gsdhp", 8).partial_fit(X, y).partial_fit(rows, y),
+            lambda: hl.JoinedHasher([small("itq", 8)]).fit(rows),
+            lambda: PipelineHasher([], small("itq", 8)).fit(rows),
+            lambda: hl.LandmarkKernel().fit(rows),
+            lambda: hl.Collection.create(":memory:", small("itq", 8).fit(X)).add(rows),
+        ],
+        "vectors": [
+            lambda: hl.Collection.create(":memory:", small("itq", 8).fit(X), store_vectors=True).add(X, vectors=rows)
+        ],
+        "query_X": [lambda: hl.metrics.evaluate_floats(rows, X, y, y)],
+        "database_X": [lambda: hl.metrics.evaluate_floats(X, rows, y, y)],
+        "y": [
+            lambda: small("gsdhp", 8).fit(X, labels),
+            lambda: small("gsdhp", 8).fit_chunks(X, labels),
+            lambda: small("gsdhp", 8).fit_chunks([(X, labels)]),
+            lambda: small("gsdhp", 8).partial_fit(X, labels),
+        ],
+        "query_y": [lambda: hl.metrics.evaluate_floats(X, X, labels, y)],
+    }
+    for name, group in calls.items():
+        for number, call in enumerate(group):
+            with pytest.raises(ValueError, match=f"{name} has 1 {MASKED}"):
+                call()
+                pytest.fail(f"{name}, call {number}")
+
+
+def test_columns_of_vectors_are_matrices():
+    X = np.random.default_rng(0).normal(size=(60, 5)).astype(np.float32)
+    y = np.arange(60) % 3
+    flat = pyarrow.FixedSizeListArray.from_arrays(pyarrow.array(X.ravel()), 5)
+    frame, lists = pd.DataFrame({"v": list(X)}), pl.Series("v", [list(map(float, row)) for row in X])
+    forms = {
+        "column of pandas": frame["v"],
+        "frame of pandas": frame,
+        "objects of NumPy": frame["v"].to_numpy(),
+        "array of Arrow": flat,
+        "chunks of Arrow": pyarrow.chunked_array([flat[:20], flat[20:]]),
+        "table of Arrow": pyarrow.table({"v": flat}),
+        "frame of Arrow types": pyarrow.table({"v": flat}).to_pandas(types_mapper=pd.ArrowDtype),
+        "arrays of polars": pl.Series("v", X),
+        "lists of polars": lists,
+        "frame of polars": lists.to_frame(),
+    }
+    expected = small("gsdhp", 8).fit(X, y)
+    codes = expected.encode(X)
+    with hl.Collection.create(":memory:", expected, store_vectors=True) as shop:
+        shop.add(X)
+        nearest = shop.search(X[:3], k=2).ids
+        for form, rows in forms.items():
+            hasher = small("gsdhp", 8).fit(rows, y)
+            np.testing.assert_array_equal(hasher.codes_, expected.codes_, err_msg=form)
+            np.testing.assert_array_equal(hasher.encode(rows), codes, err_msg=form)
+            np.testing.assert_array_equal(small("gsdhp", 8).fit_chunks(rows, y).encode(X), codes, err_msg=form)
+            shop.add(rows, ids=np.arange(60), vectors=rows)
+            np.testing.assert_array_equal(shop.search(rows[:3], k=2).ids, nearest, err_msg=form)
+    halves = [frame["v"][:30], frame["v"][30:]]
+    np.testing.assert_array_equal(small("gsdhp", 8).fit_chunks(halves, [y[:30], y[30:]]).encode(X), codes)
+
+
+@pytest.mark.parametrize(("wrong", "got"), [(None, "none"), (np.zeros(4), "4")])
+def test_columns_of_unequal_vectors_are_refused(wrong, got):
+    column = pd.Series([np.zeros(5), np.ones(5), wrong])
+    with pytest.raises(ValueError, match=f"as many numbers as the first, 5. Got {got} in row 2"):
+        small("itq", 8).fit(column)

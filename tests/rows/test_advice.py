@@ -135,12 +135,17 @@ def test_auto_hasher_advises_once_and_reports_it(digits):
     assert "unbalanced: the largest has 100 rows, the smallest 4." in str(hasher.report_).replace("\n", " ")
 
 
-def test_a_feature_on_another_scale(digits):
-    X = digits[0][:300]
+@pytest.mark.parametrize("method", [hl.ITQ, hl.LSH, hl.GSDHP, hl.MetricITQ])
+def test_a_feature_on_another_scale(digits, method):
+    X, y = digits[0][:300], digits[1][:300]
     X = X[:, X.std(axis=0) > 0]
     assert advice.scale_advice(X) == []
-    X[:, 3] *= 1e6
-    with pytest.warns(hl.FitAdvice, match=r"1 of 55 features vary more than 1,000 times .* \(the first is feature 3\)"):
-        hasher = hl.ITQ(n_bits=8, random_state=0).fit(X)
-    assert any("scale the features" in sentence for sentence in hasher.advice_)
+    X[:, 3] *= 100
+    mostly_constant = np.hstack([np.zeros((300, 100)), X])
+    for rows, first in ((X, 3), (mostly_constant, 103)):
+        match = rf"1 of {rows.shape[1]} features vary more than 20 times .* \(the first is feature {first},"
+        for fit in (method(8, random_state=0).fit, method(8, random_state=0).fit_chunks):
+            with pytest.warns(hl.FitAdvice, match=match):
+                hasher = fit(rows, y if method.info.supervised or method is hl.MetricITQ else None)
+            assert any("scale the features" in sentence for sentence in hasher.advice_)
     assert advice.scale_advice(X[:, 2:5]) == []  # too few to say which of them is the odd one

@@ -15,7 +15,7 @@ from scipy import sparse
 from sklearn.linear_model import LogisticRegression
 
 import hashlearn as hl
-from hashlearn.rows.checkpoint import stable_repr
+from hashlearn.rows.checkpoint import content_hash
 
 VALUES = """
 import functools
@@ -74,8 +74,8 @@ def test_the_same_in_every_process(tmp_path):
     (tmp_path / "values.py").write_text(VALUES)
     program = (
         "from values import VALUES\n"
-        "from hashlearn.rows.checkpoint import stable_repr\n"
-        "print([stable_repr(value) for value in VALUES])"
+        "from hashlearn.rows.checkpoint import content_hash\n"
+        "print([content_hash(value) for value in VALUES])"
     )
     texts = [child(tmp_path, program, PYTHONHASHSEED=seed) for seed in "123"]
     assert texts[0].stdout, texts[0].stderr
@@ -137,8 +137,8 @@ changed[2500] = 1.0
     ids=lambda value: type(value).__name__,
 )
 def test_another_value_has_another_text(first, second):
-    assert stable_repr(first) != stable_repr(second)
-    assert stable_repr(first) == stable_repr(first)
+    assert content_hash(first) != content_hash(second)
+    assert content_hash(first) == content_hash(first)
 
 
 def test_what_cannot_be_known_again_is_refused(tmp_path):
@@ -158,7 +158,7 @@ def test_what_cannot_be_known_again_is_refused(tmp_path):
     endless = []
     endless.append(endless)
     with pytest.raises(TypeError, match="refers to itself"):
-        stable_repr(endless)
+        content_hash(endless)
 
 
 KILLED = """

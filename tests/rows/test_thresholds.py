@@ -3,15 +3,14 @@
 import numpy as np
 import pytest
 from chunk_data import rows_and_classes
+from small_methods import spread_bits
 
 import hashlearn as hl
 from hashlearn.models.format import ModelFileError
 
 
-def spread_hasher(X, y, spread=0.75):
-    hasher = hl.GSDHP(24, n_landmarks=60, n_anchors=120, random_state=0).fit(X, y)
-    hasher._set_thresholds(spread)
-    return hasher
+def spread_hasher(X, y):
+    return spread_bits(hl.GSDHP(24, n_landmarks=60, n_anchors=120, random_state=0).fit(X, y))
 
 
 def test_bits_of_database_rows_are_the_signs_of_expected_bits_minus_thresholds():
@@ -40,9 +39,6 @@ def test_fitting_again_removes_thresholds():
     X, y = rows_and_classes(1000)
     hasher = spread_hasher(X, y)
     assert not hasattr(hasher.fit(X, y), "thresholds_")
-    hasher._set_thresholds(0.5)
-    hasher._set_thresholds(0.0)
-    assert not hasattr(hasher, "thresholds_")
 
 
 def test_a_joined_hasher_has_the_thresholds_of_its_parts():

@@ -123,6 +123,7 @@ def svg(plot: Plot) -> str:
     style: dict[Any, Any] = {
         "svg.fonttype": "none",
         "svg.hashsalt": plot.title,
+        "text.parse_math": False,  # names of methods and files may hold dollar signs
         "font.family": "sans-serif",
         "font.size": 11,
     }
@@ -163,14 +164,9 @@ def _draw_panels(plot: Panels, new_figure: Any) -> Any:
 
 
 def _name_axes(axes: Any, plot: LinePlot | HeatMap) -> None:
-    axes.set_title("\n".join(wrap(_plain(plot.title), _TITLE_WIDTH)), fontsize=12)
-    axes.set_xlabel(_plain(plot.x))
-    axes.set_ylabel(_plain(plot.y))
-
-
-def _plain(text: str) -> str:
-    """Return text that matplotlib shows as it is: between dollar signs it would expect formulas."""
-    return text.replace("$", r"\$")
+    axes.set_title("\n".join(wrap(plot.title, _TITLE_WIDTH)), fontsize=12)
+    axes.set_xlabel(plot.x)
+    axes.set_ylabel(plot.y)
 
 
 def _draw_lines(axes: Any, plot: LinePlot) -> None:
@@ -179,9 +175,7 @@ def _draw_lines(axes: Any, plot: LinePlot) -> None:
         style = "-" if number < len(_COLORS) else "--"
         marker = _MARKERS[number % len(_MARKERS)] if plot.markers else None
         width, above = (3.0, 3) if name in plot.strong else (1.6, 2)
-        axes.plot(
-            x, y, style, color=color, marker=marker, markersize=5, linewidth=width, label=_plain(name), zorder=above
-        )
+        axes.plot(x, y, style, color=color, marker=marker, markersize=5, linewidth=width, label=name, zorder=above)
         if name in plot.spreads:
             axes.errorbar(x, y, yerr=plot.spreads[name], fmt="none", ecolor=color, elinewidth=1, capsize=2)
     if plot.log_x:

@@ -6,16 +6,12 @@ import glob
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from hashlearn.cli.shell import say
 from hashlearn.files import FileError
 from hashlearn.files.arrays import SUFFIXES, split_part
 from hashlearn.files.read import shard_names
 from hashlearn.files.tables import TABLES, table_feature_names, table_names
 
 _MOST_NAMES = 8
-_LEAST_COLUMNS, _LARGE_SPREAD = 10, 20
 
 
 def file_or_column(features: str, given: str | None) -> str | None:
@@ -51,19 +47,6 @@ def feature_names(features: str) -> list[str] | None:
     if names is None or len(set(names)) < len(names) or any("," in name or name.startswith("-") for name in names):
         return None
     return names
-
-
-def warn_of_scale(features: str, names: list[str], X: Any) -> None:
-    """Warn of a few columns that vary far more than the others: a price beside embeddings would decide alone."""
-    if len(names) < _LEAST_COLUMNS:
-        return
-    spread = np.asarray(X, dtype=np.float64).std(axis=0)
-    large = [name for name, one in zip(names, spread, strict=True) if one > _LARGE_SPREAD * np.median(spread)]
-    if 0 < len(large) <= len(names) // 10:
-        say(
-            f"warning: {_listed(large)} varies more than {_LARGE_SPREAD} times as much as most columns of {features}. "
-            f"If it is no feature, leave it out: {split_part(features)[0]}:-{','.join(large)}"
-        )
 
 
 def with_columns(hasher: Any, features: str) -> str:

@@ -14,7 +14,7 @@ import typer
 
 import hashlearn
 from hashlearn import files
-from hashlearn.cli.columns import feature_names, file_or_column, warn_of_scale, without_label
+from hashlearn.cli.columns import feature_names, file_or_column, without_label
 from hashlearn.cli.images import fit_images, takes_images
 from hashlearn.cli.options import AsJson, Cluster, Jobs, Workers, is_many, working
 from hashlearn.cli.shell import BadUse, epilog, plain_value, progress, say, tell, unknown_name
@@ -172,8 +172,6 @@ def _learn(hasher: Any, features: str, labels: str | None, pairs: tuple[str | No
     y = files.read_labels(labels, missing=True, n_rows=X.shape[0]) if labels is not None else None
     if y is not None and y.shape[0] != X.shape[0]:
         raise files.FileError(f"{labels} has {y.shape[0]} labels, {features} has {X.shape[0]} rows.")
-    if (names := feature_names(without_label(features, labels))) is not None:
-        warn_of_scale(features, names, X)
     lists = [files.read_pairs(name) if name else np.empty((0, 2), dtype=np.intp) for name in pairs]
     read = time.perf_counter()
     if any(pairs):

@@ -19,6 +19,7 @@ from hashlearn.collection.health import QueryFigures, QueryLog
 from hashlearn.collection.store import CollectionError, CollectionSpec, Query, Vectors
 from hashlearn.collection.where import listed
 from hashlearn.index import ScoreTables
+from hashlearn.kernel import as_matrix
 from hashlearn.labels import sliceable_labels
 from hashlearn.models.format import ModelFileError
 from hashlearn.parallel import BLOCK_ROWS, row_blocks
@@ -233,7 +234,7 @@ def given_rows(X: Any, codes: ArrayLike | None, texts: Any) -> tuple[Any, bool]:
     if texts is not None:
         array = _checked_texts(texts)
         return array, not array.shape
-    chosen: Any = codes if X is None else X
+    chosen: Any = codes if X is None else as_matrix(X)
     shape = getattr(chosen, "shape", None)
     # A series of pandas or polars is a single row, but it cannot be indexed like an array.
     rows: Any = chosen if shape is not None and (len(shape) > 1 or sparse.issparse(chosen)) else np.asarray(chosen)
@@ -284,7 +285,7 @@ def checked_vectors(values: Any, size: int, name: str) -> Vectors:
     if sparse.issparse(values):
         values = values.toarray()
     with np.errstate(over="ignore"):
-        array = np.ascontiguousarray(values, dtype=np.float32)
+        array = np.ascontiguousarray(as_matrix(values, name), dtype=np.float32)
     if array.ndim != 2 or array.shape[1] != size:
         raise ValueError(f"{name} must have the shape (rows, {size}). Got {array.shape} instead.")
     bad = np.flatnonzero(~np.isfinite(array).all(axis=1))

@@ -73,7 +73,7 @@ class NpzArray:
         return self._values(start * row_bytes, count * row_bytes).reshape(count, *self.shape[1:])
 
     def _read_whole(self) -> NDArray[Any]:
-        _check_memory(self._path, self._bytes)
+        check_memory(self._path, self._bytes)
         return self._values(0, self._bytes).reshape(self.shape, order="F" if self._by_column else "C")
 
     def _values(self, start: int, size: int) -> NDArray[Any]:
@@ -120,7 +120,7 @@ def is_sparse(keys: list[str]) -> bool:
 def read_sparse(path: Path) -> Any:
     """Return the sparse matrix that a .npz file of scipy holds, by rows."""
     with zipfile.ZipFile(path) as archive:
-        _check_memory(path, sum(member.file_size for member in archive.infolist()))
+        check_memory(path, sum(member.file_size for member in archive.infolist()))
     matrix = sparse.load_npz(path).tocsr()
     # Indices outside the matrix would crash the compiled loops that trust them.
     matrix.check_format(full_check=True)
@@ -137,7 +137,15 @@ def _header(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> tuple[Any, boo
     return shape, by_column, dtype, start.tell()
 
 
-def _check_memory(path: Path, size: int) -> None:
+def read_whole(rows: Any, path: Path) -> Any:
+    """Read all rows of what ``open_part`` has opened; FileError if they take more than the free memory."""
+    if isinstance(rows, np.ndarray) or sparse.issparse(rows):
+        return rows
+    check_memory(path, math.prod(rows.shape) * rows.dtype.itemsize)
+    return rows[...]
+
+
+def check_memory(path: Path, size: int) -> None:
     """FileError if the bytes that are to be read at once are more than the free memory."""
     free = _free_memory()
     if free is not None and size > free:
@@ -334,7 +342,10 @@ def _read_h5(path: Path, part: str | None, default_key: str) -> Any:
 
     file.visititems(note)
     dataset = file[_chosen(path, list(headers), part.strip("/") if part else None, default_key, lambda: headers)]
-    return dataset.asstr()[...].astype(str) if h5py.check_string_dtype(dataset.dtype) else dataset
+    if not h5py.check_string_dtype(dataset.dtype):
+        return dataset
+    check_memory(path, 8 * dataset.size)  # as many references to strings
+    return dataset.asstr()[...].astype(str)
 
 
 READERS: dict[str, Callable[[Path, str | None, str], Any]] = {

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from hashlearn.files.arrays import FileError
 from hashlearn.files.output import check_output, written_whole
+from hashlearn.wholefile import sync_folder
 
 FORMAT = "hashlearn features 1"
 _SAVE_SECONDS = 5.0
@@ -53,6 +54,7 @@ class FeatureWriter:
         with written_whole(sidecar(self.path)) as stream:
             stream.write(_json({**self.facts, **about}))
         os.replace(self._part, self.path)
+        sync_folder(self.path.parent)
         self._state.unlink()
 
     def __enter__(self) -> FeatureWriter:

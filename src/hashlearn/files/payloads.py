@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hashlearn.files.arrays import FileError, check_there, one_line, open_part, split_part
+from hashlearn.files.arrays import FileError, check_there, one_line, open_part, read_whole, split_part
 from hashlearn.files.columns import named_places
 from hashlearn.files.read import shard_names
 from hashlearn.files.tables import TABLES, open_parquet, table_labels, table_names
@@ -119,7 +119,7 @@ def _id_values(name: str | Path) -> Any:
     """Return the values of one file with ids: an array, or the only column of a table."""
     path, part = split_part(name)
     if path.suffix.lower() not in TABLES:
-        return np.asarray(open_part(name, "ids")[...])
+        return np.asarray(read_whole(open_part(name, "ids"), path))
     check_there(path)
     _, columns = table_labels(path, part, ids=True)
     if len(columns) != 1:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from hashlearn.files.arrays import FileError, check_there, open_part, split_part
+from hashlearn.files.arrays import FileError, check_there, open_part, read_whole, split_part
 from hashlearn.files.columns import LABEL_NAMES
 from hashlearn.files.tables import TABLES, table_features, table_labels
 from hashlearn.files.text_tables import is_number
@@ -119,8 +119,7 @@ def open_features(name: str | Path, *, ids: bool = False) -> Any:
 def read_features(name: str | Path) -> Any:
     """Return feature rows for training: a memmap, an array or a CSR matrix, with every value checked."""
     rows = open_features(name)
-    if not (isinstance(rows, np.ndarray) or sparse.issparse(rows)):
-        rows = rows[...]
+    rows = read_whole(rows, Path(name))
     for _ in checked_chunks(rows, name):
         pass
     return rows
@@ -173,8 +172,8 @@ def read_labels(name: str | Path, *, missing: bool = False, n_rows: int | None =
         check_there(path)
         labels: Any = _from_columns(name, *table_labels(path, part, n_rows=n_rows))
     else:
-        labels = open_part(name, "y")
-        labels = labels if sparse.issparse(labels) else np.asarray(labels[...])
+        labels = read_whole(open_part(name, "y"), path)
+        labels = labels if sparse.issparse(labels) else np.asarray(labels)
     if labels.ndim == 2 and labels.shape[1] == 1 and not sparse.issparse(labels):
         labels = labels[:, 0]
     if labels.ndim not in (1, 2) or labels.shape[0] == 0:
@@ -239,7 +238,7 @@ def _classes(name: str | Path, values: list[Any]) -> NDArray[Any]:
 
 def read_pairs(name: str | Path) -> NDArray[np.intp]:
     """Return pairs of row numbers (k, 2), counted from 0."""
-    pairs = np.asarray(open_features(name, ids=True)[...])
+    pairs = np.asarray(read_whole(open_features(name, ids=True), Path(name)))
     if pairs.shape[1] != 2 or np.any(pairs != np.floor(pairs)) or np.any(pairs < 0):
         raise FileError(f"{name} must hold pairs of row numbers in two columns, counted from 0.")
     return pairs.astype(np.intp)

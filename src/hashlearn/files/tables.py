@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hashlearn.files.arrays import EXTRA, FileError, but_is
+from hashlearn.files.arrays import EXTRA, FileError, but_is, check_memory
 from hashlearn.files.columns import SAMPLE_ROWS, looks_like_id, named_places, refuse_texts, warn_of_text, without_ids
 from hashlearn.files.text_tables import LabelColumns, text_feature_names, text_features, text_labels, text_names
 
@@ -36,7 +36,17 @@ def parquet_features(path: Path, part: str | None, *, ids: bool = False) -> NDAr
     """Return what ``part`` picks, else the list column, else the numbers (``ids`` keeps those that look like ids)."""
     file = open_parquet(path)
     names = _feature_columns(path, file, part, ids)
-    return _feature_rows(path, file.read(columns=names), 0)
+    return _feature_rows(path, _read_columns(path, file, names), 0)
+
+
+def _read_columns(path: Path, file: Any, names: list[str]) -> Any:
+    """Read columns, unless 8 bytes for each of their values are more than the free memory."""
+    groups = [file.metadata.row_group(number) for number in range(file.metadata.num_row_groups)]
+    columns = [group.column(number) for group in groups for number in range(group.num_columns)]
+    begins = tuple(f"{name}." for name in names)  # the values of a list column are a column inside it
+    n_values = sum(column.num_values for column in columns if f"{column.path_in_schema}.".startswith(begins))
+    check_memory(path, 8 * n_values)
+    return file.read(columns=names)
 
 
 def parquet_names(path: Path) -> list[str]:
@@ -137,7 +147,7 @@ def parquet_labels(path: Path, part: str | None, *, ids: bool = False) -> tuple[
     """Return the names of the label columns and the columns; missing values are None."""
     file = open_parquet(path)
     names = _label_columns(path, file, part, ids)
-    return names, [column.to_pylist() for column in file.read(columns=names).columns]
+    return names, [column.to_pylist() for column in _read_columns(path, file, names).columns]
 
 
 def _label_columns(path: Path, file: Any, part: str | None, ids: bool = False) -> list[str]:

@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from hashlearn import codes, metrics
-from hashlearn.functions.calibration import Calibration, spread_thresholds
+from hashlearn.functions.calibration import Calibration
 from hashlearn.functions.linear import HashFunction, database_signs, project_block
-from hashlearn.kernel import FeatureMap, dense_rows
+from hashlearn.kernel import FeatureMap, dense_rows, validated_rows
 from hashlearn.labels import Classes, LabelSets, as_labels, check_same_kind, group_rows
 from hashlearn.methodinfo import MethodInfo
 from hashlearn.parallel import one_blas_thread, ordered_map, row_blocks
@@ -26,7 +26,7 @@ from hashlearn.parameters import FLAG, DeclaredEstimator, Instance, Interval, ch
 from hashlearn.progress import keeps_partial
 from hashlearn.rows import advice
 from hashlearn.rows.advice import SampledCodes
-from hashlearn.rows.checkpoint import Checkpoint, stable_repr
+from hashlearn.rows.checkpoint import Checkpoint, content_hash
 from hashlearn.rows.encode import encode_source
 from hashlearn.rows.readers import as_source
 from hashlearn.rows.reduce import FitContext
@@ -248,7 +248,7 @@ class BaseHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DeclaredEsti
             if name in free:
                 continue
             try:
-                params[name] = stable_repr(value)
+                params[name] = content_hash(value)
             except TypeError as error:
                 raise TypeError(
                     f"A checkpoint must know {name}={value!r} again in another process, but {error}. Give a function "
@@ -268,16 +268,14 @@ class BaseHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DeclaredEsti
         float32 (n, n_bits)
         """
         check_is_fitted(self)
-        refuse_masked(X)
-        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float32, np.float64], reset=False)
+        X = validated_rows(self, X)
         return self._project(X)
 
     def expected_bits(self, X: Matrix) -> NDArray[np.float32]:
         """Compute the expected bits e(x), calibrated projections: what a real-valued query is.
 
         A value is near -1 or +1 where the bit is certain and near 0 where it is not, on one scale for all bits of all
-        hashers; its sign is the bit. A hasher from a model file of hashlearn 0.2, which has no ``calibration_``, gives
-        its projections as they are.
+        hashers; its sign is the bit.
 
         Parameters
         ----------
@@ -288,9 +286,7 @@ class BaseHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DeclaredEsti
         float32 (n, n_bits)
             In [-1, 1].
         """
-        projections = self.decision_function(X)
-        calibration = getattr(self, "calibration_", None)
-        return projections if calibration is None else calibration.expected_bits(projections)
+        return self.calibration_.expected_bits(self.decision_function(X))
 
     def transform(self, X: Matrix) -> NDArray[np.uint8]:
         """Hash rows to bits.
@@ -471,12 +467,6 @@ class BaseHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DeclaredEsti
         if projections is not None:
             self.confidence_ = float(np.abs(self.calibration_.expected_bits(projections)).mean())
 
-    def _set_thresholds(self, spread: float, seed: int = 0) -> None:
-        """Spread the thresholds of database rows over [-spread, spread], after ``calibration_`` is set; 0 for none."""
-        self.__dict__.pop("thresholds_", None)
-        if spread > 0:
-            self.thresholds_ = spread_thresholds(self.n_bits_, spread, seed)
-
     def _project(self, X: Matrix) -> NDArray[np.float32]:
         """Project validated rows, block by block on threads, in their own precision.
 
@@ -496,10 +486,7 @@ class BaseHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DeclaredEsti
     def _validate(self, X: Matrix) -> Matrix:
         """Check parameters and training rows as scikit-learn does; sparse rows stay sparse."""
         check_parameters(self)
-        refuse_masked(X)
-        X = validate_data(
-            self, X, accept_sparse="csr", dtype=[np.float32, np.float64], ensure_min_samples=2, reset=True
-        )
+        X = validated_rows(self, X, reset=True, at_least=2)
         self.n_bits_, self.advice_ = int(self.n_bits), []
         self._advise(advice.scale_advice(X))
         return X
@@ -537,12 +524,3 @@ class BaseHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DeclaredEsti
 
     def _rng(self) -> np.random.RandomState:
         return check_random_state(self.random_state)
-
-
-def refuse_masked(X: Any) -> None:
-    """Raise a ValueError for masked entries, because scikit-learn would take the numbers behind the mask."""
-    if np.ma.is_masked(X):
-        raise ValueError(
-            f"X has {np.ma.count_masked(X)} masked entries, which have no value to learn from or to encode: fill them "
-            "(X.filled(0)) or leave these rows out."
-        )

@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.utils import get_tags
-from sklearn.utils.validation import validate_data
 
 from hashlearn import codes
 from hashlearn.functions.calibration import Calibration, spread_thresholds
 from hashlearn.hashers.base import BaseHasher
+from hashlearn.kernel import validated_rows
 from hashlearn.methodinfo import MethodInfo
 from hashlearn.parameters import Instance, Interval, check_parameters, fitted, parameter
 from hashlearn.progress import PhaseTimer
@@ -121,7 +121,7 @@ class JoinedHasher(BaseHasher):
         """Fit a clone of every hasher on X and y; those that need no labels ignore y."""
         self._check_hashers()
         # The hashers get the checked rows, so that only this estimator deals with column names.
-        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float32, np.float64], ensure_min_samples=2)
+        X = validated_rows(self, X, reset=True, at_least=2)
         timer = PhaseTimer()
         self.hashers_, self.advice_ = [], []
         with advice.muted() as sampled:

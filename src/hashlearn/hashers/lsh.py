@@ -59,6 +59,7 @@ class LSH(BaseHasher):
 
     def _fit_source(self, source: AnySource, context: FitContext, rng: np.random.RandomState) -> None:
         found = survey(source, SurveyPlan.for_source(source, PlainFeatures()), context)
+        self._advise(found.advice(self.n_bits_))
         self._draw(found.total / found.n_rows, rng)
         context.open_codes(found.n_rows, self.n_bits_)
         hash_rows(source, self._block_projection(), context)

@@ -15,12 +15,13 @@ from sklearn.decomposition import PCA
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, Normalizer, RobustScaler, StandardScaler
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from hashlearn import codes
 from hashlearn.functions.linear import block_precision
 from hashlearn.hashers.base import BaseHasher
 from hashlearn.index import ScoreTables
+from hashlearn.kernel import validated_rows
 from hashlearn.methodinfo import MethodInfo
 from hashlearn.parameters import Instance, check_parameters, fitted, parameter
 from hashlearn.typing import Matrix, PackedCodes
@@ -104,7 +105,7 @@ class PipelineHasher(BaseHasher):
     def fit(self, X: Matrix, y: Any = None) -> Self:
         """Fit clones of the steps and of the hasher."""
         check_parameters(self)
-        rows = validate_data(self, X, accept_sparse="csr", dtype=[np.float32, np.float64], ensure_min_samples=2)
+        rows = validated_rows(self, X, reset=True, at_least=2)
         rows, steps = _dense(rows), []
         for step in self.steps:
             steps.append(clone(step))
@@ -125,7 +126,7 @@ class PipelineHasher(BaseHasher):
         ``y`` are labels that are known, for a hasher whose ``encode`` takes them.
         """
         check_is_fitted(self)
-        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float32, np.float64], reset=False)
+        X = validated_rows(self, X)
         if y is not None:
             taking_labels: Any = self.hasher_
             return taking_labels.encode(_project_after(self.steps_, self.hasher_.n_features_in_, _as_they_are, X), y)
@@ -136,7 +137,7 @@ class PipelineHasher(BaseHasher):
         """Make score tables of queries, as ``OpenHasher.query`` does that after the steps."""
         check_is_fitted(self)
         by_tables: Any = self.hasher_
-        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float32, np.float64], reset=False)
+        X = validated_rows(self, X)
         return by_tables.query(_project_after(self.steps_, self.hasher_.n_features_in_, _as_they_are, X), emphasis)
 
     @available_if(lambda self: hasattr(self.hasher_, "query"))

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hashlearn.codes import as_words, unpack_signs, word_distances
+from hashlearn.kernel import as_matrix
 from hashlearn.parallel import ordered_map, thread_count
 from hashlearn.typing import IntArray, Metric
 
@@ -117,7 +118,7 @@ def asymmetric_keys(queries: NDArray[Any], database: NDArray[np.uint8], n_bits: 
 
 def check_floats(rows: ArrayLike, name: str) -> NDArray[Any]:
     """Check that rows are a finite 2-D array. float32 stays float32; other types become float64."""
-    array = np.asarray(rows)
+    array = np.asarray(as_matrix(rows, name))
     if array.ndim != 2:
         raise ValueError(f"{name} must be a 2-D array. Got {array.ndim}-D instead.")
     if array.dtype != np.float32:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.utils.validation import check_consistent_length, validate_data
+from sklearn.utils.validation import check_consistent_length
 
 import hashlearn.rowkeys as rowkeys
 from hashlearn import codes
@@ -31,7 +31,7 @@ from hashlearn.functions.linear import (
 )
 from hashlearn.functions.posterior import ClassSums, fit_posterior
 from hashlearn.hashers.base import BaseHasher, LabelCodes
-from hashlearn.kernel import MOST_LANDMARKS, FeatureMap, LandmarkKernel
+from hashlearn.kernel import MOST_LANDMARKS, FeatureMap, LandmarkKernel, validated_rows
 from hashlearn.labels import Classes, as_labels
 from hashlearn.pairwise.supervision import sums_by_kind
 from hashlearn.parallel import one_blas_thread, ordered_map, row_blocks
@@ -125,7 +125,7 @@ class PartialFitMixin(BaseHasher):
             self.fit(X, y)
             self._begin_sums(X, labels, self.codes_)
             return self
-        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float32, np.float64], reset=False)
+        X = validated_rows(self, X)
         check_consistent_length(X, labels.numbers)
         goes_on = hasattr(self, "sums_")
         # Everything is made beside the fitted state, which an exception leaves as it was.

@@ -30,7 +30,7 @@ MOST_UNLABELED = 0.2
 LEAST_CODES = 1000  # fewer rows may have equal codes by chance
 SAMPLED_CODES = 10_000  # enough to show a collapse; counting them takes far less time than computing them
 ROWS_PER_CODE = 10
-LEAST_FEATURES, LARGE_SPREAD, SAMPLED_ROWS = 4, 1000, 2000
+LEAST_FEATURES, LARGE_SPREAD, SAMPLED_ROWS = 4, 20, 2000  # of 7 sets of embeddings, the largest spread is 2.3 medians
 _COLLAPSE = "The codes collapse:"
 
 
@@ -57,19 +57,20 @@ class FitAdvice(UserWarning):
 
 
 def scale_advice(X: Any) -> list[str]:
-    """Return a sentence if a few features (n, n_features) vary far more than the others."""
-    if sparse.issparse(X) or X.shape[1] < LEAST_FEATURES:
+    """Return a sentence if a few features (n, n_features) vary far more than the others, constant ones left out."""
+    if sparse.issparse(X):
         return []
-    some = np.asarray(X[:: max(1, X.shape[0] // SAMPLED_ROWS)], dtype=np.float64)
-    spread = some.std(axis=0)
-    large = np.flatnonzero(spread > LARGE_SPREAD * np.median(spread))
-    if not np.median(spread) or not 0 < len(large) <= max(1, X.shape[1] // 10):
+    spread = np.asarray(X[:: max(1, X.shape[0] // SAMPLED_ROWS)], dtype=np.float64).std(axis=0)
+    varying = spread[spread > 0]
+    if len(varying) < LEAST_FEATURES:
         return []
-    first = int(large[0])
+    large = np.flatnonzero(spread > LARGE_SPREAD * np.median(varying))
+    if not 0 < len(large) <= max(1, len(varying) // 10):
+        return []
     return [
-        f"{len(large)} of {X.shape[1]} features vary more than {LARGE_SPREAD:,} times as much as most others (the "
-        f"first is feature {first}), so they alone may decide which rows are near: scale the features, as a "
-        "pipeline with StandardScaler does, or leave these out."
+        f"{len(large)} of {X.shape[1]} features vary more than {LARGE_SPREAD} times as much as most others (the first "
+        f"is feature {large[0]}, counted from 0), so they alone may decide which rows are near: scale the features, as "
+        "a pipeline with StandardScaler does, or leave these out."
     ]
 
 

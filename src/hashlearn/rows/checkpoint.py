@@ -1,12 +1,9 @@
-"""How a fit is carried out: who runs its tasks, where its checkpoint is, and where the codes of the rows go."""
+"""Checkpoints: a folder that holds what a fit has done so far, and the identity of the fit that it belongs to."""
 
 from __future__ import annotations
 
-import builtins
 import copy
 import dataclasses
-import functools
-import hashlib
 import json
 import os
 import shutil
@@ -15,9 +12,10 @@ import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 import numpy as np
+from joblib.hashing import NumpyHasher
 from scipy import sparse
 from sklearn.base import BaseEstimator
 
@@ -188,120 +186,87 @@ def under(arrays: Arrays, prefix: str) -> Arrays:
 
 def _without_none(hint: Any) -> Any:
     """Return the type of a field that may be None."""
-    if get_origin(hint) in (types.UnionType, Union):
+    if get_origin(hint) is types.UnionType:
         return next(kind for kind in get_args(hint) if kind is not type(None))
     return hint
 
 
-_PLAIN = (type(None), bool, int, float, complex, str, bytes, type(Ellipsis))
-_FUNCTIONS = (types.FunctionType, types.MethodType, types.BuiltinFunctionType, np.ufunc, functools.partial)
-
-
-def stable_repr(value: Any) -> str:
-    """Return a text that is equal for equal values. TypeError, in one sentence, where nobody can tell.
+def content_hash(value: Any) -> str:
+    """Return a text that is equal for equal values, in any process. TypeError, in one sentence, where nobody can tell.
 
     A function is known by its module, name and bytecode with all that it holds on to (defaults, closure), not by what
     it calls in turn. Bytecode changes with the version of Python.
 
-    >>> stable_repr({"beta": 3, "alpha": [0.5, None]})
-    "{'alpha': [0.5, None], 'beta': 3}"
+    >>> content_hash({"beta": 3, "alpha": [0.5, None]}) == content_hash({"alpha": [0.5, None], "beta": 3})
+    True
     """
-    return _repr_of(value, ())
+    try:
+        return str(_ContentHasher("sha1").hash(value))
+    except RecursionError as error:
+        raise TypeError(f"it refers to itself: {type(value).__name__}") from error
+    except Exception as error:  # whatever an object's own method raises
+        raise TypeError(f"its content cannot be seen: {one_line(error)}") from error
 
 
-def _repr_of(value: Any, outer: tuple[int, ...]) -> str:
+class _ContentHasher(NumpyHasher):  # type: ignore[misc]
+    """The hash of joblib, which knows arrays and sorts sets, for functions and estimators too."""
+
+    def __init__(self, hash_name: str) -> None:
+        super().__init__(hash_name)
+        self.fast = True  # without memo: whether two equal parts are one object does not count
+        self._outer: list[Any] = []
+
+    def save(self, obj: Any) -> None:
+        call = vars(type(obj)).get("__call__")
+        if isinstance(obj, types.FunctionType):
+            self._save_function(obj)
+            return
+        if isinstance(call, types.FunctionType):
+            self.save(call)
+        super().save(_content(obj))
+
+    def _save_function(self, function: types.FunctionType) -> None:
+        if any(function is outer for outer in self._outer):  # a function that calls itself holds itself
+            super().save("itself")
+            return
+        self._outer.append(function)
+        name = f"{function.__module__}.{function.__qualname__}"
+        cells = [_cell(cell) for cell in function.__closure__ or ()]
+        super().save((name, function.__code__, function.__defaults__, function.__kwdefaults__, cells))
+        self._outer.pop()
+
+
+def _cell(cell: types.CellType) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # a variable that is not set yet
+        return "empty"
+
+
+def _content(value: Any) -> Any:
+    """Return what a value is made of, if a pickle would name it, depend on its history, or leave its order open."""
     if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, _PLAIN):
-        return repr(value)
-    if id(value) in outer:
-        raise TypeError(f"it refers to itself: {type(value).__name__}")
-    inside = (*outer, id(value))
-    if isinstance(value, list | tuple):
-        return f"[{', '.join(_repr_of(item, inside) for item in value)}]"
-    if isinstance(value, set | frozenset):
-        return f"{{{', '.join(sorted(_repr_of(item, inside) for item in value))}}}"
-    if isinstance(value, dict):
-        pairs = sorted(f"{_repr_of(key, inside)}: {_repr_of(item, inside)}" for key, item in value.items())
-        return f"{{{', '.join(pairs)}}}"
-    if isinstance(value, np.ndarray) or sparse.issparse(value):
-        return _array(value, inside)
-    if isinstance(value, type):
-        return f"class {value.__module__}.{value.__qualname__}"
-    if isinstance(value, _FUNCTIONS):
-        return _function(value, inside)
-    return _object(value, inside)
-
-
-def _array(value: Any, outer: tuple[int, ...]) -> str:
-    kind = type(value).__name__
+        return value.item()
+    if isinstance(value, np.ufunc):
+        return ("ufunc", value.__name__)
+    if isinstance(value, np.ndarray) and not value.dtype.hasobject:
+        return np.ascontiguousarray(value)
     if sparse.issparse(value):
         rows = sparse.csr_matrix(value)
         rows.sort_indices()
-        parts = [_repr_of(part, outer) for part in (rows.data, rows.indices.astype(np.int64), rows.indptr)]
-        return f"{kind}{value.shape}({_digest(*parts)})"
-    if value.dtype.hasobject:
-        return f"{kind}{value.shape}({_digest(_repr_of(value.tolist(), outer))})"
-    return f"{kind}{value.shape}({value.dtype.str}, {_digest(np.ascontiguousarray(value).tobytes())})"
-
-
-def _function(value: Any, outer: tuple[int, ...]) -> str:
-    if isinstance(value, functools.partial):
-        return f"partial({', '.join(_repr_of(part, outer) for part in (value.func, value.args, value.keywords))})"
+        return (type(value), value.shape, rows.data, rows.indices.astype(np.int64), rows.indptr.astype(np.int64))
+    if isinstance(value, frozenset):
+        return ("frozenset", set(value))
+    if isinstance(value, type):
+        return f"class {value.__module__}.{value.__qualname__}"
     if isinstance(value, types.MethodType):
-        return f"{_repr_of(value.__func__, outer)} of {_repr_of(value.__self__, outer)}"
-    if isinstance(value, np.ufunc):
-        return f"numpy.{value.__name__}"
-    if isinstance(value, types.BuiltinFunctionType):
-        owner = value.__self__
-        # The owner of len is the module builtins, that of [].append is the list.
-        home = "" if owner is None or isinstance(owner, types.ModuleType) else f" of {_repr_of(owner, outer)}"
-        return f"{value.__module__ or builtins.__name__}.{value.__qualname__}{home}"
-    cells = [_cell(cell, outer) for cell in value.__closure__ or ()]
-    defaults = _repr_of([value.__defaults__, value.__kwdefaults__], outer)
-    return f"{value.__module__}.{value.__qualname__}({_digest(_code(value.__code__, outer), defaults, *cells)})"
-
-
-def _cell(cell: types.CellType, outer: tuple[int, ...]) -> str:
-    try:
-        value = cell.cell_contents
-    except ValueError:  # a variable that is not set yet
-        return "empty"
-    # A function that calls itself holds itself.
-    return "itself" if id(value) in outer else _repr_of(value, outer)
-
-
-def _code(code: types.CodeType, outer: tuple[int, ...]) -> str:
-    """Bytecode and all that it uses, without file names and line numbers."""
-    constants = [
-        _code(part, outer) if isinstance(part, types.CodeType) else _repr_of(part, outer) for part in code.co_consts
-    ]
-    names = (code.co_names, code.co_varnames, code.co_freevars, code.co_argcount, code.co_kwonlyargcount, code.co_flags)
-    return _digest(code.co_code, repr(names), *constants)
-
-
-def _object(value: Any, outer: tuple[int, ...]) -> str:
-    """Describe an object by its class and contents: the parameters of an estimator, else what a pickle would hold."""
-    kind = type(value)
-    name = f"{kind.__module__}.{kind.__qualname__}"
-    if isinstance(getattr(value, "__wrapped__", None), types.FunctionType):
-        return f"{name} around {_repr_of(value.__wrapped__, outer)}"
+        return (value.__func__, value.__self__)
+    if isinstance(value, types.CodeType):  # without file names and line numbers
+        names = (value.co_names, value.co_varnames, value.co_freevars)
+        counts = (value.co_argcount, value.co_kwonlyargcount, value.co_flags)
+        return (value.co_code, value.co_consts, names, counts)
     if isinstance(value, BaseEstimator):
-        return f"{name}({_repr_of(value.get_params(deep=False), outer)})"
-    try:
-        reduced = value.__reduce_ex__(4)
-    except Exception as error:  # whatever the object's own method raises
-        raise TypeError(f"its content cannot be seen: {one_line(error)}") from error
-    if isinstance(reduced, str):
-        return f"{name} {reduced}"
-    parts = [list(part) if isinstance(part, Iterator) else part for part in reduced]
-    own_call = vars(kind).get("__call__")
-    return f"{name}({_digest(_repr_of(parts, outer), _repr_of(own_call, outer))})"
-
-
-def _digest(*parts: str | bytes) -> str:
-    result = hashlib.sha256()
-    for part in parts:
-        data = part.encode() if isinstance(part, str) else part
-        result.update(len(data).to_bytes(8, "little") + data)
-    return result.hexdigest()[:32]
+        return (type(value), value.get_params(deep=False))
+    if isinstance(getattr(value, "__wrapped__", None), types.FunctionType):
+        return (type(value), value.__wrapped__)
+    return value

@@ -16,6 +16,7 @@ from scipy import sparse
 from hashlearn.files.arrays import SUFFIXES, FileError, NpzArray, check_there, one_line, open_part, split_part
 from hashlearn.files.read import read_labels, shard_names
 from hashlearn.files.tables import TABLES, ParquetRows, table_features
+from hashlearn.kernel import as_matrix
 from hashlearn.labels import sliceable_labels
 from hashlearn.rows.reduce import run
 from hashlearn.rows.source import (
@@ -289,6 +290,7 @@ def as_source(X: Any, y: Any = None, executor: Any = None) -> AnySource:
         if y is not None:
             raise TypeError("A source has its labels already: give no y with it.")
         return X
+    X = as_matrix(X)
     if _is_dask_frame(X):
         X, y = _frame_columns(X, y)
     if y is None:
@@ -365,7 +367,7 @@ def _parts(data: Any, labels: bool) -> list[Rows]:
             return [part for item in data for part in _files(str(item), labels)]
         if not named and not np.isscalar(data[0]) and data[0] is not None:
             return [part for item in data for part in _parts(item, labels)]
-    return [_rows_of_object(data, labels)]
+    return [_rows_of_object(data if labels else as_matrix(data), labels)]
 
 
 def _is_file_name(name: str) -> bool:

@@ -22,7 +22,9 @@ from scipy import sparse
 
 import hashlearn.rowkeys as rowkeys
 from hashlearn.files.arrays import FileError, one_line
+from hashlearn.kernel import as_matrix
 from hashlearn.labels import label_array
+from hashlearn.messages import refuse_masked
 from hashlearn.typing import IntArray, Matrix
 
 SAMPLE_ROWS, SAMPLE_SEED = 2048, 0
@@ -193,8 +195,10 @@ def call_for_rows(function: Callable[[], Any], name: str) -> tuple[Any, Any]:
 def as_pair(chunk: Any) -> tuple[Any, Any]:
     """Check a chunk and return it as (rows, labels or None)."""
     rows, labels = chunk if isinstance(chunk, (tuple, list)) and len(chunk) == 2 else (chunk, None)
+    rows = as_matrix(rows)
     if not hasattr(rows, "shape"):
         rows = np.asarray(rows)
+    refuse_masked(labels, "y")
     if labels is not None and not hasattr(labels, "shape"):
         labels = label_array(labels)
     if len(rows.shape) != 2:

@@ -24,7 +24,7 @@ from hashlearn.labels import check_variety
 from hashlearn.parallel import BLOCK_ROWS
 from hashlearn.progress import report
 from hashlearn.rowkeys import Keys
-from hashlearn.rows.advice import label_advice
+from hashlearn.rows.advice import label_advice, scale_advice
 from hashlearn.rows.checkpoint import from_arrays, to_arrays
 from hashlearn.rows.groups import GroupLookup, IdentityCollision, LabelReader, LabelSetIndex, RangeLabelSets
 from hashlearn.rows.reduce import FitContext
@@ -218,10 +218,11 @@ class Survey:
     n_unlabeled: int = 0
 
     def advice(self, n_bits: int, structure: bool = False) -> list[str]:
-        """Return what to say about the labels; nothing without labels."""
-        if self.table is None:
-            return []
-        return label_advice(self.table, n_bits, self.counts, self.n_unlabeled, structure)
+        """Return what to say about the features, by the sample, and about the labels if there are any."""
+        advice = [] if self.sample.rows is None else scale_advice(self.sample.rows)
+        if self.table is not None:
+            advice += label_advice(self.table, n_bits, self.counts, self.n_unlabeled, structure)
+        return advice
 
 
 def survey(source: AnySource, plan: SurveyPlan, context: FitContext) -> Survey:

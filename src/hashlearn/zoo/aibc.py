@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from hashlearn import codes
 from hashlearn.functions.linear import LinearFunction
 from hashlearn.hashers.in_memory import KernelParameters, linear
 from hashlearn.hashers.sums import GramSums, LearnedFunction, SumsHasher, Training
+from hashlearn.kernel import validated_rows
 from hashlearn.methodinfo import MethodInfo
 from hashlearn.parallel import ordered_map, row_blocks
 from hashlearn.parameters import COUNT, POSITIVE, Options, fitted, parameter
@@ -78,7 +79,7 @@ class AIBC(KernelParameters, SumsHasher):
     def encode_database(self, X: Matrix) -> NDArray[np.uint8]:
         """Packed codes of database rows, to be searched with the codes that ``encode`` gives."""
         check_is_fitted(self)
-        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float32, np.float64], reset=False)
+        X = validated_rows(self, X)
 
         def hashed(block: slice) -> NDArray[np.uint8]:
             features = self.features_.map_block(X[block]) - self.features_.center_

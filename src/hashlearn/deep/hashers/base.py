@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from hashlearn import codes, metrics
 from hashlearn.deep.extra import require_torch
@@ -20,7 +20,7 @@ from hashlearn.functions.calibration import Calibration
 from hashlearn.functions.linear import block_precision
 from hashlearn.functions.network import NetworkFunction
 from hashlearn.hashers.base import BaseHasher
-from hashlearn.kernel import dense_rows
+from hashlearn.kernel import dense_rows, validated_rows
 from hashlearn.labels import NO_LABELS, check_variety, group_rows
 from hashlearn.parallel import one_blas_thread
 from hashlearn.parameters import (
@@ -262,15 +262,7 @@ class DeepHasher(BaseHasher):
 
         reset = seed is not None
         if self.backbone is None:
-            X = validate_data(
-                self,
-                X,
-                accept_sparse="csr",
-                dtype=[np.float32, np.float64],
-                ensure_min_samples=2 if reset else 1,
-                reset=reset,
-            )
-            return setting_up.open_rows(X)
+            return setting_up.open_rows(validated_rows(self, X, reset=reset, at_least=2 if reset else 1))
         if seed is not None:
             return setting_up.open_backbone(self.backbone, X, self.n_jobs, seed)
         return setting_up.Opened(setting_up.open_inputs(self.function_.spec["backbone"], X, self.n_jobs))

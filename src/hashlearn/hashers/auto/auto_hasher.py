@@ -7,7 +7,6 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.validation import validate_data
 
 from hashlearn.hashers.auto.report import SelectionReport
 from hashlearn.hashers.auto.trial import SAMPLE_ROWS, Candidate, choose, run_trials, usual_division
@@ -15,7 +14,7 @@ from hashlearn.hashers.base import BaseHasher
 from hashlearn.hashers.itq import ITQ
 from hashlearn.hashers.joined import JoinedHasher
 from hashlearn.hashers.metric_itq import MetricITQ
-from hashlearn.kernel import PlainFeatures
+from hashlearn.kernel import PlainFeatures, validated_rows
 from hashlearn.labels import Classes, as_labels
 from hashlearn.methodinfo import MethodInfo
 from hashlearn.pairwise.gsdhp import GSDHP
@@ -150,7 +149,7 @@ class AutoHasher(BaseHasher):
             raise ValueError(
                 "No bits of this AutoHasher were learned by GSDH_P, so more rows change nothing: fit anew."
             )
-        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float32, np.float64], reset=False)
+        X = validated_rows(self, X)
         for part in parts:
             if first:
                 part._begin_sums(X, labels, part.encode(X, y))

@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from hashlearn import codes
 from hashlearn.functions.calibration import Calibration
 from hashlearn.functions.linear import HashFunction, project_block
 from hashlearn.hashers.in_memory import InMemoryHasher, KernelParameters
+from hashlearn.kernel import validated_rows
 from hashlearn.parameters import fitted
 from hashlearn.rows.source import CalibrationSample
 from hashlearn.typing import Matrix, PackedCodes
@@ -44,7 +45,7 @@ class AsymmetricHasher(KernelParameters, InMemoryHasher):
         uint8 (n, ceil(n_bits / 8))
         """
         check_is_fitted(self)
-        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float32, np.float64], reset=False)
+        X = validated_rows(self, X)
         return self._database_rows(X)
 
     def _both_codes(self, X: Matrix) -> tuple[PackedCodes, PackedCodes]:
