@@ -27,7 +27,7 @@ from common import best_of
 
 from hashlearn import codes, metrics
 from hashlearn.data import load, protocols
-from hashlearn.deep import backbones, losses
+from hashlearn.deep import DCH, backbones
 from hashlearn.deep.network import HashNetwork, hash_layer
 from hashlearn.methods import find_method
 
@@ -94,16 +94,16 @@ def ratio(bits: int, n_rows: int = 1280, repeats: int = 5) -> int:
     y = np.arange(n_rows) % 10
 
     def ours() -> float:
-        method = find_method("dch")(bits, backbone="small_cnn", n_epochs=1, random_state=0, n_jobs=1)
+        method = DCH(bits, backbone="small_cnn", n_epochs=1, random_state=0, n_jobs=1)
         return float(method.fit(images, y).seconds_["learn"])
 
     def bare() -> None:
         trunk = backbones.build("small_cnn")
+        Y = torch.eye(10)[torch.from_numpy(y)]
         network = HashNetwork(trunk.module, hash_layer(trunk.n_features, bits)).train()
-        loss = losses.DCHLoss(bits)
+        loss = DCH(bits).make_loss(Y)
         adam = torch.optim.Adam(network.parameters())
         pixels = torch.from_numpy(images).permute(0, 3, 1, 2)
-        Y = torch.eye(10)[torch.from_numpy(y)]
         for step, idx in enumerate(torch.randperm(n_rows).split(128)):
             adam.zero_grad()
             loss(network(pixels[idx]), Y[idx], step, idx).backward()
