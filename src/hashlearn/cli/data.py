@@ -103,8 +103,7 @@ def info(name: Name, data_dir: DataDir = None, as_json: AsJson = False) -> None:
         "folder": str(folder),
     }
     if as_json:
-        # "licence" is the old name of "license", which scripts may read until 0.4.
-        print_json({**facts, "licence": spec.license, "files": files})
+        print_json({**facts, "files": files})
         return
     for title, value in facts.items():
         line = f"{title:<8}  {value}"
