@@ -1,6 +1,7 @@
 """``hashlearn data list|info|prepare``."""
 
 import json
+from pkgutil import resolve_name
 
 import pytest
 
@@ -70,3 +71,7 @@ def test_a_folder_of_pictures_that_does_not_exist_is_said_first(call, monkeypatc
     code, _, err = call("data", "features", "photos", "-o", "X.npy")
     assert code == 1
     assert err == "hashlearn: There is no folder or zip photos.\n"
+
+
+def test_every_data_set_of_the_catalog_has_a_reader():
+    assert all(callable(resolve_name(spec.reader)) for spec in DATA_SETS.values())

@@ -4,11 +4,14 @@ import io
 import sys
 import zipfile
 
+import numpy as np
 import pytest
 
 from hashlearn import data
 from hashlearn.data import cifar
 from hashlearn.files import FileError
+from hashlearn.service.images import ImageDecoder, SquareFeatures
+from hashlearn.service.settings import Limits
 
 Image = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
 
@@ -66,6 +69,15 @@ def test_one_size_for_all(tmp_path):
     with pytest.raises(FileError, match=r"a/2\.png is 40×20 pixels, a/1\.png is 32×32; give one size"):
         data.image_folder(tmp_path)
     assert data.image_folder(tmp_path, size=8).images.shape == (2, 8, 8, 3)
+
+
+def test_a_large_jpeg_has_the_pixels_that_the_service_makes_of_it(tmp_path):
+    stream = io.BytesIO()
+    noise = np.random.default_rng(0).integers(0, 256, (300, 300, 3), dtype=np.uint8)
+    Image.fromarray(noise).save(stream, "JPEG")
+    pool = data.image_folder(write(tmp_path, {"a/1.jpg": stream.getvalue()}), size=16)
+    row = SquareFeatures("pixels", 16).row(stream.getvalue(), ImageDecoder(Limits()))
+    np.testing.assert_array_equal(pool.features(np.arange(1)), row)
 
 
 def test_damage(tmp_path):

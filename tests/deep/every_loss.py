@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from scipy import sparse
 
-from hashlearn.deep import losses
+from hashlearn import deep
 from hashlearn.deep.losses import CodeLoss
 
 torch.set_num_threads(1)
@@ -19,24 +19,24 @@ def rng():
 
 
 LOSSES = {
-    "dhn-paper": lambda m, Y: losses.DHNLoss(m, form="paper", alpha=1.0),
-    "dhn-code": lambda m, Y: losses.DHNLoss(m, form="code"),
-    "dhn-tensorflow": lambda m, Y: losses.DHNLoss(m, form="tensorflow", quantization=0.3),
-    "hashnet-code": lambda m, Y: losses.HashNetLoss(m, Y),
-    "hashnet-paper": lambda m, Y: losses.HashNetLoss(m, Y, form="paper", overlap=True),
-    "hashnet-overlap": lambda m, Y: losses.HashNetLoss(m, Y, overlap=True),
-    "hashnet-halves": lambda m, Y: losses.HashNetLoss(m, Y, pairs="halves"),
-    "dch-code": lambda m, Y: losses.DCHLoss(m, quantization=0.2),
-    "dch-paper": lambda m, Y: losses.DCHLoss(m, form="paper"),
-    "dpsh": lambda m, Y: losses.DPSHLoss(m, Y),
-    "dsh": lambda m, Y: losses.DSHLoss(m),
-    "dnnh": lambda m, Y: losses.DNNHLoss(m, per_anchor=3),
-    "dnnh-band": lambda m, Y: losses.DNNHLoss(m, per_anchor=3, band=0.3),
-    "csq": lambda m, Y: losses.CSQLoss(m, Y, rng()),
-    "orthohash": lambda m, Y: losses.OrthoHashLoss(m, Y.shape[1], rng()),
-    "dlbhc": lambda m, Y: losses.DLBHCLoss(m, Y.shape[1], rng()),
-    "dsch": lambda m, Y: losses.DSCHLoss(m, Y.shape[1], rng()),
-    "dsrh": lambda m, Y: losses.DSRHLoss(m),
+    "dhn-paper": lambda m, Y: deep.DHN(m, form="paper", alpha=1.0).make_loss(Y),
+    "dhn-code": lambda m, Y: deep.DHN(m, form="code").make_loss(Y),
+    "dhn-tensorflow": lambda m, Y: deep.DHN(m, form="tensorflow", quantization=0.3).make_loss(Y),
+    "hashnet-code": lambda m, Y: deep.HashNet(m).make_loss(Y),
+    "hashnet-paper": lambda m, Y: deep.HashNet(m, form="paper", overlap=True).make_loss(Y),
+    "hashnet-overlap": lambda m, Y: deep.HashNet(m, overlap=True).make_loss(Y),
+    "hashnet-halves": lambda m, Y: deep.HashNet(m, pairs="halves").make_loss(Y),
+    "dch-code": lambda m, Y: deep.DCH(m, quantization=0.2).make_loss(Y),
+    "dch-paper": lambda m, Y: deep.DCH(m, form="paper").make_loss(Y),
+    "dpsh": lambda m, Y: deep.DPSH(m).make_loss(Y),
+    "dsh": lambda m, Y: deep.DSH(m).make_loss(Y),
+    "dnnh": lambda m, Y: deep.DNNH(m, per_anchor=3).make_loss(Y, rng()),
+    "dnnh-band": lambda m, Y: deep.DNNH(m, per_anchor=3, band=0.3).make_loss(Y, rng()),
+    "csq": lambda m, Y: deep.CSQ(m).make_loss(Y, rng()),
+    "orthohash": lambda m, Y: deep.OrthoHash(m).make_loss(Y, rng()),
+    "dlbhc": lambda m, Y: deep.DLBHC(m).make_loss(Y, rng()),
+    "dsch": lambda m, Y: deep.DSCH(m).make_loss(Y, rng()),
+    "dsrh": lambda m, Y: deep.DSRH(m).make_loss(Y),
     "tdbe": lambda m, Y: CodeLoss(target_codes(Y.shape[0], m)),
     "cnnh": lambda m, Y: CodeLoss(target_codes(Y.shape[0], m)),
     "gsdhp-star": lambda m, Y: CodeLoss(target_codes(Y.shape[0], m)),

@@ -21,7 +21,7 @@ from PIL import Image  # noqa: E402
 
 from hashlearn.deep import stores  # noqa: E402
 from hashlearn.deep.backbones import Recipe  # noqa: E402
-from hashlearn.deep.images import folder_classes, image_source, is_images  # noqa: E402
+from hashlearn.deep.images import folder_classes, image_source  # noqa: E402
 from hashlearn.files import FileError  # noqa: E402
 from hashlearn.files import images as decode  # noqa: E402
 from hashlearn.progress import listening  # noqa: E402
@@ -78,14 +78,6 @@ def test_arrays_in_any_layout():
     for wrong in (pixels.astype(np.float32), pixels[..., :2], pixels[0, 0], np.empty((0, 6, 6, 3), np.uint8)):
         with pytest.raises(ValueError, match="Arrays of images must"):
             image_source(wrong, 6)
-
-
-def test_what_can_only_be_images():
-    assert is_images("folder")
-    assert is_images(["a.png", "b.png"])
-    assert is_images(np.zeros((2, 4, 4, 3)))
-    assert not is_images(np.zeros((2, 4)))
-    assert not is_images([[1.0, 2.0]])
 
 
 def test_bad_places(tmp_path):

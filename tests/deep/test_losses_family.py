@@ -10,8 +10,7 @@ from every_loss import CLASSES, SETS, batch
 from sklearn.datasets import load_digits
 from small_methods import small
 
-from hashlearn import codes
-from hashlearn.deep import losses
+from hashlearn import codes, deep
 from hashlearn.deep.hashers.two_step import flip_down, quadratic_form, triplet_codes
 from hashlearn.deep.trainer import TrainingSettings, make_optimizer
 
@@ -24,9 +23,9 @@ def test_a_classifier_reads_the_bits(name, labels):
     u, Y, idx = batch(labels)
     rng = np.random.RandomState(0)
     if name == "dlbhc":
-        loss, bits = losses.DLBHCLoss(4, 3, rng), 1 / (1 + np.exp(-u.numpy()))
+        loss, bits = deep.DLBHC(4).make_loss(Y, rng), 1 / (1 + np.exp(-u.numpy()))
     else:
-        loss, bits = losses.DSCHLoss(4, 3, rng, quantization=0.3, balance=0.2), np.tanh(u.numpy())
+        loss, bits = deep.DSCH(4, quantization=0.3, balance=0.2).make_loss(Y, rng), np.tanh(u.numpy())
     with torch.no_grad():
         loss.intercept += torch.tensor([0.1, -0.2, 0.3])
     scores = bits @ loss.classifier.detach().double().numpy() + loss.intercept.detach().double().numpy()
@@ -39,7 +38,7 @@ def test_a_classifier_reads_the_bits(name, labels):
 
 
 def test_the_classifier_is_learned_with_the_network():
-    loss = losses.DLBHCLoss(4, 3, np.random.RandomState(0)).to(torch.float64)
+    loss = deep.DLBHC(4).make_loss(np.eye(3), np.random.RandomState(0)).to(torch.float64)
     assert [tensor.shape for tensor in loss.weights()] == [(4, 3), (3,)]
     assert all(tensor.is_leaf and tensor.requires_grad for tensor in loss.weights())
     u, Y, idx = batch(CLASSES)
@@ -67,7 +66,7 @@ def test_dsrh_by_loops(labels):
                 weight = (2 ** shared[q, i] - 2 ** shared[q, j]) / ideal
                 total += weight * max(0.0, distance[i] - distance[j] + 1.5)
     expected = total / count + 0.2 * (b.mean(axis=0) ** 2).mean()
-    loss = losses.DSRHLoss(4, margin=1.5, balance=0.2, n_queries=4)
+    loss = deep.DSRH(4, margin=1.5, balance=0.2, n_queries=4).make_loss(Y)
     assert float(loss(u, Y, 0, idx).detach()) == pytest.approx(expected, abs=1e-9)
 
 

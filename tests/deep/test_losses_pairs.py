@@ -7,7 +7,8 @@ import pytest
 import torch
 from every_loss import CLASSES, SETS, batch, matrix
 
-from hashlearn.deep import losses
+from hashlearn import deep
+from hashlearn.deep.hashers.pairwise import HashNetLoss
 from hashlearn.deep.losses import similar_share
 
 BOTH = pytest.mark.parametrize("labels", [CLASSES, SETS], ids=["classes", "sets"])
@@ -35,9 +36,8 @@ def test_dhn(labels, form):
     total = np.mean([logistic(1.7 * t[i] @ t[j], r > 0) for i, j, r in pairs(Y)])
     weight = 0.3 * (u.shape[1] if form == "code" else 1)
     total += weight * np.mean([math.log(math.cosh(abs(v) - 1)) for v in t.ravel()])
-    assert float(losses.DHNLoss(4, form=form, alpha=1.7, quantization=0.3)(u, Y, 0, idx)) == pytest.approx(
-        total, abs=1e-12
-    )
+    loss = deep.DHN(4, form=form, alpha=1.7, quantization=0.3).make_loss(Y)
+    assert float(loss(u, Y, 0, idx)) == pytest.approx(total, abs=1e-12)
 
 
 @BOTH
@@ -51,20 +51,21 @@ def test_dhn_port(labels):
         cosine = t[i] @ t[j] / np.linalg.norm(t[i]) / np.linalg.norm(t[j])
         total += (weight if r > 0 else 1) * logistic(10 * cosine, r > 0) / len(every)
     total += 0.5 * np.mean((abs(t) - 1) ** 2)
-    assert float(losses.DHNLoss(4, form="tensorflow", quantization=0.5)(u, Y, 0, idx)) == pytest.approx(
-        total, abs=1e-12
-    )
+    loss = deep.DHN(4, form="tensorflow", quantization=0.5).make_loss(Y)
+    assert float(loss(u, Y, 0, idx)) == pytest.approx(total, abs=1e-12)
 
 
 def test_dhn_at_zero():
     u, Y, idx = batch(CLASSES)
-    value = losses.DHNLoss(4, quantization=0.7)(0 * u, Y, 0, idx)
+    value = deep.DHN(4, quantization=0.7).make_loss(Y)(0 * u, Y, 0, idx)
     assert float(value) == pytest.approx(math.log(2) + 0.7 * math.log(math.cosh(1)), abs=1e-12)
 
 
 def test_dhn_scale_follows_the_bits_unless_given():
-    assert losses.DHNLoss(40).alpha == 0.25
-    assert losses.DHNLoss(40, alpha=1).alpha == 1
+    u, Y, idx = batch(CLASSES, n_bits=40)
+    value, scaled, plain = (deep.DHN(40, alpha=alpha).make_loss(Y)(u, Y, 0, idx) for alpha in (None, 0.25, 1))
+    assert value == scaled
+    assert value != plain
 
 
 @BOTH
@@ -85,17 +86,17 @@ def test_hashnet(labels, form, overlap, step):
             weight *= r / union if form == "paper" else 4 * r**2 / product
         total += weight * logistic(10 / 4 * t[i] @ t[j], r > 0)
         weights += weight
-    loss = losses.HashNetLoss(4, matrix(Y), form=form, overlap=overlap)
+    loss = deep.HashNet(4, form=form, overlap=overlap).make_loss(Y)
     assert float(loss(u, Y, step, idx)) == pytest.approx(total / weights, abs=1e-12)
 
 
 def test_hashnet_beta_of_the_authors():
-    assert [round(losses.HashNetLoss.beta(k), 2) for k in (0, 200, 2000, 10_000)] == [1.0, 1.41, 3.32, 7.14]
+    assert [round(HashNetLoss.beta(k), 2) for k in (0, 200, 2000, 10_000)] == [1.0, 1.41, 3.32, 7.14]
 
 
 def test_hashnet_is_dhn_on_the_block_between_halves():
     u, Y, idx = batch(CLASSES)
-    hashnet = losses.HashNetLoss(4, matrix(Y), class_num=1.0, alpha=1.0, pairs="halves")
+    hashnet = deep.HashNet(4, class_num=1.0, alpha=1.0, pairs="halves").make_loss(Y)
     t, s = np.tanh(u.numpy()), (Y @ Y.T).numpy() > 0
     block = np.mean([logistic(t[i] @ t[j], s[i, j]) for i in range(3) for j in range(3, 6)])
     assert float(hashnet(u, Y, 0, idx)) == pytest.approx(block, abs=1e-12)
@@ -103,10 +104,10 @@ def test_hashnet_is_dhn_on_the_block_between_halves():
 
 def test_hashnet_paper_weights_balance_the_training_set():
     _, Y, _ = batch(CLASSES)
-    loss = losses.HashNetLoss(4, matrix(Y), form="paper")
+    loss = deep.HashNet(4, form="paper").make_loss(Y)
     similar = np.array([r > 0 for *_, r in pairs(Y)])
     assert loss.similar_weight * similar.sum() == pytest.approx(loss.other_weight * (~similar).sum())
-    assert losses.HashNetLoss(4, matrix(Y)).similar_weight == pytest.approx(len(similar) / similar.sum())
+    assert deep.HashNet(4).make_loss(Y).similar_weight == pytest.approx(len(similar) / similar.sum())
 
 
 @BOTH
@@ -132,7 +133,8 @@ def test_dch_code(labels):
         probability = gamma / (gamma + d)
         costs.append(-weight * math.log(probability) if r > 0 else -math.log(1 - probability))
     total = np.mean(costs) + 0.3 * np.mean((abs(t) - 1) ** 2)
-    assert float(losses.DCHLoss(4, gamma=gamma, quantization=0.3)(u, Y, 0, idx)) == pytest.approx(total, abs=1e-12)
+    loss = deep.DCH(4, gamma=gamma, quantization=0.3).make_loss(Y)
+    assert float(loss(u, Y, 0, idx)) == pytest.approx(total, abs=1e-12)
 
 
 @BOTH
@@ -152,7 +154,7 @@ def test_dch_paper(labels):
         printed = (r > 0) * math.log(d / gamma) + math.log(1 + gamma / d)
         costs.append(len(every) / (n_similar if r > 0 else len(every) - n_similar) * printed)
     total = np.mean(costs) + 0.3 * np.mean([math.log(1 + distance(abs(row), np.ones(4)) / gamma) for row in v])
-    loss = losses.DCHLoss(4, form="paper", gamma=gamma, quantization=0.3)
+    loss = deep.DCH(4, form="paper", gamma=gamma, quantization=0.3).make_loss(Y)
     assert float(loss(u, Y, 0, idx)) == pytest.approx(total, abs=1e-12)
 
 
@@ -160,7 +162,7 @@ def test_dch_paper(labels):
 def test_dch_costs_log_2_where_the_distance_is_gamma(classes):
     _, Y, idx = batch(classes)
     u = torch.tensor([[1.0, 1, 1, 1], [1, 1, -1, -1]], dtype=torch.float64)  # cosine 0: distance m / 2
-    loss = losses.DCHLoss(4, form="paper", gamma=2.0, quantization=0)
+    loss = deep.DCH(4, form="paper", gamma=2.0, quantization=0).make_loss(Y)
     assert float(loss(u, Y, 0, idx)) == pytest.approx(math.log(2), abs=1e-12)
 
 
@@ -171,13 +173,13 @@ def test_dpsh_with_the_batch_as_buffer(labels):
     s = (Y @ Y.T).numpy() > 0
     total = np.mean([logistic(v[i] @ v[j] / 2, s[i, j]) for i in range(n) for j in range(n)])
     total += 50 * ((v - np.where(v >= 0, 1, -1)) ** 2).sum() / n**2
-    loss = losses.DPSHLoss(4, matrix(Y)).to(torch.float64)
+    loss = deep.DPSH(4).make_loss(Y).to(torch.float64)
     assert float(loss(u, Y, 0, idx)) == pytest.approx(total, abs=1e-12)
 
 
 def test_dpsh_pairs_a_batch_with_all_rows_seen():
     u, Y, idx = batch(CLASSES)
-    loss = losses.DPSHLoss(4, matrix(Y), quantization=0).to(torch.float64)
+    loss = deep.DPSH(4, quantization=0).make_loss(Y).to(torch.float64)
     loss(u[:4], Y[:4], 0, idx[:4])
     # Rows 4 and 5 have not been seen: they count as zeros and pull at nothing.
     later = u[[0, 4]].clone().requires_grad_()
@@ -194,7 +196,7 @@ def test_dpsh_pairs_a_batch_with_all_rows_seen():
 def test_dpsh_takes_no_gradient_through_the_sign():
     u = torch.full((2, 4), 0.25, dtype=torch.float64, requires_grad=True)
     _, Y, idx = batch([0, 1])
-    loss = losses.DPSHLoss(4, matrix(Y), quantization=1.0).to(torch.float64)
+    loss = deep.DPSH(4, quantization=1.0).make_loss(Y).to(torch.float64)
     loss.training = False
     loss(u, Y, 0, idx).backward()
     np.testing.assert_allclose(u.grad, 2 * (0.25 - 1) / 4)
@@ -210,12 +212,13 @@ def test_dsh(labels):
             d = ((v[i] - v[j]) ** 2).sum()
             costs.append(d / 2 if r > 0 else max(0, 8 - d) / 2)
     total = np.mean(costs) + 0.01 * np.mean(abs(abs(v) - 1).sum(axis=1))
-    assert float(losses.DSHLoss(4)(u, Y, 0, idx)) == pytest.approx(total, abs=1e-12)
+    assert float(deep.DSH(4).make_loss(Y)(u, Y, 0, idx)) == pytest.approx(total, abs=1e-12)
 
 
 def test_dsh_of_equal_codes_of_a_class_is_zero():
     code = torch.tensor([[1.0, -1, 1, 1]], dtype=torch.float64).repeat(2, 1)
-    assert float(losses.DSHLoss(4)(code, torch.ones(2, 1, dtype=torch.float64), 0, torch.arange(2))) == 0
+    _, Y, idx = batch([0, 0])
+    assert float(deep.DSH(4).make_loss(Y)(code, Y, 0, idx)) == 0
 
 
 def test_dsh_margin_is_half_the_bits():
@@ -224,11 +227,12 @@ def test_dsh_margin_is_half_the_bits():
     for differing in range(9):
         other = ones.clone()
         other[:differing] = -1
-        value = losses.DSHLoss(8)(torch.stack([ones, other]), torch.eye(2, dtype=torch.float64), 0, torch.arange(2))
+        _, Y, idx = batch([0, 1])
+        value = deep.DSH(8).make_loss(Y)(torch.stack([ones, other]), Y, 0, idx)
         assert (float(value) == 0) == (differing >= 4)
 
 
-@pytest.mark.parametrize("name", ["DHNLoss", "DCHLoss"])
+@pytest.mark.parametrize("name", ["DHN", "DCH", "HashNet"])
 def test_unknown_form(name):
-    with pytest.raises(ValueError, match="form must be one of"):
-        getattr(losses, name)(4, form="print")
+    with pytest.raises(ValueError, match=f"The 'form' parameter of {name} must be a str among"):
+        getattr(deep, name)(4, form="print").make_loss(np.eye(2))

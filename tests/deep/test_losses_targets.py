@@ -8,9 +8,9 @@ import torch
 from every_loss import CLASSES, SETS, batch, matrix, target_codes
 from scipy import sparse
 
-from hashlearn import codes
-from hashlearn.deep import losses
-from hashlearn.deep.hashers.two_step import Stage1
+from hashlearn import codes, deep
+from hashlearn.deep.hashers.classes import hash_centers
+from hashlearn.deep.hashers.two_step import Stage1, similarity_codes
 from hashlearn.deep.losses import CodeLoss
 
 BOTH = pytest.mark.parametrize("labels", [CLASSES, SETS], ids=["classes", "sets"])
@@ -89,7 +89,7 @@ def test_stage_1_steps_are_newton_steps():
 def test_stage_1_gives_a_codeword_a_class_near_the_plotkin_bound():
     classes = np.repeat(np.arange(4), 10)
     labels = sparse.csr_matrix(np.eye(4)[classes])
-    found, objective = losses.similarity_codes(labels, 12, np.random.RandomState(0), max_iter=10)
+    found, objective = similarity_codes(labels, 12, np.random.RandomState(0), max_iter=10)
     assert np.all(np.diff(objective) < 0)
     words = np.unique(np.c_[classes, found], axis=0)
     assert len(words) == 4
@@ -101,9 +101,9 @@ def test_stage_1_gives_a_codeword_a_class_near_the_plotkin_bound():
 @BOTH
 def test_csq(labels):
     u, Y, idx = batch(labels)
-    loss = losses.CSQLoss(4, matrix(Y), np.random.RandomState(1))
+    loss = deep.CSQ(4).make_loss(Y, np.random.RandomState(1))
     t = np.tanh(u.numpy())
-    centers = losses.hash_centers(3, 4, np.random.RandomState(1))
+    centers = hash_centers(3, 4, np.random.RandomState(1))
     total = 0.0
     for i in range(6):
         votes = Y[i].numpy() @ centers
@@ -117,14 +117,14 @@ def test_csq(labels):
 
 def test_csq_ties_are_decided_by_one_vector():
     labels = sparse.csr_matrix(np.ones((5, 2)))
-    loss = losses.CSQLoss(16, labels, np.random.RandomState(0))
+    loss = deep.CSQ(16).make_loss(labels, np.random.RandomState(0))
     assert torch.equal(loss.targets, loss.targets[:1].repeat(5, 1))
     assert 0 < loss.targets[0].sum() < 16
 
 
 @pytest.mark.parametrize(("n_labels", "n_bits"), [(10, 16), (16, 16), (64, 64), (3, 2)])
 def test_hadamard_centres(n_labels, n_bits):
-    centers = losses.hash_centers(n_labels, n_bits, np.random.RandomState(0)).astype(int)
+    centers = hash_centers(n_labels, n_bits, np.random.RandomState(0)).astype(int)
     gram = centers @ centers.T
     if n_labels <= n_bits:
         np.testing.assert_array_equal(gram, n_bits * np.eye(n_labels))
@@ -136,7 +136,7 @@ def test_no_column_of_many_hadamard_centres_is_constant_but_one():
     """Flips and shuffles move the constant column to a random place with a random sign."""
     places = set()
     for seed in range(8):
-        centers = losses.hash_centers(16, 16, np.random.RandomState(seed)).astype(int)
+        centers = hash_centers(16, 16, np.random.RandomState(seed)).astype(int)
         (place,) = np.flatnonzero(abs(centers.sum(axis=0)) == 16)
         places.add((place, centers[0, place]))
     assert len(places) > 4
@@ -144,7 +144,7 @@ def test_no_column_of_many_hadamard_centres_is_constant_but_one():
 
 @pytest.mark.parametrize(("n_labels", "n_bits"), [(10, 48), (40, 16), (1, 12), (100, 6)])
 def test_random_centres(n_labels, n_bits):
-    centers = losses.hash_centers(n_labels, n_bits, np.random.RandomState(0)).astype(int)
+    centers = hash_centers(n_labels, n_bits, np.random.RandomState(0)).astype(int)
     assert centers.shape == (n_labels, n_bits)
     assert set(np.unique(centers)) == {-1, 1}
     if (n_labels, n_bits) == (10, 48):
@@ -156,7 +156,7 @@ def test_random_centres(n_labels, n_bits):
 @BOTH
 def test_orthohash(labels):
     u, Y, idx = batch(labels)
-    loss = losses.OrthoHashLoss(4, 3, np.random.RandomState(0), scale=5.0, margin=0.3)
+    loss = deep.OrthoHash(4, scale=5.0, margin=0.3).make_loss(Y, np.random.RandomState(0))
     centers = np.sign(loss.centers.double().numpy())
     total = 0.0
     for row, y in zip(u.numpy(), Y.numpy(), strict=True):
@@ -170,7 +170,7 @@ def test_orthohash(labels):
 @pytest.mark.parametrize("band", [None, 0.1])
 def test_dnnh(labels, band):
     u, Y, idx = batch(labels, n_bits=3)
-    loss = losses.DNNHLoss(3, margin=0.5, per_anchor=4, band=band)
+    loss = deep.DNNH(3, margin=0.5, per_anchor=4, band=band, random_state=0).make_loss(Y)
     f = 1 / (1 + np.exp(-u.numpy()))
     if band is not None:
         f = np.where(f < 0.5 - band, 0, np.where(f > 0.5 + band, 1, f))
@@ -184,7 +184,7 @@ def test_dnnh(labels, band):
 @BOTH
 def test_dnnh_triplets_are_valid_and_all_turn_up(labels):
     _, Y, _ = batch(labels)
-    loss = losses.DNNHLoss(4, per_anchor=50)
+    loss = deep.DNNH(4, per_anchor=50, random_state=0).make_loss(Y)
     shared = (Y @ Y.T).numpy()
     n = len(Y)
     drawn = {tuple(map(int, triplet)) for step in range(10) for triplet in zip(*loss.triplets(Y, step), strict=True)}
@@ -200,8 +200,8 @@ def test_dnnh_triplets_are_valid_and_all_turn_up(labels):
 
 def test_dnnh_draws_by_step_alone():
     _, Y, _ = batch(CLASSES)
-    first, again = (losses.DNNHLoss(4).triplets(Y, 3) for _ in range(2))
-    other = losses.DNNHLoss(4).triplets(Y, 4)
+    first, again = (deep.DNNH(4, random_state=0).make_loss(Y).triplets(Y, 3) for _ in range(2))
+    other = deep.DNNH(4, random_state=0).make_loss(Y).triplets(Y, 4)
     assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
     assert not all(torch.equal(a, b) for a, b in zip(first, other, strict=True))
 
@@ -210,9 +210,9 @@ def test_dnnh_margin_in_bits():
     """All codes equal: the margin. Negatives at least the margin farther: nothing."""
     _, Y, idx = batch([0, 0, 1])
     equal = torch.full((3, 8), 3.0, dtype=torch.float64)
-    assert float(losses.DNNHLoss(8)(equal, Y, 0, idx)) == 2.0
+    assert float(deep.DNNH(8).make_loss(Y)(equal, Y, 0, idx)) == 2.0
     far = 1e3 * torch.ones(3, 8, dtype=torch.float64)
     far[2, :2] = -1e3
-    assert float(losses.DNNHLoss(8)(far, Y, 0, idx)) == 0.0
+    assert float(deep.DNNH(8).make_loss(Y)(far, Y, 0, idx)) == 0.0
     far[2, 1] = 1e3
-    assert float(losses.DNNHLoss(8)(far, Y, 0, idx)) == 1.0
+    assert float(deep.DNNH(8).make_loss(Y)(far, Y, 0, idx)) == 1.0

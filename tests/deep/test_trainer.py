@@ -18,8 +18,8 @@ from sklearn.datasets import load_digits
 
 import hashlearn
 import hashlearn as hl
+from hashlearn.deep.hashers.pairwise import DCH, DCHLoss
 from hashlearn.deep.inputs import ArrayInputs, in_turn, moments
-from hashlearn.deep.losses import DCHLoss
 from hashlearn.deep.network import HashNetwork, build_head, torch_threads
 from hashlearn.deep.trainer import TrainingSettings, _EpochPlans, make_optimizer, rate_factor
 from hashlearn.models.format import ModelFileError
@@ -116,7 +116,7 @@ def test_no_batch_of_a_training_is_a_small_rest(monkeypatch):
             sizes.append(len(u))
             return super().forward(u, Y, step, idx)
 
-    monkeypatch.setattr("hashlearn.deep.hashers.pairwise.DCHLoss", Spy)
+    monkeypatch.setattr(DCH, "loss_class", Spy)
     hl.deep.DCH(n_epochs=1, **SMALL).fit(X[:257], Y[:257])
     assert sorted(sizes) == [51, 51, 51, 52, 52]
 

@@ -22,11 +22,9 @@ def digits(n_queries: int = 297, seed: int = 0) -> Dataset:
     >>> digits().train_X.shape
     (1500, 64)
     """
-    from sklearn.datasets import load_digits
-
-    X, y = load_digits(return_X_y=True)
-    order = np.random.default_rng(seed).permutation(len(X))
-    X, y = (X[order] / 16).astype(np.float32), y[order].astype(np.int64)
+    pool = digits_pool(Path())
+    order = np.random.default_rng(seed).permutation(len(pool))
+    X, y = pool.X[order], pool.y[order]
     return Dataset("digits", X[n_queries:], y[n_queries:], X[:n_queries], y[:n_queries])
 
 
@@ -102,6 +100,14 @@ GARMENTS = (
     "Bag",
     "Ankle boot",
 )
+
+
+def digits_pool(folder: Path) -> Pool:
+    """Load all digits of scikit-learn (8×8 pixels in 0..1); nothing is read from ``folder``."""
+    from sklearn.datasets import load_digits
+
+    X, y = load_digits(return_X_y=True)
+    return Pool("digits", (X / 16).astype(np.float32), y.astype(np.int64), DIGITS)
 
 
 def mnist(path: Path) -> Pool:

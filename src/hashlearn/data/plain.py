@@ -12,7 +12,7 @@ from scipy import sparse
 from hashlearn import files
 from hashlearn.data.pool import TEST, TRAIN, DatasetMissing, Pool, joined_parts
 from hashlearn.files.arrays import FileError, open_part
-from hashlearn.files.images import ENDINGS, Scaling, opened_image, square, upright
+from hashlearn.files.images import ENDINGS, Scaling, decode, opened_image, upright
 from hashlearn.files.tree import Tree, open_tree
 from hashlearn.parallel import ordered_map, row_blocks
 from hashlearn.progress import report
@@ -165,7 +165,8 @@ def _by(pixels: NDArray[Any]) -> str:
 
 
 def _pixels(tree: Tree, entry: str, size: int | None) -> NDArray[np.uint8]:
-    # Without a reduced size on loading: pixels would differ from those of data sets made before.
-    with opened_image(tree.read(entry), f"{tree.path}: {entry}") as image:
-        color = upright(image)
-        return np.asarray(color) if size is None else square(color, Scaling(size, resample="bilinear"))
+    data, title = tree.read(entry), f"{tree.path}: {entry}"
+    if size is not None:
+        return decode(data, title, Scaling(size, resample="bilinear"))
+    with opened_image(data, title) as image:
+        return np.asarray(upright(image))

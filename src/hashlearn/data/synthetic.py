@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -113,6 +114,21 @@ def circle_classes(n_rows: int = 2000, n_bits: int = 4, margin: float = 0.1, see
     class_codes = ((np.arange(n_classes)[:, None] - np.arange(n_bits)) % n_classes < n_bits).astype(np.uint8)
     pool = Pool("circle", X, y.astype(np.int64), _numbered(n_classes))
     return CircleClasses(pool, class_codes[y], class_codes)
+
+
+def gaussian(folder: Path) -> Pool:
+    """Return the data set "gaussian" of the catalog; nothing is read from ``folder``."""
+    return gaussian_classes().pool
+
+
+def factors(folder: Path) -> Pool:
+    """Return the data set "factors" of the catalog; nothing is read from ``folder``."""
+    return factor_labels().pool
+
+
+def circle(folder: Path) -> Pool:
+    """Return the data set "circle" of the catalog; nothing is read from ``folder``."""
+    return circle_classes().pool
 
 
 def _numbered(count: int) -> tuple[str, ...]:

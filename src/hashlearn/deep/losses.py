@@ -1,6 +1,6 @@
-"""What the losses of the deep methods share: their base, stable primitives, and pairs of a batch.
+"""Base classes of the losses of the deep methods, stable primitives, and pairs of a batch.
 
-A loss stands in the file of its method and is also found here: ``hashlearn.deep.losses.DCHLoss``. It is called as
+Each loss is in the file of its method, which makes it: ``hl.deep.DCH(16).make_loss(labels)``. A loss is called as
 ``loss(u, Y, step, idx)`` and returns a scalar. ``u`` (b, m) are the outputs of the network before any activation, ``Y``
 (b, c) the 0/1 label sets of the batch, ``step`` the number of batches seen before and ``idx`` (b,) the places of the
 batch among the training rows.
@@ -10,15 +10,13 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from importlib import import_module
-from pkgutil import iter_modules
+from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from hashlearn.deep import hashers as methods
 from hashlearn.deep.extra import torch
 
 LOG_2 = math.log(2.0)
@@ -65,15 +63,26 @@ class Loss(ABC):
                 getattr(self, name).copy_(state[name])
 
 
-class ClassifiedBitsLoss(Loss):
+class MethodLoss(Loss):
+    """Base of losses that read the parameters of their method: ``self.method.margin``.
+
+    ``labels`` are the label sets of the training rows. A loss that needs them, or random numbers, extends ``__init__``.
+    """
+
+    def __init__(self, method: Any, labels: sparse.csr_matrix, rng: np.random.RandomState) -> None:
+        self.method, self.n_bits = method, int(method.n_bits)
+
+
+class ClassifiedBitsLoss(MethodLoss):
     """Base of losses that read the labels from relaxed bits by a linear classifier, learned with the network."""
 
     learned = ("classifier", "intercept")
 
-    def __init__(self, n_bits: int, n_labels: int, rng: np.random.RandomState) -> None:
-        start = rng.uniform(-1.0, 1.0, (n_bits, n_labels)) / math.sqrt(n_bits)
+    def __init__(self, method: Any, labels: sparse.csr_matrix, rng: np.random.RandomState) -> None:
+        super().__init__(method, labels, rng)
+        start = rng.uniform(-1.0, 1.0, (self.n_bits, labels.shape[1])) / math.sqrt(self.n_bits)
         self.classifier = torch.from_numpy(start).float().requires_grad_()
-        self.intercept = torch.zeros(n_labels, requires_grad=True)
+        self.intercept = torch.zeros(labels.shape[1], requires_grad=True)
 
     def classify(self, bits: torch.Tensor, Y: torch.Tensor) -> torch.Tensor:
         """Return the cross-entropy of a softmax, whose targets a row's labels share equally."""
@@ -89,11 +98,13 @@ class CodeLoss(Loss):
     codes : array (n, m) in {-1, +1} or {0, 1}
         The target of each training row.
     classes : bool, default=False
-        Whether u has one more output for each label behind the bits, whose softmax cross-entropy is added.
+        Whether u has one more output for each label after the bits, whose softmax cross-entropy is added.
+    objective : sequence of float, optional
+        Values of the objective while the codes were learned, which the method keeps.
     """
 
-    def __init__(self, codes: NDArray[np.generic], *, classes: bool = False) -> None:
-        self.classes = classes
+    def __init__(self, codes: NDArray[np.generic], *, classes: bool = False, objective: Sequence[float] = ()) -> None:
+        self.classes, self.objective = classes, objective
         self.bits = torch.from_numpy(np.asarray(codes) > 0).float()
 
     def forward(self, u: torch.Tensor, Y: torch.Tensor, step: int, idx: torch.Tensor) -> torch.Tensor:
@@ -163,13 +174,3 @@ def similar_share(labels: sparse.csr_matrix, most_rows: int = 5000, seed: int = 
         labels, n_rows = labels[np.sort(chosen)], most_rows
     pairs = n_rows * (n_rows - 1)
     return (int((labels @ labels.T).nnz) - n_rows) / pairs if pairs else 1.0
-
-
-def __getattr__(name: str) -> Any:
-    """Return what the files of the methods define: their losses and what makes the targets of these."""
-    if not name.startswith("_"):
-        for file in iter_modules(methods.__path__, f"{methods.__name__}."):
-            found = getattr(import_module(file.name), name, None)
-            if getattr(found, "__module__", None) == file.name:
-                return found
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -147,15 +147,6 @@ def open_store(images: Any) -> ImageStore:
     return FileStore(listed)
 
 
-def is_images(value: Any) -> bool:
-    """Return whether a value can only mean images, not rows of features."""
-    if isinstance(value, (str, Path, ImageStore)):
-        return True
-    if hasattr(value, "ndim"):
-        return int(value.ndim) in (3, 4)
-    return isinstance(value, (list, tuple)) and len(value) > 0 and isinstance(value[0], (str, Path))
-
-
 def folder_classes(names: Sequence[str]) -> list[str]:
     """Return the name of the folder of each image; FileError if an image is in no folder.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from abc import abstractmethod
 from collections.abc import Callable
 from contextlib import closing
 from functools import partial
@@ -43,7 +42,7 @@ from hashlearn.typing import FloatArray, Matrix
 
 if TYPE_CHECKING:
     from hashlearn.deep.inputs import Inputs
-    from hashlearn.deep.losses import Loss
+    from hashlearn.deep.losses import Loss, MethodLoss
     from hashlearn.deep.setting_up import Opened
 
 HEAD_NAMES = ("auto", "linear", "mlp", "three-layer", "divide", "batchnorm")
@@ -66,8 +65,9 @@ class RatePairs(Constraint):
 
 
 class DeepHasher(BaseHasher):
-    """Base of the deep methods. A subclass implements ``_make_loss``."""
+    """Base of the deep methods. A subclass names its ``loss_class``, or overrides ``make_loss``."""
 
+    loss_class: ClassVar[type[MethodLoss]]
     head_of_method: ClassVar[str] = "linear"
     authors: ClassVar[dict[str, Any]] = {}
     """Settings of the authors' own training, of AlexNet unless the class says otherwise: ``DCH(48, **DCH.authors)``."""
@@ -143,16 +143,24 @@ class DeepHasher(BaseHasher):
     n_iter_: int = fitted("Epochs made.")
     seconds_: dict[str, float] = fitted("Seconds of each phase of the fit.")
 
-    @abstractmethod
+    def make_loss(self, labels: Any, rng: np.random.RandomState | None = None, rows: Matrix | None = None) -> Loss:
+        """Return the loss for training rows with these 0/1 label sets (n, c).
+
+        Random numbers come from ``rng``, by default from ``random_state``. ``rows`` are the features of the training
+        rows, None for images.
+        """
+        check_parameters(self)
+        return self._make_loss(sparse.csr_matrix(labels), self._rng() if rng is None else rng, rows)
+
     def _make_loss(self, labels: sparse.csr_matrix, rng: np.random.RandomState, rows: Matrix | None) -> Loss:
-        """Return the loss for training rows with these label sets; ``rows`` are their features, None for images."""
+        return self.loss_class(self, labels, rng)
 
     def _n_outputs(self, n_labels: int) -> int:
         """Return the number of outputs of the network: the bits, and what a method learns beside them."""
         return self.n_bits_
 
-    def _keep_codes(self, loss: Loss, training: NDArray[np.intp]) -> None:
-        """Put codes that were learned for training rows into ``codes_``, in place of those of the network."""
+    def _keep_learned(self, loss: Loss, training: NDArray[np.intp]) -> None:
+        """Keep what was learned before the network: an objective, and codes of training rows instead of its own."""
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn from classes (n,) or label sets (n, c). X are features, or images as the backbone takes them."""
@@ -182,7 +190,7 @@ class DeepHasher(BaseHasher):
         checkpoint = self._checkpoint(opened, own, seed)
         with timer("targets"):
             module = new_network(spec, seed, opened.rows, opened.trunk)
-            loss = self._make_loss(own, rng, None if opened.rows is None else opened.rows[training])
+            loss = self.make_loss(own, rng, None if opened.rows is None else opened.rows[training])
         with timer("learn"), torch_threads(useful_threads(module, settings.batch_size, self.n_jobs)):
             score = self._scorer(inputs, held_out, labels[held_out], device) if len(held_out) else None
             trained = train(
@@ -194,7 +202,7 @@ class DeepHasher(BaseHasher):
         with timer("code"):
             projections = self._project_inputs(inputs)
             self.codes_ = codes.pack(projections >= 0)
-            self._keep_codes(loss, training)
+            self._keep_learned(loss, training)
             self._calibrate_outputs(projections, training, opened.rows)
         return timer.seconds
 

@@ -11,12 +11,30 @@ from scipy import linalg, sparse
 from hashlearn import codes
 from hashlearn.deep.extra import torch
 from hashlearn.deep.hashers.base import DeepHasher
-from hashlearn.deep.losses import ClassifiedBitsLoss, Loss, label_shares, unit_rows
+from hashlearn.deep.losses import ClassifiedBitsLoss, MethodLoss, label_shares, unit_rows
 from hashlearn.methodinfo import MethodInfo
 from hashlearn.parameters import NON_NEGATIVE, POSITIVE, parameter
-from hashlearn.typing import Matrix
 
 MOST_DRAWS = 200
+
+
+class CSQLoss(MethodLoss):
+    """Cross-entropy of (tanh u + 1) / 2 and (T + 1) / 2, plus quantization * mean((|tanh u| - 1)^2).
+
+    T = sgn(Y C) is the majority of the centers; one fixed random vector decides ties.
+    """
+
+    def __init__(self, method: Any, labels: sparse.csr_matrix, rng: np.random.RandomState) -> None:
+        super().__init__(method, labels, rng)
+        centers = hash_centers(labels.shape[1], self.n_bits, rng)
+        votes = np.asarray(labels @ centers.astype(np.float64))
+        ties = np.where(rng.random_sample(self.n_bits) < 0.5, 1.0, -1.0)
+        self.targets = torch.from_numpy(np.where(votes == 0, ties, votes) > 0).float()
+
+    def forward(self, u: torch.Tensor, Y: torch.Tensor, step: int, idx: torch.Tensor) -> torch.Tensor:
+        # sigmoid(2 u) = (tanh u + 1) / 2, whose logarithm does not overflow in this form.
+        fit = torch.nn.functional.binary_cross_entropy_with_logits(2.0 * u, self.targets[idx].to(u.dtype))
+        return fit + self.method.quantization * ((torch.tanh(u).abs() - 1.0) ** 2).mean()
 
 
 class CSQ(DeepHasher):
@@ -35,6 +53,7 @@ class CSQ(DeepHasher):
     (797, 2)
     """
 
+    loss_class = CSQLoss
     info = MethodInfo(
         name="csq",
         title="CSQ",
@@ -56,30 +75,6 @@ class CSQ(DeepHasher):
     }
 
     quantization: float = parameter(NON_NEGATIVE, "Weight of the quantization loss.", default=0.05)
-
-    def _make_loss(self, labels: sparse.csr_matrix, rng: np.random.RandomState, rows: Matrix | None) -> Loss:
-        return CSQLoss(self.n_bits_, labels, rng, quantization=self.quantization)
-
-
-class CSQLoss(Loss):
-    """Cross-entropy of (tanh u + 1) / 2 and (T + 1) / 2, plus quantization * mean((|tanh u| - 1)^2).
-
-    T = sgn(Y C) is the majority of the centers; one fixed random vector decides ties.
-    """
-
-    def __init__(
-        self, n_bits: int, labels: sparse.csr_matrix, rng: np.random.RandomState, *, quantization: float = 0.05
-    ) -> None:
-        self.quantization = quantization
-        centers = hash_centers(labels.shape[1], n_bits, rng)
-        votes = np.asarray(labels @ centers.astype(np.float64))
-        ties = np.where(rng.random_sample(n_bits) < 0.5, 1.0, -1.0)
-        self.targets = torch.from_numpy(np.where(votes == 0, ties, votes) > 0).float()
-
-    def forward(self, u: torch.Tensor, Y: torch.Tensor, step: int, idx: torch.Tensor) -> torch.Tensor:
-        # sigmoid(2 u) = (tanh u + 1) / 2, whose logarithm does not overflow in this form.
-        fit = torch.nn.functional.binary_cross_entropy_with_logits(2.0 * u, self.targets[idx].to(u.dtype))
-        return fit + self.quantization * ((torch.tanh(u).abs() - 1.0) ** 2).mean()
 
 
 def hash_centers(n_labels: int, n_bits: int, rng: np.random.RandomState) -> NDArray[np.int8]:
@@ -117,6 +112,24 @@ def _distances(centers: NDArray[np.int8]) -> tuple[float, float]:
     return float(distances.min()), float(distances.mean())
 
 
+class OrthoHashLoss(MethodLoss):
+    """Softmax cross-entropy of scale (cos(v, C) - margin Y) and Y / |Y|; C are random +1 / -1 centers, one per label.
+
+    ``v`` is the output after batch normalization (the "batchnorm" head), which balances the bits; its sign is the code.
+    """
+
+    def __init__(self, method: Any, labels: sparse.csr_matrix, rng: np.random.RandomState) -> None:
+        super().__init__(method, labels, rng)
+        centers = np.where(rng.random_sample((labels.shape[1], self.n_bits)) < 0.5, 1.0, -1.0)
+        # Scaled to length 1, so that a cosine is one product.
+        self.centers = torch.from_numpy(centers / np.sqrt(self.n_bits)).float()
+
+    def forward(self, u: torch.Tensor, Y: torch.Tensor, step: int, idx: torch.Tensor) -> torch.Tensor:
+        cosine = unit_rows(u) @ self.centers.to(u.dtype).T
+        scores = self.method.scale * (cosine - self.method.margin * Y)
+        return torch.nn.functional.cross_entropy(scores, label_shares(Y))
+
+
 class OrthoHash(DeepHasher):
     """Cosine softmax towards random binary centers, with a margin; batch normalization balances the bits.
 
@@ -130,6 +143,7 @@ class OrthoHash(DeepHasher):
     (797, 2)
     """
 
+    loss_class = OrthoHashLoss
     info = MethodInfo(
         name="orthohash",
         title="OrthoHash",
@@ -154,27 +168,12 @@ class OrthoHash(DeepHasher):
     scale: float = parameter(POSITIVE, "Scale of the cosines in the softmax.", default=8.0)
     margin: float = parameter(NON_NEGATIVE, "What is subtracted from the cosines of a row's own labels.", default=0.2)
 
-    def _make_loss(self, labels: sparse.csr_matrix, rng: np.random.RandomState, rows: Matrix | None) -> Loss:
-        return OrthoHashLoss(self.n_bits_, labels.shape[1], rng, scale=self.scale, margin=self.margin)
 
-
-class OrthoHashLoss(Loss):
-    """Softmax cross-entropy of scale (cos(v, C) - margin Y) and Y / |Y|; C are random +1 / -1 centers, one per label.
-
-    ``v`` is the output after batch normalization (the "batchnorm" head), which balances the bits; its sign is the code.
-    """
-
-    def __init__(
-        self, n_bits: int, n_labels: int, rng: np.random.RandomState, *, scale: float = 8.0, margin: float = 0.2
-    ) -> None:
-        self.scale, self.margin = scale, margin
-        centers = np.where(rng.random_sample((n_labels, n_bits)) < 0.5, 1.0, -1.0)
-        # Scaled to length 1, so that a cosine is one product.
-        self.centers = torch.from_numpy(centers / np.sqrt(n_bits)).float()
+class DLBHCLoss(ClassifiedBitsLoss):
+    """Softmax cross-entropy of a linear classifier of sigmoid(u)."""
 
     def forward(self, u: torch.Tensor, Y: torch.Tensor, step: int, idx: torch.Tensor) -> torch.Tensor:
-        cosine = unit_rows(u) @ self.centers.to(u.dtype).T
-        return torch.nn.functional.cross_entropy(self.scale * (cosine - self.margin * Y), label_shares(Y))
+        return self.classify(torch.sigmoid(u), Y)
 
 
 class DLBHC(DeepHasher):
@@ -194,6 +193,7 @@ class DLBHC(DeepHasher):
     (797, 2)
     """
 
+    loss_class = DLBHCLoss
     info = MethodInfo(
         name="dlbhc",
         title="DLBHC",
@@ -205,15 +205,14 @@ class DLBHC(DeepHasher):
         verified=False,
     )
 
-    def _make_loss(self, labels: sparse.csr_matrix, rng: np.random.RandomState, rows: Matrix | None) -> Loss:
-        return DLBHCLoss(self.n_bits_, labels.shape[1], rng)
 
-
-class DLBHCLoss(ClassifiedBitsLoss):
-    """Softmax cross-entropy of a linear classifier of sigmoid(u)."""
+class DSCHLoss(ClassifiedBitsLoss):
+    """Softmax cross-entropy of a linear classifier of b = tanh(u), plus quantization and balance of b."""
 
     def forward(self, u: torch.Tensor, Y: torch.Tensor, step: int, idx: torch.Tensor) -> torch.Tensor:
-        return self.classify(torch.sigmoid(u), Y)
+        b = torch.tanh(u)
+        undecided, unbalanced = ((b.abs() - 1.0) ** 2).mean(), (b.mean(dim=0) ** 2).mean()
+        return self.classify(b, Y) + self.method.quantization * undecided + self.method.balance * unbalanced
 
 
 class DSCH(DeepHasher):
@@ -231,6 +230,7 @@ class DSCH(DeepHasher):
     (797, 2)
     """
 
+    loss_class = DSCHLoss
     info = MethodInfo(
         name="dsch",
         title="DSCH",
@@ -244,27 +244,3 @@ class DSCH(DeepHasher):
 
     quantization: float = parameter(NON_NEGATIVE, "Weight of the mean of (|b| - 1)^2.", default=0.1)
     balance: float = parameter(NON_NEGATIVE, "Weight of the mean square of a bit's mean over the batch.", default=0.1)
-
-    def _make_loss(self, labels: sparse.csr_matrix, rng: np.random.RandomState, rows: Matrix | None) -> Loss:
-        return DSCHLoss(self.n_bits_, labels.shape[1], rng, quantization=self.quantization, balance=self.balance)
-
-
-class DSCHLoss(ClassifiedBitsLoss):
-    """Softmax cross-entropy of a linear classifier of b = tanh(u), plus quantization and balance of b."""
-
-    def __init__(
-        self,
-        n_bits: int,
-        n_labels: int,
-        rng: np.random.RandomState,
-        *,
-        quantization: float = 0.1,
-        balance: float = 0.1,
-    ) -> None:
-        super().__init__(n_bits, n_labels, rng)
-        self.quantization, self.balance = quantization, balance
-
-    def forward(self, u: torch.Tensor, Y: torch.Tensor, step: int, idx: torch.Tensor) -> torch.Tensor:
-        b = torch.tanh(u)
-        undecided, unbalanced = ((b.abs() - 1.0) ** 2).mean(), (b.mean(dim=0) ** 2).mean()
-        return self.classify(b, Y) + self.quantization * undecided + self.balance * unbalanced

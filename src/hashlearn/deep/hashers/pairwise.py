@@ -11,7 +11,7 @@ from scipy import sparse
 from hashlearn.deep.extra import torch
 from hashlearn.deep.hashers.base import DeepHasher
 from hashlearn.deep.losses import (
-    Loss,
+    MethodLoss,
     logcosh,
     logistic,
     off_diagonal,
@@ -23,10 +23,37 @@ from hashlearn.deep.losses import (
 )
 from hashlearn.methodinfo import MethodInfo
 from hashlearn.parameters import FLAG, NON_NEGATIVE, POSITIVE, Options, parameter
-from hashlearn.typing import Matrix
 
-DHN_FORMS = ("paper", "code", "tensorflow")
 COSINE_SCALE = 10.0
+
+
+class DHNLoss(MethodLoss):
+    """Mean over pairs of softplus(theta) - s theta, theta = alpha t_i . t_j, t = tanh u, plus a quantization loss.
+
+    ``form="paper"`` adds quantization * mean(logcosh(|t| - 1)). "code" is the authors' Caffe code, which divides the
+    gradient of that term by b and not by b m, so its weight is m times larger. "tensorflow" is their later port: cosine
+    times 10, similar pairs weighted by N / N_1, quantization * mean((|t| - 1)^2).
+    """
+
+    def forward(self, u: torch.Tensor, Y: torch.Tensor, step: int, idx: torch.Tensor) -> torch.Tensor:
+        form, strength = self.method.form, self.method.quantization
+        if strength is None:
+            strength = 0.0 if form == "tensorflow" else 0.2
+        t = torch.tanh(u)
+        similar = similarity(Y)
+        pairs = off_diagonal(len(u), u)
+        if form == "tensorflow":
+            unit = unit_rows(t)
+            cost = logistic(COSINE_SCALE * (unit @ unit.T), similar)
+            n_similar = (similar * pairs).sum().clamp(min=1.0)
+            weight = 1.0 + similar * (pairs.sum() / n_similar - 1.0)
+            quantization = ((t.abs() - 1.0) ** 2).mean()
+        else:
+            cost = logistic((self.method.alpha or 10.0 / self.n_bits) * (t @ t.T), similar)
+            weight = torch.ones_like(similar)
+            quantization = logcosh(t.abs() - 1.0).mean()
+            strength = strength * self.n_bits if form == "code" else strength
+        return (cost * weight * pairs).sum() / pairs.sum() + strength * quantization
 
 
 class DHN(DeepHasher):
@@ -42,6 +69,7 @@ class DHN(DeepHasher):
     (797, 2)
     """
 
+    loss_class = DHNLoss
     info = MethodInfo(
         name="dhn",
         title="DHN",
@@ -60,7 +88,7 @@ class DHN(DeepHasher):
     }
 
     form: str = parameter(
-        Options(*DHN_FORMS),
+        Options("paper", "code", "tensorflow"),
         "The printed loss; the authors' Caffe code, whose quantization weighs n_bits times more; or their later port, "
         "with cosines.",
         default="paper",
@@ -74,52 +102,51 @@ class DHN(DeepHasher):
         [None, NON_NEGATIVE], "Weight of the quantization loss; None is 0.2, and 0 for the port.", default=None
     )
 
-    def _make_loss(self, labels: sparse.csr_matrix, rng: np.random.RandomState, rows: Matrix | None) -> Loss:
-        return DHNLoss(self.n_bits_, form=self.form, alpha=self.alpha, quantization=self.quantization)
+
+BETA_EVERY, BETA_RATE = 200, 0.005
 
 
-class DHNLoss(Loss):
-    """Mean over pairs of softplus(theta) - s theta, theta = alpha t_i . t_j, t = tanh u, plus a quantization loss.
+class HashNetLoss(MethodLoss):
+    """sum w [softplus(theta) - s theta] / sum w, theta = alpha t_i . t_j, t = tanh(beta u).
 
-    ``form``: "paper" adds quantization * mean(logcosh(|t| - 1)). "code" is the authors' Caffe code, whose gradient of
-    that term is divided by b and not by b m, so that its weight is m times larger; "tensorflow" is their later port:
-    cosine times 10, similar pairs weighted by N / N_1, quantization * mean((|t| - 1)^2).
-
-    ``alpha``: a number (the paper: 1) or None for 10 / m. Inner products grow with m, so that alpha = 1 saturates from
-    about 32 bits on.
+    Weights w count the pairs of the training set, not of the batch. Similar pairs of label sets are weighted by
+    4 r_ij^2 / (r_ii r_jj) in the code (there on the gradient alone), by the Jaccard index in the paper.
+    beta = sqrt(1 + 0.005 k) is updated every 200 batches.
     """
 
-    def __init__(
-        self, n_bits: int, *, form: str = "paper", alpha: float | None = None, quantization: float | None = None
-    ) -> None:
-        if form not in DHN_FORMS:
-            raise ValueError(f"form must be one of {', '.join(DHN_FORMS)}. Got {form!r} instead.")
-        self.form = form
-        self.alpha = 10.0 / n_bits if alpha is None else float(alpha)
-        if quantization is None:
-            quantization = 0.0 if form == "tensorflow" else 0.2
-        self.quantization = quantization * n_bits if form == "code" else quantization
+    def __init__(self, method: Any, labels: sparse.csr_matrix, rng: np.random.RandomState) -> None:
+        super().__init__(method, labels, rng)
+        # A training set may have no similar pair at all, or no dissimilar one: then the other weight decides alone.
+        share = similar_share(labels)
+        self.similar_weight = method.class_num or (1.0 / share if share > 0 else 1.0)
+        self.other_weight = 1.0 if method.form == "code" or share >= 1 else 1.0 / (1.0 - share)
+
+    @staticmethod
+    def beta(step: int) -> float:
+        return math.sqrt(1.0 + BETA_RATE * (step // BETA_EVERY * BETA_EVERY))
 
     def forward(self, u: torch.Tensor, Y: torch.Tensor, step: int, idx: torch.Tensor) -> torch.Tensor:
-        t = torch.tanh(u)
-        similar = similarity(Y)
-        pairs = off_diagonal(len(u), u)
-        if self.form == "tensorflow":
-            unit = unit_rows(t)
-            cost = logistic(COSINE_SCALE * (unit @ unit.T), similar)
-            n_similar = (similar * pairs).sum().clamp(min=1.0)
-            weight = 1.0 + similar * (pairs.sum() / n_similar - 1.0)
-            quantization = ((t.abs() - 1.0) ** 2).mean()
+        t = torch.tanh(self.beta(step) * u)
+        if self.method.pairs == "halves":
+            half = len(u) // 2
+            rows, others = slice(0, half), slice(half, None)
+            known: torch.Tensor | float = 1.0
         else:
-            cost = logistic(self.alpha * (t @ t.T), similar)
-            weight = torch.ones_like(similar)
-            quantization = logcosh(t.abs() - 1.0).mean()
-        return (cost * weight * pairs).sum() / pairs.sum() + self.quantization * quantization
+            rows = others = slice(None)
+            known = off_diagonal(len(u), u)
+        shared = shared_labels(Y[rows], Y[others])
+        similar = (shared > 0).to(u.dtype)
+        weight = known * (similar * self.similar_weight + (1.0 - similar) * self.other_weight)
+        if self.method.overlap:
+            weight = weight * torch.where(shared > 0, self._overlap(shared, Y[rows], Y[others]), 1.0)
+        cost = logistic((self.method.alpha or 10.0 / self.n_bits) * (t[rows] @ t[others].T), similar)
+        return (weight * cost).sum() / weight.sum()
 
-
-HASHNET_FORMS = ("code", "paper")
-PAIRS = ("all", "halves")
-BETA_EVERY, BETA_RATE = 200, 0.005
+    def _overlap(self, shared: torch.Tensor, Y: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
+        sizes, other_sizes = Y.sum(dim=1)[:, None], others.sum(dim=1)[None, :]
+        if self.method.form == "paper":
+            return shared / (sizes + other_sizes - shared).clamp(min=1.0)
+        return 4.0 * shared**2 / (sizes * other_sizes).clamp(min=1.0)
 
 
 class HashNet(DeepHasher):
@@ -135,6 +162,7 @@ class HashNet(DeepHasher):
     (797, 2)
     """
 
+    loss_class = HashNetLoss
     info = MethodInfo(
         name="hashnet",
         title="HashNet",
@@ -155,7 +183,7 @@ class HashNet(DeepHasher):
     }
 
     form: str = parameter(
-        Options(*HASHNET_FORMS),
+        Options("code", "paper"),
         "Weights of pairs: N / N_1 for similar ones and 1 for others (the authors' code), or N / N_1 and N / N_0 (the "
         "paper), counted in the training set.",
         default="code",
@@ -168,84 +196,49 @@ class HashNet(DeepHasher):
     )
     overlap: bool = parameter(FLAG, "Weigh similar pairs of label sets by how much they share.", default=False)
     pairs: str = parameter(
-        Options(*PAIRS), "All pairs of a batch, or its first half against the second, as the authors do.", default="all"
+        Options("all", "halves"),
+        "All pairs of a batch, or its first half against the second, as the authors do.",
+        default="all",
     )
 
-    def _make_loss(self, labels: sparse.csr_matrix, rng: np.random.RandomState, rows: Matrix | None) -> Loss:
-        return HashNetLoss(
-            self.n_bits_,
-            labels,
-            form=self.form,
-            alpha=self.alpha,
-            class_num=self.class_num,
-            overlap=self.overlap,
-            pairs=self.pairs,
-        )
+
+LEAST_DISTANCE = {"code": 1e-3, "paper": 1e-6}
 
 
-class HashNetLoss(Loss):
-    """sum w [softplus(theta) - s theta] / sum w, theta = alpha t_i . t_j, t = tanh(beta u).
+class DCHLoss(MethodLoss):
+    """Mean over pairs of w [log(1 + d / gamma) + (1 - s) log(gamma / d)], plus a quantization loss.
 
-    ``form`` sets the weights: "code" N / N_1 for similar pairs (``class_num`` in the authors' code) and 1 for others;
-    "paper" N / N_1 and N / N_0, exact balance. Both count pairs of the training set, not of the batch.
-    ``overlap`` weighs similar pairs of label sets by what they share: 4 r_ij^2 / (r_ii r_jj) in the code (there on the
-    gradient alone), the Jaccard index in the paper.
-    ``pairs``: "all" different rows of the batch, or "halves" (the authors' choice): the first half against the second.
-    ``alpha``: None for 10 / m, the authors' value. beta = sqrt(1 + 0.005 k), renewed every 200 batches.
+    ``form="paper"`` has d = (m/2)(1 - cos(u_i, u_j)), weights N / N_1 and N / N_0 and
+    quantization * mean log(1 + d(|u|, 1) / gamma). "code" is the authors' released one: d = |t_i - t_j|^2 + 0.001 with
+    t = tanh u, similar pairs weighted by N / N_1 and others by 1, quantization * mean((|t| - 1)^2).
+    N, N_1, N_0 count pairs of the batch; the code also counts each row with itself.
     """
 
-    def __init__(
-        self,
-        n_bits: int,
-        labels: sparse.csr_matrix,
-        *,
-        form: str = "code",
-        alpha: float | None = None,
-        class_num: float | None = None,
-        overlap: bool = False,
-        pairs: str = "all",
-    ) -> None:
-        if form not in HASHNET_FORMS:
-            raise ValueError(f"form must be one of {', '.join(HASHNET_FORMS)}. Got {form!r} instead.")
-        if pairs not in PAIRS:
-            raise ValueError(f"pairs must be 'all' or 'halves'. Got {pairs!r} instead.")
-        self.form, self.overlap, self.pairs = form, overlap, pairs
-        self.alpha = 10.0 / n_bits if alpha is None else float(alpha)
-        # A training set may have no similar pair at all, or no dissimilar one: then the other weight decides alone.
-        share = similar_share(labels)
-        self.similar_weight = float(class_num) if class_num is not None else 1.0 / share if share > 0 else 1.0
-        self.other_weight = 1.0 if form == "code" or share >= 1 else 1.0 / (1.0 - share)
-
-    @staticmethod
-    def beta(step: int) -> float:
-        return math.sqrt(1.0 + BETA_RATE * (step // BETA_EVERY * BETA_EVERY))
-
     def forward(self, u: torch.Tensor, Y: torch.Tensor, step: int, idx: torch.Tensor) -> torch.Tensor:
-        t = torch.tanh(self.beta(step) * u)
-        if self.pairs == "halves":
-            half = len(u) // 2
-            rows, others = slice(0, half), slice(half, None)
-            known: torch.Tensor | float = 1.0
+        form, gamma, strength = self.method.form, float(self.method.gamma), self.method.quantization
+        if strength is None:
+            strength = 0.0 if form == "code" else 0.1
+        similar = similarity(Y)
+        pairs = off_diagonal(len(u), u)
+        if form == "code":
+            t = torch.tanh(u)
+            distance = squared_distances(t) + LEAST_DISTANCE["code"]
+            weight = 1.0 + similar * (similar.numel() / similar.sum().clamp(min=1.0) - 1.0)
+            quantization = ((t.abs() - 1.0) ** 2).mean()
         else:
-            rows = others = slice(None)
-            known = off_diagonal(len(u), u)
-        shared = shared_labels(Y[rows], Y[others])
-        similar = (shared > 0).to(u.dtype)
-        weight = known * (similar * self.similar_weight + (1.0 - similar) * self.other_weight)
-        if self.overlap:
-            weight = weight * torch.where(shared > 0, self._overlap(shared, Y[rows], Y[others]), 1.0)
-        cost = logistic(self.alpha * (t[rows] @ t[others].T), similar)
-        return (weight * cost).sum() / weight.sum()
+            distance = self._half_cosine(u, u)
+            total, n_similar = pairs.sum(), (similar * pairs).sum()
+            weight = similar * (total / n_similar.clamp(min=1.0))
+            weight = weight + (1.0 - similar) * (total / (total - n_similar).clamp(min=1.0))
+            to_corner = self._half_cosine(u.abs(), torch.ones_like(u[:1]))
+            quantization = torch.log1p(to_corner / gamma).mean()
+        cost = torch.log1p(distance / gamma) + (1.0 - similar) * (math.log(gamma) - distance.log())
+        return (cost * weight * pairs).sum() / pairs.sum() + strength * quantization
 
-    def _overlap(self, shared: torch.Tensor, Y: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
-        sizes, other_sizes = Y.sum(dim=1)[:, None], others.sum(dim=1)[None, :]
-        if self.form == "paper":
-            return shared / (sizes + other_sizes - shared).clamp(min=1.0)
-        return 4.0 * shared**2 / (sizes * other_sizes).clamp(min=1.0)
-
-
-DCH_FORMS = ("code", "paper")
-LEAST_DISTANCE = {"code": 1e-3, "paper": 1e-6}
+    def _half_cosine(self, u: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        """(m/2)(1 - cos), which is the Hamming distance of codes."""
+        cosine = unit_rows(u) @ unit_rows(v).T
+        return (self.n_bits / 2.0 * (1.0 - cosine)).clamp(min=LEAST_DISTANCE["paper"])
 
 
 class DCH(DeepHasher):
@@ -263,6 +256,7 @@ class DCH(DeepHasher):
     (797, 2)
     """
 
+    loss_class = DCHLoss
     info = MethodInfo(
         name="dch",
         title="DCH",
@@ -281,7 +275,7 @@ class DCH(DeepHasher):
     }
 
     form: str = parameter(
-        Options(*DCH_FORMS),
+        Options("code", "paper"),
         "'code' is the authors' released loss (squared distances of tanh outputs), 'paper' the printed one (cosine "
         "distance). They differ in more than details; the code scores higher.",
         default="code",
@@ -293,49 +287,31 @@ class DCH(DeepHasher):
         default=None,
     )
 
-    def _make_loss(self, labels: sparse.csr_matrix, rng: np.random.RandomState, rows: Matrix | None) -> Loss:
-        return DCHLoss(self.n_bits_, form=self.form, gamma=self.gamma, quantization=self.quantization)
 
+class DPSHLoss(MethodLoss):
+    """Logistic loss of a batch against the last outputs of all training rows, plus a quantization loss.
 
-class DCHLoss(Loss):
-    """Mean over pairs of w [log(1 + d / gamma) + (1 - s) log(gamma / d)], plus a quantization loss.
+    It is the sum over (batch, training set) of softplus(theta) - s theta with theta = u_i . u_j / 2, plus
+    quantization * |u - sgn u|^2; both are divided by b n.
 
-    ``form``: "paper" has d = (m/2)(1 - cos(u_i, u_j)), weights N / N_1 and N / N_0 and
-    quantization * mean log(1 + d(|u|, 1) / gamma). "code" is the authors' released one: d = |t_i - t_j|^2 + 0.001 with
-    t = tanh u, similar pairs weighted by N / N_1 and others by 1, quantization * mean((|t| - 1)^2).
-    N, N_1, N_0 count pairs of the batch; the code also counts each row with itself.
+    The outputs of rows that no batch has reached yet are zeros: they add a constant and no gradient, so the losses of
+    the first epoch say little.
     """
 
-    def __init__(
-        self, n_bits: int, *, form: str = "code", gamma: float = 20.0, quantization: float | None = None
-    ) -> None:
-        if form not in DCH_FORMS:
-            raise ValueError(f"form must be one of {', '.join(DCH_FORMS)}. Got {form!r} instead.")
-        self.n_bits, self.form, self.gamma = n_bits, form, float(gamma)
-        self.quantization = (0.0 if form == "code" else 0.1) if quantization is None else quantization
+    learned = ("outputs",)
+
+    def __init__(self, method: Any, labels: sparse.csr_matrix, rng: np.random.RandomState) -> None:
+        super().__init__(method, labels, rng)
+        self.outputs = torch.zeros(labels.shape[0], self.n_bits)
+        self.labels = torch.from_numpy(labels.toarray()).float()
 
     def forward(self, u: torch.Tensor, Y: torch.Tensor, step: int, idx: torch.Tensor) -> torch.Tensor:
-        similar = similarity(Y)
-        pairs = off_diagonal(len(u), u)
-        if self.form == "code":
-            t = torch.tanh(u)
-            distance = squared_distances(t) + LEAST_DISTANCE["code"]
-            weight = 1.0 + similar * (similar.numel() / similar.sum().clamp(min=1.0) - 1.0)
-            quantization = ((t.abs() - 1.0) ** 2).mean()
-        else:
-            distance = self._half_cosine(u, u)
-            total, n_similar = pairs.sum(), (similar * pairs).sum()
-            weight = similar * (total / n_similar.clamp(min=1.0))
-            weight = weight + (1.0 - similar) * (total / (total - n_similar).clamp(min=1.0))
-            to_corner = self._half_cosine(u.abs(), torch.ones_like(u[:1]))
-            quantization = torch.log1p(to_corner / self.gamma).mean()
-        cost = torch.log1p(distance / self.gamma) + (1.0 - similar) * (math.log(self.gamma) - distance.log())
-        return (cost * weight * pairs).sum() / pairs.sum() + self.quantization * quantization
-
-    def _half_cosine(self, u: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-        """(m/2)(1 - cos), which is the Hamming distance of codes."""
-        cosine = unit_rows(u) @ unit_rows(v).T
-        return (self.n_bits / 2.0 * (1.0 - cosine)).clamp(min=LEAST_DISTANCE["paper"])
+        if self.training:
+            self.outputs[idx] = u.detach().to(self.outputs.dtype)
+        similar = similarity(Y, self.labels.to(Y.dtype))
+        theta = 0.5 * (u @ self.outputs.to(u.dtype).T)
+        signs = torch.where(u.detach() >= 0, 1.0, -1.0)
+        return logistic(theta, similar).mean() + self.method.quantization * ((u - signs) ** 2).sum() / theta.numel()
 
 
 class DPSH(DeepHasher):
@@ -353,6 +329,7 @@ class DPSH(DeepHasher):
     (797, 2)
     """
 
+    loss_class = DPSHLoss
     info = MethodInfo(
         name="dpsh",
         title="DPSH",
@@ -376,34 +353,21 @@ class DPSH(DeepHasher):
         NON_NEGATIVE, "Weight of |u - sgn u|^2; both terms are divided by the number of pairs.", default=50.0
     )
 
-    def _make_loss(self, labels: sparse.csr_matrix, rng: np.random.RandomState, rows: Matrix | None) -> Loss:
-        return DPSHLoss(self.n_bits_, labels, quantization=self.quantization)
 
+class DSHLoss(MethodLoss):
+    """Contrastive loss of pairs, plus the distance of outputs to +1 or -1.
 
-class DPSHLoss(Loss):
-    """Logistic loss of a batch against the last outputs of all training rows, plus a quantization loss.
-
-    It is the sum over (batch, training set) of softplus(theta) - s theta with theta = u_i . u_j / 2, plus
-    quantization * |u - sgn u|^2; both are divided by b n.
-
-    The outputs of rows that no batch has reached yet are zeros: they add a constant and no gradient, so the losses of
-    the first epoch say little.
+    It is the mean over pairs of s d / 2 + (1 - s) max(0, margin - d) / 2 with d = |u_i - u_j|^2, plus
+    quantization * the mean over rows of sum_k ||u_k| - 1|. Codes have d = 4 Hamming distances.
     """
 
-    learned = ("outputs",)
-
-    def __init__(self, n_bits: int, labels: sparse.csr_matrix, *, quantization: float = 50.0) -> None:
-        self.quantization = quantization
-        self.outputs = torch.zeros(labels.shape[0], n_bits)
-        self.labels = torch.from_numpy(labels.toarray()).float()
-
     def forward(self, u: torch.Tensor, Y: torch.Tensor, step: int, idx: torch.Tensor) -> torch.Tensor:
-        if self.training:
-            self.outputs[idx] = u.detach().to(self.outputs.dtype)
-        similar = similarity(Y, self.labels.to(Y.dtype))
-        theta = 0.5 * (u @ self.outputs.to(u.dtype).T)
-        signs = torch.where(u.detach() >= 0, 1.0, -1.0)
-        return logistic(theta, similar).mean() + self.quantization * ((u - signs) ** 2).sum() / theta.numel()
+        similar = similarity(Y)
+        pairs = off_diagonal(len(u), u)
+        distance = squared_distances(u)
+        beyond = ((self.method.margin or 2.0 * self.n_bits) - distance).clamp(min=0.0)
+        cost = 0.5 * similar * distance + 0.5 * (1.0 - similar) * beyond
+        return (cost * pairs).sum() / pairs.sum() + self.method.quantization * (u.abs() - 1.0).abs().sum(dim=1).mean()
 
 
 class DSH(DeepHasher):
@@ -419,6 +383,7 @@ class DSH(DeepHasher):
     (797, 2)
     """
 
+    loss_class = DSHLoss
     info = MethodInfo(
         name="dsh",
         title="DSH",
@@ -438,27 +403,3 @@ class DSH(DeepHasher):
         default=None,
     )
     quantization: float = parameter(NON_NEGATIVE, "Weight of the distance of outputs to +1 or -1.", default=0.01)
-
-    def _make_loss(self, labels: sparse.csr_matrix, rng: np.random.RandomState, rows: Matrix | None) -> Loss:
-        return DSHLoss(self.n_bits_, margin=self.margin, quantization=self.quantization)
-
-
-class DSHLoss(Loss):
-    """Contrastive loss of pairs, plus the distance of outputs to +1 or -1.
-
-    It is the mean over pairs of s d / 2 + (1 - s) max(0, margin - d) / 2 with d = |u_i - u_j|^2, plus
-    quantization * the mean over rows of sum_k ||u_k| - 1|.
-
-    ``margin``: None for 2 m, the authors' value; codes have d = 4 Hamming distances, so that is m / 2 bits.
-    """
-
-    def __init__(self, n_bits: int, *, margin: float | None = None, quantization: float = 0.01) -> None:
-        self.margin = 2.0 * n_bits if margin is None else float(margin)
-        self.quantization = quantization
-
-    def forward(self, u: torch.Tensor, Y: torch.Tensor, step: int, idx: torch.Tensor) -> torch.Tensor:
-        similar = similarity(Y)
-        pairs = off_diagonal(len(u), u)
-        distance = squared_distances(u)
-        cost = 0.5 * similar * distance + 0.5 * (1.0 - similar) * (self.margin - distance).clamp(min=0.0)
-        return (cost * pairs).sum() / pairs.sum() + self.quantization * (u.abs() - 1.0).abs().sum(dim=1).mean()

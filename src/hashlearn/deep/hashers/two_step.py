@@ -57,9 +57,11 @@ class CNNH(DeepHasher):
     objective_: FloatArray = fitted("|H H' - n_bits S|^2 before and after every sweep of stage 1; it falls.")
 
     def _make_loss(self, labels: sparse.csr_matrix, rng: np.random.RandomState, rows: Matrix | None) -> Loss:
-        targets, objective = similarity_codes(labels, self.n_bits_, rng, self.max_iter)
-        self.objective_ = np.asarray(objective)
-        return CodeLoss(targets, classes=self.classes)
+        targets, objective = similarity_codes(labels, self.n_bits, rng, self.max_iter)
+        return CodeLoss(targets, classes=self.classes, objective=objective)
+
+    def _keep_learned(self, loss: Any, training: NDArray[np.intp]) -> None:
+        self.objective_ = np.asarray(loss.objective)
 
     def _n_outputs(self, n_labels: int) -> int:
         return self.n_bits_ + (n_labels if self.classes else 0)
@@ -187,13 +189,13 @@ class GSDHPStar(DeepHasher):
 
     def _make_loss(self, labels: sparse.csr_matrix, rng: np.random.RandomState, rows: Matrix | None) -> Loss:
         hasher = GSDHP.paper(kernel=None) if self.hasher is None else clone(self.hasher)
-        hasher.set_params(n_bits=self.n_bits_, random_state=int(rng.randint(2**31)))
+        hasher.set_params(n_bits=self.n_bits, random_state=int(rng.randint(2**31)))
         if self.hasher is None or rows is None:
             # As many columns as bits, so that starting directions have full rank.
-            rows = rng.standard_normal((labels.shape[0], self.n_bits_)).astype(np.float32)
-        return CodeLoss(codes.unpack(hasher.fit(rows, labels).codes_, self.n_bits_))
+            rows = rng.standard_normal((labels.shape[0], self.n_bits)).astype(np.float32)
+        return CodeLoss(codes.unpack(hasher.fit(rows, labels).codes_, self.n_bits))
 
-    def _keep_codes(self, loss: Any, training: NDArray[np.intp]) -> None:
+    def _keep_learned(self, loss: Any, training: NDArray[np.intp]) -> None:
         self.codes_[training] = codes.pack(loss.bits.cpu().numpy())
 
 
@@ -242,12 +244,12 @@ class TDBE(DeepHasher):
     def _make_loss(self, labels: sparse.csr_matrix, rng: np.random.RandomState, rows: Matrix | None) -> Loss:
         group, first = group_rows(labels)
         triplets = group[np.stack(sample_triplets(labels, self.n_triplets, rng)[:3])]
-        margin = self.n_bits_ / 2 if self.margin is None else float(self.margin)
-        book, objective = triplet_codes(triplets, len(first), self.n_bits_, margin, self.max_iter, rng)
-        self.objective_ = np.asarray(objective)
-        return CodeLoss(book[group])
+        margin = float(self.margin or self.n_bits / 2)
+        book, objective = triplet_codes(triplets, len(first), self.n_bits, margin, self.max_iter, rng)
+        return CodeLoss(book[group], objective=objective)
 
-    def _keep_codes(self, loss: Any, training: NDArray[np.intp]) -> None:
+    def _keep_learned(self, loss: Any, training: NDArray[np.intp]) -> None:
+        self.objective_ = np.asarray(loss.objective)
         self.codes_[training] = codes.pack(loss.bits.cpu().numpy())
 
 
