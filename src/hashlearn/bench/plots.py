@@ -32,8 +32,8 @@ _TITLE_WIDTH = 60
 class LinePlot:
     """A plot of named lines, each with its (x, y).
 
-    ``spreads`` has the half lengths of error bars, by the name of the line. ``strong`` names the lines that are drawn
-    thicker and above the others. ``tabled`` says whether a table beside it has the same numbers.
+    ``spreads`` has the half lengths of error bars, by the name of the line. ``tabled`` says whether a table beside it
+    has the same numbers.
     """
 
     title: str
@@ -46,7 +46,6 @@ class LinePlot:
     markers: bool = True
     tabled: bool = True
     spreads: Mapping[str, Sequence[float]] = field(default_factory=dict)
-    strong: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -178,10 +177,7 @@ def _draw_lines(axes: Any, plot: LinePlot) -> None:
         color = _COLORS[number % len(_COLORS)]
         style = "-" if number < len(_COLORS) else "--"
         marker = _MARKERS[number % len(_MARKERS)] if plot.markers else None
-        width, above = (3.0, 3) if name in plot.strong else (1.6, 2)
-        axes.plot(
-            x, y, style, color=color, marker=marker, markersize=5, linewidth=width, label=_plain(name), zorder=above
-        )
+        axes.plot(x, y, style, color=color, marker=marker, markersize=5, linewidth=1.6, label=_plain(name))
         if name in plot.spreads:
             axes.errorbar(x, y, yerr=plot.spreads[name], fmt="none", ecolor=color, elinewidth=1, capsize=2)
     if plot.log_x:
