@@ -44,7 +44,7 @@ BYTES = {
     "rabitq 3 bit": 32,
     "sign": 8,
 }
-BYTES |= {"sign": 8, "sign, floats": 8, "rescored": 72, "lda": 36, "posteriors": 40, "adapter": 256, "class": 1, "filter": 257}
+BYTES |= {"sign, floats": 8, "rescored": 72, "lda": 36, "posteriors": 40, "adapter": 256, "class": 1, "filter": 257}
 # Signs of coordinates that are never negative say nothing, and class numbers know no neighbors.
 POOR = ("sign", "sign, floats", "class", "posteriors", "cut", "euclidean")
 

@@ -385,13 +385,16 @@ class FrontierPoint(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """What a run of a frontier gives; ``failed`` has a sentence for each fit that failed."""
+    """What a run of a frontier gives.
+
+    ``failed`` has a sentence for each fit that failed, ``lonely`` the numbers of queries without a relevant row.
+    """
 
     points: list[FrontierPoint]
     runs: list[BenchRun]
     failed: list[str]
     facts: PoolFacts
-    notes: list[str]
+    lonely: list[str]
 
 
 class Search(NamedTuple):
@@ -425,7 +428,7 @@ def run_frontier(
     for number, (seed, budget, method, size) in enumerate(jobs):
         if seed != drawn:
             splits, searches, drawn = protocol(facts.protocol).splits(pool, seed), [], seed
-            measured.notes.extend(_lonely_queries(splits, pool))
+            measured.lonely.extend(_lonely_queries(splits, pool))
         definition = _definition(plan, splits, seed, budget, method, size)
         started = time.perf_counter()
         run = store.get(definition.key)
@@ -462,7 +465,7 @@ def _jobs(plan: FrontierPlan, facts: PoolFacts) -> Iterator[tuple[int, LabelBudg
     for seed in range(plan.seeds):
         for budget in plan.budgets[:1] if facts.label_sets else plan.budgets:
             first = budget == plan.budgets[0]
-            if not first and seed >= BUDGET_SEEDS:
+            if not first and (seed >= BUDGET_SEEDS or (budget.absent and facts.protocol != "mixed")):
                 continue
             for method in methods:
                 asked = first or method.name in (plan.methods or BUDGET_METHODS)
@@ -474,7 +477,7 @@ def _jobs(plan: FrontierPlan, facts: PoolFacts) -> Iterator[tuple[int, LabelBudg
 
 
 def _lonely_queries(splits: list[Split], pool: Pool) -> Iterator[str]:
-    """Yield a sentence for each split with queries that nothing in the database is relevant to."""
+    """Yield how many queries of each split have no relevant row in the database, if there are some."""
     for split in splits:
         asked, stored = pool.y[split.query], pool.y[split.database]
         if pool.multilabel:
@@ -482,10 +485,7 @@ def _lonely_queries(splits: list[Split], pool: Pool) -> Iterator[str]:
         else:
             count = int((~np.isin(asked, stored)).sum())
         if count:
-            yield (
-                f"Seed {split.seed}: {count} of {len(asked)} queries ({split.name}) have no relevant row in the "
-                "database, and count 0 for every method."
-            )
+            yield f"{count} of {len(asked)} queries of seed {split.seed} ({split.name})"
 
 
 def _definition(

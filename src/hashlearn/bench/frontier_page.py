@@ -233,11 +233,11 @@ def _budget_section(rows: Sequence[FrontierRow], budgets: Sequence[LabelBudget],
         if row.size in (None, size):
             chosen.setdefault(row.label, {})[row.budget] = row
     chosen = {label: mine for label, mine in chosen.items() if set(mine) > {budgets[0]}}
-    seeds = {
-        seed for mine in chosen.values() for row in mine.values() if row.budget != budgets[0] for seed in row.by_seed
-    }
+    budgeted = [row for mine in chosen.values() for row in mine.values() if row.budget != budgets[0]]
+    seeds = sorted({seed for row in budgeted for seed in row.by_seed})
     headings = " / ".join(columns_of(rows)[name] for name in names)
     section = Section(f"Label budgets, {size} bytes", [f"{headings}, {len(seeds)} seeds."])
+    budgets = [budgets[0], *(budget for budget in budgets if any(row.budget == budget for row in budgeted))]
     section.columns = ["method", *map(str, budgets)]
     for label, mine in chosen.items():
         cells = []
@@ -273,6 +273,10 @@ def frontier_notes(plan: FrontierPlan, measured: Measured) -> list[str]:
             f"Quick version: at most {QUICK_ROWS:,} training and database rows and {QUICK_QUERIES} queries of each "
             "kind. Its numbers differ from those of the whole frontier."
         )
-    notes += [*measured.facts.notes, *measured.notes]
+    notes += measured.facts.notes
+    if measured.lonely:
+        notes.append(
+            f"No row of the database is relevant to {'; '.join(measured.lonely)}: these count 0 for every method."
+        )
     notes += [f"Left out: {'; '.join(names)} ({reason})." for reason, names in plan.left_out(measured.facts).items()]
     return [*notes, *(f"Failed: {sentence}" for sentence in measured.failed)]
