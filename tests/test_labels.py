@@ -234,7 +234,7 @@ def every_score(queries, database, query_y, database_y, **options):
     numbers += metrics.map_within_radius(*data, **options)
     numbers += metrics.map_within_radius(*data, form="official", projections=floats, **options)
     curve = metrics.precision_recall_curve(*data, **options)
-    return [*numbers, *curve.precision, *curve.recall, metrics.acg(*data, **options)]
+    return [*numbers, *curve.precision, *curve.recall, metrics.evaluate(*data, **options).acg]
 
 
 @pytest.mark.parametrize(("mark", "options"), [(None, {}), (np.nan, {}), (pd.NA, {}), (-1, {"unlabeled": -1})])

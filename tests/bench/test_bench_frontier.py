@@ -13,18 +13,27 @@ from hashlearn.bench.frontier import (
     FrontierPlan,
     FrontierPoint,
     LabelBudget,
+    PoolFacts,
     frontier_methods,
     neighbor_recall,
     own_row_first,
     run_frontier,
 )
-from hashlearn.bench.frontier_page import frontier_notes, frontier_picture, frontier_rows, paired_difference
+from hashlearn.bench.frontier_page import (
+    _best_section,
+    _table_section,
+    frontier_notes,
+    frontier_picture,
+    frontier_rows,
+    paired_difference,
+)
 from hashlearn.bench.plan import PlanError
 from hashlearn.codecs import FloatCodec, ProductCodec
 from hashlearn.data.own import DataSource
 
 FEW = ("float cosine", "sign bits, all rescored by int8", "PQ", "itq", "LDA + PQ", "class number")
-BUDGETS = (LabelBudget(), LabelBudget(5), LabelBudget(None, 0.4))
+BUDGETS = (LabelBudget(), LabelBudget(5), LabelBudget(None, 0.4), LabelBudget(absent=True))
+CLASSES, SETS = PoolFacts("mixed", False, True, 10_000), PoolFacts("new", True, True, 10_000)
 
 
 def point(label, n_bytes, known, unknown, seed=0, sized=True, budget=BUDGETS[0]):
@@ -69,8 +78,13 @@ def test_points_have_every_measure(made):
 
 def test_budgets_concern_what_learns_from_labels(made):
     _, _, measured = made
-    with_budget = {p.label for p in measured.points if p.budget != BUDGETS[0]}
+    with_budget = {p.label for p in measured.points if p.budget in BUDGETS[1:3]}
     assert with_budget == {"class number", "LDA + PQ"}
+    absent = {p.label: p.values for p in measured.points if p.budget == BUDGETS[3] and p.seed == 0}
+    present = {p.label: p.values for p in measured.points if p.budget == BUDGETS[0] and p.seed == 0}
+    assert set(absent) == set(present)
+    assert absent["PQ"]["map unknown"] != present["PQ"]["map unknown"]
+    assert absent["float cosine"]["map unknown"] == present["float cosine"]["map unknown"]
     scores = {p.budget: p.values["map known"] for p in measured.points if p.label == "class number" and p.seed == 0}
     assert scores[BUDGETS[0]] > scores[BUDGETS[1]] + 0.05
     assert scores[BUDGETS[0]] > scores[BUDGETS[2]]
@@ -139,7 +153,7 @@ def test_the_command_writes_a_page_of_a_strangers_file(call, tmp_path):
         "Differences to itq, Hamming",
         "Label budgets, 8 bytes",
         "| method | all labels | 5 labels per class | all labels, 40% wrong |",
-        "Left out: 8 bit scalar; ",
+        "Left out: float Euclidean; 8 bit scalar; ",
     ):
         assert word in text
     rows = json.loads(paths[2].read_text())["sections"][0]["rows"]
@@ -159,12 +173,15 @@ def test_label_sets_are_searched_on_new_rows(call, tmp_path):
     X = y @ rng.normal(size=(4, 24)) + 0.3 * rng.normal(size=(1000, 24))
     np.savez(tmp_path / "sets.npz", X=X.astype(np.float32), y=y)
     words = ["bench", "frontier", "sets.npz", "--labels", "y", "--quick", "--bytes", 2, "--threads", 1, "-o", "out"]
-    code, _, err = call(*words, "--methods", "float cosine", "LDA + PQ", "posteriors + PQ", "gsdhp")
+    words += ["--labels-per-class", 5]
+    code, _, err = call(*words, "--methods", "float cosine", "float Euclidean", "LDA + PQ", "posteriors + PQ", "gsdhp")
     assert code == 0, err
     text = (tmp_path / "out" / "report.md").read_text()
     assert "Left out: LDA + PQ (it takes classes, not label sets)." in text
+    assert "Left out: 5 labels per class (label sets have no budget per class)." in text
     assert "| gsdhp, Hamming | 2 |" in text
-    assert "unknown" not in text
+    assert "| float Euclidean | 96 |" in text  # because rows are not of unit length
+    assert "MAP unknown" not in text
     assert "NDCG@10" in (tmp_path / "out" / "frontier.svg").read_text()
 
 
@@ -178,6 +195,7 @@ def test_label_sets_are_searched_on_new_rows(call, tmp_path):
         (["--data", "digits", "--bytes", "1"], "at least two bytes"),
         (["--data", "digits", "--wrong-labels", "1.5"], "from 0 to below 1. Got None and 1.5"),
         (["--data", "digits", "--labels-per-class", "0"], "at least one label per class"),
+        (["--data", "digits", "--labels-per-class", "5", "--no-budgets"], "--no-budgets contradicts"),
     ],
 )
 def test_wrong_frontiers_are_one_sentence(call, words, said):
@@ -220,16 +238,20 @@ def test_differences_are_paired():
 
 def test_a_plan_says_what_it_leaves_out(monkeypatch):
     monkeypatch.setattr("hashlearn.codecs.TurboCodec.installed", lambda: False)
-    whole = FrontierPlan(DataSource("digits"), sizes=(4, 8, 32)).left_out(multilabel=False)
-    assert whole == {
+    whole = FrontierPlan(DataSource("digits"), sizes=(4, 8, 32)).left_out(CLASSES)
+    assert whole.pop("rows have unit length, so it is the order by cosine") == ["float Euclidean"]
+    assert any("--matryoshka" in reason for reason in whole)
+    assert {reason: names for reason, names in whole.items() if reason.startswith("it needs")} == {
         "it needs turbovec: pip install turbovec": ["TurboQuant, 4 bits", "TurboQuant, 2 bits"],
         "it needs more than 8 bytes": ["RaBitQ, 1 bit of 4, 8 bytes"],
         "it needs more than 21 bytes": ["RaBitQ, 2 bits of 4, 8 bytes"],
     }
-    few = FrontierPlan(DataSource("digits"), methods=("PQ", "LDA + PQ")).left_out(multilabel=True)
+    few = FrontierPlan(DataSource("digits"), methods=("PQ", "LDA + PQ")).left_out(SETS)
     assert few["it takes classes, not label sets"] == ["LDA + PQ"]
     assert "PQ" not in few["not asked for"]
-    notes = frontier_notes(FrontierPlan(DataSource("digits"), sizes=(8,)), frontier.Measured([], [], ["x: broke"]))
+    notes = frontier_notes(
+        FrontierPlan(DataSource("digits"), sizes=(8,)), frontier.Measured([], [], ["x: broke"], CLASSES, [])
+    )
     assert notes[-1] == "Failed: x: broke"
 
 
@@ -263,10 +285,98 @@ def test_the_table_of_methods():
     assert not methods["PQ"].supervised
 
 
-def test_too_few_rows_for_centroids_are_told():
-    X = np.random.default_rng(0).normal(size=(100, 16)).astype(np.float32)
-    with pytest.raises(RuntimeError) as caught:
-        ProductCodec(4).fit(X)
-    told = frontier._reason(caught.value)
-    assert told == "it learns 256 centroids from at least as many rows, and there are 100 to train on."
-    assert frontier._reason(ValueError("no")) == "ValueError: no"
+def test_budgets_are_measured_at_the_middle_size_with_few_seeds_and_methods():
+    plan = FrontierPlan(DataSource("digits"), seeds=5, budgets=BUDGETS)
+    jobs = list(frontier._jobs(plan, CLASSES))
+    some = [job for job in jobs if job[1] != BUDGETS[0]]
+    assert {seed for seed, *_ in some} == {0, 1, 2}
+    assert {size for *_, method, size in some if method.sized} == {16}
+    assert {method.name for *_, method, _ in some} <= set(frontier.BUDGET_METHODS)
+    assert {seed for seed, *_ in jobs} == {0, 1, 2, 3, 4}
+
+
+def test_a_row_of_fewer_seeds_is_not_the_best():
+    points = [point("a", 8, 0.5, 0.5), point("a", 8, 0.5, 0.5, seed=1), point("b", 8, 0.9, 0.9)]
+    section = _best_section(frontier_rows(points), (8,))
+    assert section.rows[0][1] == "a (8 B) 0.500"
+
+
+def test_what_is_not_measured_is_a_dash():
+    hidden = point("TurboQuant", 100, 0.5, 0.5)
+    del hidden.values["distinct"]
+    rows = frontier_rows([hidden])
+    text = _table_section(rows, frontier_picture("t", rows), []).rows[0]
+    assert "–" in text
+
+
+def test_the_matryoshka_row_needs_the_word_of_the_user():
+    names = {True: set(), False: set()}
+    for asked in names:
+        plan = FrontierPlan(DataSource("digits"), matryoshka=asked)
+        names[asked] = {method.name for method in plan.chosen(CLASSES)}
+    assert names[True] - names[False] == {"Matryoshka, 8 bits"}
+
+
+class TestStrangersFiles:
+    """Files with few rows, few classes and missing labels give a page and exit code 0 without any choice."""
+
+    @pytest.fixture
+    def page(self, call, tmp_path, monkeypatch):
+        monkeypatch.setattr(frontier, "_LEAST_SECONDS", 0.0)
+
+        def write(X, y, *words):
+            np.savez(tmp_path / "mine.npz", X=np.asarray(X, dtype=np.float32), y=y)
+            few = ["--bytes", 4, "--threads", 1, "--quick", "-o", "out", *words]
+            code, _, err = call("bench", "frontier", "mine.npz", "--labels", "y", *few)
+            assert code == 0, err
+            assert "warning" not in err
+            return (tmp_path / "out" / "report.md").read_text()
+
+        return write
+
+    METHODS = (
+        "--methods",
+        "float cosine",
+        "float Euclidean",
+        "PQ",
+        "PQ, 4 bits",
+        "class number + PQ",
+        "LDA + PQ",
+        "itq",
+    )
+
+    def rows(self, count, classes, seed=0):
+        rng = np.random.default_rng(seed)
+        y = np.arange(count) % classes
+        return rng.normal(size=(classes, 16))[y] + 0.3 * rng.normal(size=(count, 16)), y
+
+    def test_few_rows(self, page):
+        text = page(*self.rows(200, 5), *self.METHODS)
+        assert "| PQ, 4 bits | 4 |" in text
+        assert "(it learns 256 centroids from at least as many rows, and there are 80 to train on)" in text
+        assert "Failed" not in text
+
+    def test_two_classes(self, page):
+        text = page(*self.rows(800, 2), *self.METHODS)
+        assert "No class is unknown here, because mixed needs at least 3 classes" in text
+        assert "| LDA + PQ | 4 |" in text
+        assert "NDCG@10" in text
+
+    def test_rows_without_labels(self, page):
+        X, y = self.rows(900, 6)
+        words = np.array([f"class {number}" for number in y])
+        words[::3] = " "
+        text = page(X, words, *self.METHODS)
+        assert "300 of 900 rows have no label." in text
+        assert "| class number + PQ | 4 |" in text
+
+    def test_many_classes_have_equal_bytes_and_lonely_queries(self, page):
+        text = page(*self.rows(2700, 900), *self.METHODS)
+        assert "| class number + PQ | 4 |" in text
+        assert "No row of the database is relevant to" in text
+
+    def test_one_class_is_refused(self, call, tmp_path):
+        np.savez(tmp_path / "one.npz", X=np.eye(20, dtype=np.float32), y=np.zeros(20, dtype=int))
+        code, _, err = call("bench", "frontier", "one.npz", "--labels", "y", "-o", "out")
+        assert code == 2
+        assert "two classes" in err

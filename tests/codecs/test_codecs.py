@@ -20,22 +20,33 @@ MAKE = {
     "sign": lambda: codecs.SignCodec(),
     "sign, floats": lambda: codecs.SignCodec(queries="floats"),
     "pca sign": lambda: codecs.SignCodec(4),
-    "rescored": lambda: codecs.RescoredCodec(codecs.SignCodec(), codecs.ScalarCodec(8)),
+    "rescored": lambda: codecs.RescoredSignCodec(),
+    "cut": lambda: codecs.CutCodec(4),
+    "euclidean": lambda: codecs.FloatCodec("euclidean"),
     "lda": lambda: codecs.MappedCodec(codecs.Discriminant(), codecs.FloatCodec()),
     "lda pq": lambda: codecs.MappedCodec(codecs.Discriminant(), codecs.ProductCodec(4)),
     "posteriors": lambda: codecs.MappedCodec(codecs.Posteriors(), codecs.FloatCodec("dot")),
     "adapter": lambda: codecs.MappedCodec(codecs.ContrastiveAdapter(), codecs.FloatCodec()),
     "class": lambda: codecs.ClassCodec(),
-    "class pq": lambda: codecs.ClassCodec(codecs.ProductCodec(3)),
-    "filter": lambda: codecs.ClassCodec(codecs.FloatCodec(), filtered=True),
+    "class pq": lambda: codecs.ClassCodec(codecs.ProductCodec, n_bytes=4),
+    "filter": lambda: codecs.ClassCodec(lambda _: codecs.FloatCodec(), filtered=True),
     "itq": lambda: codecs.HasherCodec("itq", 4),
     "itq real": lambda: codecs.HasherCodec("itq", 4, queries="real"),
 }
 NAMES = [pytest.param(name, marks=pytest.mark.slow) if name == "opq" else name for name in MAKE]
-BYTES = {"float": 256, "pq 5": 5, "4 bit": 32, "8 bit": 64, "rabitq": 12, "rabitq 3 bit": 32, "sign": 8}
+BYTES = {
+    "float": 256,
+    "euclidean": 256,
+    "pq 5": 5,
+    "4 bit": 32,
+    "8 bit": 64,
+    "rabitq": 12,
+    "rabitq 3 bit": 32,
+    "sign": 8,
+}
 BYTES |= {"sign, floats": 8, "rescored": 72, "lda": 36, "posteriors": 40, "adapter": 256, "class": 1, "filter": 257}
 # Signs of coordinates that are never negative say nothing, and class numbers know no neighbors.
-POOR = ("sign", "sign, floats", "class", "posteriors")
+POOR = ("sign", "sign, floats", "class", "posteriors", "cut", "euclidean")
 
 
 @pytest.fixture(scope="module")
@@ -96,6 +107,14 @@ def test_labels_help_on_their_own_classes(fitted, digits):
         assert map_of(fitted[name], digits) > plain + 0.1
 
 
+def test_euclidean_floats_are_ordered_by_distance(fitted, digits):
+    _, _, database, _, queries = digits
+    codec = fitted["euclidean"]
+    distances = ((queries[:, None] - database[None, :50]) ** 2).sum(axis=2)
+    scores = codec.scores(queries, codec.encode(database[:50]))
+    np.testing.assert_allclose(-2 * scores + (queries**2).sum(axis=1)[:, None], distances, rtol=1e-4)
+
+
 def test_more_bits_of_rabitq_are_nearer_to_the_floats(fitted, digits):
     floats = map_of(fitted["float"], digits)
     one, three = (abs(map_of(fitted[name], digits) - floats) for name in ("rabitq", "rabitq 3 bit"))
@@ -136,6 +155,8 @@ def test_many_classes_take_two_bytes():
     X = centers[y] + 0.01 * rng.normal(size=(900, 16)).astype(np.float32)
     codec = codecs.ClassCodec().fit(X, y)
     assert codec.bytes_per_row == 2
+    beside = codecs.ClassCodec(codecs.ProductCodec, n_bytes=8).fit(X, y)
+    assert beside.bytes_per_row == 8
     scores = codec.scores(X[::3], codec.encode(X))
     assert np.mean(y[scores.argmax(axis=1)] == y[::3]) > 0.9
 

@@ -10,14 +10,12 @@ import pytest
 
 from hashlearn import data
 from hashlearn.data import Pool, protocol
-from hashlearn.data.protocols import PROTOCOLS, split_hash, unseen_classes
+from hashlearn.data.plain import labeled_pool
+from hashlearn.data.protocols import PROTOCOLS, split_hash
 
 GOLDEN = {
     "holdout": "9169cc4cb96f6a7f2e474379114d70270aaa7566f3ade985f45f7a298a9d2dbd",
     "coco-full": "593302880cf0c129acd9e50d6773d62b2612cab37f80c4a8ed31b110e914695a",
-    "fold0-unseen": "4285e868781ae82373d7241aebcf448895229e5b095803fa63db190e36f5d459",
-    "fold0-seen": "07e5aef51d32d9c38814250ede60ac2c9cd81de3350d8709d089df64edf38f11",
-    "fold2-unseen": "f4c8874c6ba509908fb236aab7ed30af74488c897c2fc7ab9c2d88c417b93177",
 }
 
 
@@ -34,7 +32,7 @@ def cifar():
     return Pool("CIFAR-10", np.arange(60_000, dtype=np.float32)[:, None], y, part=part)
 
 
-@pytest.mark.parametrize("name", ["holdout", "coco-full", "unseen"])
+@pytest.mark.parametrize("name", ["holdout", "coco-full"])
 def test_golden_hashes_on_digits(digits, name):
     made = {split.name: split.hash for split in protocol(name).splits(digits)}
     assert {key: GOLDEN[key] for key in made if key in GOLDEN} == {key: made[key] for key in made if key in GOLDEN}
@@ -75,37 +73,6 @@ def test_sizes_and_roles(cifar, name, train, query, database):
         assert split.hash != protocol(name).split(cifar, seed=4).hash
 
 
-def test_unseen_classes_are_unseen(cifar):
-    splits = protocol("unseen").splits(cifar, seed=1)
-    assert [split.name for split in splits] == [f"fold{k}-{kind}" for k in range(3) for kind in ("unseen", "seen")]
-    used = []
-    for unseen, seen in zip(splits[::2], splits[1::2], strict=True):
-        assert (len(unseen.train), len(unseen.query), len(unseen.database)) == (10_000, 600, 6000)
-        assert (len(seen.query), len(seen.database)) == (600, 10_000)
-        left_out, learned = set(cifar.y[unseen.query].tolist()), set(cifar.y[unseen.train].tolist())
-        assert len(left_out) == 3
-        assert len(learned) == 7
-        assert not left_out & learned
-        assert set(cifar.y[unseen.database].tolist()) == left_out
-        assert set(cifar.y[seen.query].tolist()) == learned
-        assert seen.train is unseen.train
-        assert not np.intersect1d(unseen.query, unseen.database).size
-        assert not np.intersect1d(seen.query, seen.train).size
-        used += sorted(left_out)
-    assert len(set(used)) == 9
-    with pytest.raises(ValueError, match="unseen makes 6 splits"):
-        protocol("unseen").split(cifar)
-
-
-def test_unseen_classes_of_ones_choice(cifar):
-    unseen, seen = unseen_classes(cifar, [7, 8, 9])
-    assert unseen.name == "7-8-9-unseen"
-    assert set(cifar.y[unseen.query].tolist()) == {7, 8, 9}
-    assert seen.database_is_train
-    with pytest.raises(ValueError, match="Got 10 instead"):
-        unseen_classes(cifar, [1, 10])
-
-
 def test_the_hash_is_what_its_docstring_says():
     pool = Pool("p", np.eye(4), np.array([5, 6, 7, 8]))
     expected = hashlib.sha256()
@@ -144,16 +111,49 @@ def test_what_does_not_fit_is_one_sentence(digits, name, says):
 def test_label_sets_and_tiny_data():
     sets = Pool("sets", np.eye(20), np.eye(20, dtype=np.uint8), part=np.zeros(20, dtype=np.uint8))
     assert len(protocol("holdout").split(sets).query) == 2
-    for name in ("unseen", "cifar10-1k"):
+    for name in ("mixed", "cifar10-1k"):
         with pytest.raises(ValueError, match="sets has label sets"):
             protocol(name).splits(sets)
     few = Pool("few", np.eye(9), np.arange(9) % 3)
     with pytest.raises(ValueError, match="at least 10 rows"):
         protocol("holdout").split(few)
-    with pytest.raises(ValueError, match="at least 4 classes"):
-        protocol("unseen").splits(few)
+    with pytest.raises(ValueError, match="at least 3 classes; two has 2"):
+        protocol("mixed").splits(Pool("two", np.eye(9), np.arange(9) % 2))
     with pytest.raises(ValueError, match="must be one of new, mixed, cifar10-1k"):
         protocol("nope")
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        np.array(["a", " ", "b", "", "a"]),
+        np.array(["a", None, "b", None, "a"], dtype=object),
+        np.array([1.0, np.nan, 2.0, np.nan, 1.0]),
+        np.array([1, -1, 2, -1, 1]),
+    ],
+    ids=["blank", "none", "nan", "-1"],
+)
+def test_rows_without_a_label_are_known(labels):
+    assert labeled_pool("few", np.eye(5), labels).y.tolist() == [0, -1, 1, -1, 0]
+
+
+def test_one_of_two_classes_may_be_minus_one():
+    assert labeled_pool("few", np.eye(4), np.array([-1, 1, 1, -1])).y.tolist() == [0, 1, 1, 0]
+    tags = np.fromiter((["a"], ["b", "a"]), dtype=object, count=2)
+    assert labeled_pool("tags", np.eye(2), tags).y.tolist() == [[1, 0], [1, 1]]
+    with pytest.raises(ValueError, match="few has no label in any row"):
+        labeled_pool("few", np.eye(2), np.array([np.nan, np.nan]))
+
+
+def test_rows_without_a_label_are_trained_on_and_stored_but_not_searched_for(digits):
+    pool = Pool("some", digits.X, np.where(np.arange(len(digits)) % 3 == 0, -1, digits.y))
+    for name in ("new", "mixed", "holdout"):
+        for split in protocol(name).splits(pool):
+            rows = split.dataset(pool)
+            assert (rows.query_y >= 0).all()
+            assert np.isnan(rows.train_y).mean() > 0.3
+            if split.name != "unknown-alone":
+                assert np.isnan(rows.database_y).mean() > 0.3
 
 
 def test_every_protocol_says_what_it_does():
@@ -165,7 +165,7 @@ def test_the_same_in_another_process(digits):
     """Nothing of the process, such as the seed of its string hashes, is in a split."""
     code = (
         "import json; from hashlearn.data import load, protocol;"
-        "print(json.dumps([s.hash for s in protocol('unseen').splits(load('digits'), 5)]))"
+        "print(json.dumps([s.hash for s in protocol('mixed').splits(load('digits'), 5)]))"
     )
     other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert json.loads(other) == [split.hash for split in protocol("unseen").splits(digits, 5)]
+    assert json.loads(other) == [split.hash for split in protocol("mixed").splits(digits, 5)]

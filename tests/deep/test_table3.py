@@ -3,6 +3,8 @@
 import json
 import os
 import signal
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,9 +13,11 @@ from image_files import encoded
 
 from hashlearn import codes, metrics
 from hashlearn.bench import RunStore
-from hashlearn.bench.paper.table3 import folder_parts, main
 from hashlearn.deep import GSDHPStar
 from hashlearn.progress import listening
+
+sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
+from deep_table3 import folder_parts, main
 
 torch.set_num_threads(1)
 PER_CLASS = 605

@@ -1,11 +1,11 @@
 """The fast solvers give the reference loops' codes, bit for bit, for the same order of batches."""
 
 import numpy as np
+import paper_loops as reference
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hashlearn.bench.paper import loops as reference
 from hashlearn.pairwise.greedy import Greedy
 from hashlearn.pairwise.losses import LOSSES, GeneralLoss
 from hashlearn.pairwise.solver import random_batches

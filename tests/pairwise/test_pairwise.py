@@ -65,7 +65,7 @@ def test_label_sets_dense_and_sparse(hasher, sets):
     X, Y = sets
     dense = make(hasher).fit(X, Y)
     np.testing.assert_array_equal(dense.codes_, make(hasher).fit(X, sparse.csr_matrix(Y)).codes_)
-    found = hl.metrics.ndcg(dense.encode(X), dense.codes_, Y, Y, at=50)
+    found = hl.metrics.evaluate(dense.encode(X), dense.codes_, Y, Y, ndcg_at=50).ndcg
     assert found > (0.8 if hasher is GSDHP else 0.7)
 
 

@@ -7,8 +7,8 @@ is everything that labels alone cannot give: the neighbors by the floats, the st
 from __future__ import annotations
 
 import hashlib
-import re
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,19 +25,26 @@ from hashlearn.codecs import Codec, HasherCodec
 from hashlearn.codecs.base import best_places, unit_rows
 from hashlearn.data.own import DataSource
 from hashlearn.data.pool import Dataset, Pool
-from hashlearn.data.protocols import Split, protocol
+from hashlearn.data.protocols import LEAST_ROWS, Split, protocol
+from hashlearn.messages import one_line
 from hashlearn.methods import find_method, method_names
 from hashlearn.parallel import thread_count
 from hashlearn.progress import report
 from hashlearn.typing import Float32Array, IntArray, PackedCodes
 
 PHASE = "frontier"
-FLOATS = "float cosine"
+FLOATS, EUCLIDEAN, MATRYOSHKA = "float cosine", "float Euclidean", "Matryoshka, 8 bits"
+CENTROIDS = 256
 QUICK_ROWS, QUICK_QUERIES = 3000, 300
 K = 10
 # Stored rows that are searched for as queries, to see whether they find themselves first.
 _OWN_ROWS = 500
 _LEAST_SECONDS = 0.05
+# How far the lengths of rows may be from 1 in rows that count as rows of unit length.
+_LENGTH_SLACK = 1e-2
+# What the default label budgets are measured with, on at most so many seeds.
+BUDGET_METHODS = (FLOATS, "PQ", "posterior floats", "class number + PQ", "LDA + PQ", "gsdhp", "auto", "open")
+BUDGET_SEEDS = 3
 # Increased when what is measured changes, so that kept runs are made again.
 _REVISION = 1
 Finished = Callable[[str, float, int, int], None]
@@ -57,6 +64,8 @@ class FrontierMethod:
         Whether the number of bytes can be chosen; otherwise the features or classes decide it.
     least_bytes : int
         The method needs more bytes than this.
+    least_rows : int
+        The method needs at least this many training rows: one per centroid.
     label_sets : bool
         Whether it can learn from label sets.
     queries : dict
@@ -69,6 +78,7 @@ class FrontierMethod:
     make: Make
     sized: bool = True
     least_bytes: int = 0
+    least_rows: int = 1
     label_sets: bool = True
     queries: tuple[tuple[str, str], ...] = ()
     missing: str = ""
@@ -96,9 +106,11 @@ class FrontierMethod:
 def frontier_methods() -> list[FrontierMethod]:
     """Return all methods, in the order of the tables."""
     turbo = "" if codecs.TurboCodec.installed() else "it needs turbovec: pip install turbovec"
-    lda_opq: Callable[[int], Codec] = lambda size: codecs.MappedCodec(  # noqa: E731
-        codecs.Discriminant(), codecs.RotatedProductCodec(size)
-    )
+    faiss_has = "it is not measured itself; the rows RaBitQ are those of faiss"
+    pq = {"least_rows": CENTROIDS}
+
+    def lda_opq(size: int) -> Codec:
+        return codecs.MappedCodec(codecs.Discriminant(), codecs.RotatedProductCodec(size))
 
     def fixed(name: str, make: Callable[[int], Codec], **more: Any) -> FrontierMethod:
         return FrontierMethod(name, lambda _, seed: make(seed), sized=False, **more)
@@ -113,13 +125,14 @@ def frontier_methods() -> list[FrontierMethod]:
 
     return [
         fixed(FLOATS, lambda seed: codecs.FloatCodec()),
+        fixed(EUCLIDEAN, lambda seed: codecs.FloatCodec("euclidean")),
         fixed("8 bit scalar", lambda seed: codecs.ScalarCodec(8)),
         fixed("4 bit scalar", lambda seed: codecs.ScalarCodec(4)),
         fixed("TurboQuant, 4 bits", lambda seed: codecs.TurboCodec(4), missing=turbo),
         fixed("TurboQuant, 2 bits", lambda seed: codecs.TurboCodec(2), missing=turbo),
         fixed("sign bits", lambda seed: codecs.SignCodec()),
         fixed("sign bits, float queries", lambda seed: codecs.SignCodec(queries="floats")),
-        fixed("sign bits, all rescored by int8", _rescored_signs),
+        fixed("sign bits, all rescored by int8", lambda seed: codecs.RescoredSignCodec()),
         fixed("LDA floats", _lda_floats, label_sets=False),
         fixed("posterior floats", lambda seed: codecs.MappedCodec(codecs.Posteriors(seed), codecs.FloatCodec("dot"))),
         fixed(
@@ -128,7 +141,7 @@ def frontier_methods() -> list[FrontierMethod]:
         ),
         fixed(
             "predicted class, then floats",
-            lambda seed: codecs.ClassCodec(codecs.FloatCodec(), filtered=True, seed=seed),
+            lambda seed: codecs.ClassCodec(lambda _: codecs.FloatCodec(), filtered=True, seed=seed),
             label_sets=False,
         ),
         fixed("class number", lambda seed: codecs.ClassCodec(seed=seed), label_sets=False),
@@ -138,23 +151,23 @@ def frontier_methods() -> list[FrontierMethod]:
             "LDA + PQ",
             lambda size: codecs.MappedCodec(codecs.Discriminant(), codecs.ProductCodec(size)),
             label_sets=False,
+            **pq,
         ),
         FrontierMethod(
             "posteriors + PQ",
             lambda size, seed: codecs.MappedCodec(codecs.Posteriors(seed), codecs.ProductCodec(size)),
+            **pq,
         ),
-        sized("PQ", codecs.ProductCodec),
-        sized("PQ, 4 bits", lambda size: codecs.ProductCodec(size, 4)),
-        sized("OPQ", codecs.RotatedProductCodec),
+        sized("PQ", codecs.ProductCodec, **pq),
+        sized("PQ, 4 bits", lambda size: codecs.ProductCodec(size, 4), least_rows=16),
+        sized("OPQ", codecs.RotatedProductCodec, **pq),
         rabit(1),
         rabit(2),
+        sized("RaBitQ of rabitqlib", codecs.RaBitCodec, missing=faiss_has),
+        sized(MATRYOSHKA, codecs.CutCodec),
         sized("PCA + sign", codecs.SignCodec),
         *_hashers(),
     ]
-
-
-def _rescored_signs(seed: int) -> Codec:
-    return codecs.RescoredCodec(codecs.SignCodec(), codecs.ScalarCodec(8))
 
 
 def _lda_floats(seed: int) -> Codec:
@@ -163,7 +176,11 @@ def _lda_floats(seed: int) -> Codec:
 
 def _beside_class(name: str, make: Callable[[int], Codec]) -> FrontierMethod:
     return FrontierMethod(
-        name, lambda size, seed: codecs.ClassCodec(make(size - 1), seed=seed), least_bytes=1, label_sets=False
+        name,
+        lambda size, seed: codecs.ClassCodec(make, n_bytes=size, seed=seed),
+        least_bytes=2,
+        least_rows=CENTROIDS,
+        label_sets=False,
     )
 
 
@@ -185,12 +202,19 @@ def _hashers() -> list[FrontierMethod]:
 
 @dataclass(frozen=True)
 class LabelBudget:
-    """What is left of the training labels: at most ``per_class`` of each class, a share ``wrong`` of them at random."""
+    """What is left of the training labels: at most ``per_class`` of each class, a share ``wrong`` of them at random.
+
+    With ``absent`` the rows without labels, which are those of unknown classes, are taken out of training: their
+    classes come to the database later.
+    """
 
     per_class: int | None = None
     wrong: float = 0.0
+    absent: bool = False
 
     def __str__(self) -> str:
+        if self.absent:
+            return "unlabeled rows absent from training"
         labels = "all labels" if self.per_class is None else f"{self.per_class} labels per class"
         return labels + (f", {self.wrong:.0%} wrong" if self.wrong else "")
 
@@ -215,6 +239,52 @@ class LabelBudget:
 
 
 ALL_LABELS = LabelBudget()
+BUDGETS = (
+    ALL_LABELS,
+    *(LabelBudget(count) for count in (5, 20, 100)),
+    *(LabelBudget(None, share) for share in (0.2, 0.4)),
+    LabelBudget(absent=True),
+)
+
+
+@dataclass(frozen=True)
+class PoolFacts:
+    """What of the data decides which protocol and methods fit, and sentences about rows that are treated specially."""
+
+    protocol: str
+    label_sets: bool
+    unit: bool
+    train_rows: int
+    notes: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, pool: Pool, quick: bool) -> PoolFacts:
+        """Look at the pool; raise a PlanError if nothing can be measured on it."""
+        notes = []
+        unlabeled = int((~pool.labeled).sum())
+        if unlabeled:
+            notes.append(
+                f"{unlabeled:,} of {len(pool):,} rows have no label. They take part in training and in the database, "
+                "and are never queries; MAP leaves them out, because nobody knows whether they are relevant."
+            )
+        if (not pool.multilabel and len(pool.classes) < 2) or len(pool) < LEAST_ROWS:
+            raise PlanError(
+                f"A frontier needs at least {LEAST_ROWS} rows and two classes, or label sets. {pool.name} has "
+                f"{len(pool)} rows and {len(pool.classes)} classes."
+            )
+        name = "new"
+        if not pool.multilabel:
+            try:
+                protocol("mixed").splits(pool)
+                name = "mixed"
+            except ValueError as error:
+                notes.append(f"No class is unknown here, because {error}")
+        train = protocol(name).splits(pool)[0].train
+        some = pool.features(train[:QUICK_ROWS])
+        lengths = np.linalg.norm(some, axis=1)
+        unit = bool(np.all(np.abs(lengths - 1) < _LENGTH_SLACK))
+        rows = min(len(train), QUICK_ROWS) if quick else len(train)
+        return cls(name, pool.multilabel, unit, rows, tuple(notes))
 
 
 @dataclass(frozen=True)
@@ -233,7 +303,11 @@ class FrontierPlan:
     methods : tuple of str
         Names of methods; empty for all.
     budgets : tuple of LabelBudget
-        The label budgets; methods without labels are measured once. Label sets have the full budget only.
+        The label budgets; methods without labels are measured once. Label sets have the full budget only. All budgets
+        but the first are measured at the middle size, on at most three seeds, with ``methods`` or, if these are
+        not given, with some that learn from labels.
+    matryoshka : bool
+        Whether the first dimensions of a row alone mean something, as those of models made for that do.
     """
 
     source: DataSource
@@ -242,6 +316,7 @@ class FrontierPlan:
     quick: bool = False
     methods: tuple[str, ...] = ()
     budgets: tuple[LabelBudget, ...] = (ALL_LABELS,)
+    matryoshka: bool = False
 
     def __post_init__(self) -> None:
         if self.seeds < 1 or not self.sizes or min(self.sizes) < 2:
@@ -257,28 +332,44 @@ class FrontierPlan:
             if name not in names:
                 raise PlanError(f"The method must be one of {', '.join(names)}. Got {name!r} instead.")
 
-    def chosen(self, multilabel: bool) -> list[FrontierMethod]:
-        """Return the methods that the plan asks for and that can learn from such labels."""
-        return [method for method in frontier_methods() if self._why_not(method, multilabel) is None]
+    @property
+    def middle_size(self) -> int:
+        """The size at which label budgets are measured."""
+        return sorted(self.sizes)[len(self.sizes) // 2]
 
-    def left_out(self, multilabel: bool) -> dict[str, list[str]]:
+    def chosen(self, facts: PoolFacts) -> list[FrontierMethod]:
+        """Return the methods that the plan asks for and that fit the data."""
+        return [method for method in frontier_methods() if self._why_not(method, facts) is None]
+
+    def left_out(self, facts: PoolFacts) -> dict[str, list[str]]:
         """Return what the plan does not measure, by the reason; of some methods only some sizes."""
         missing: dict[str, list[str]] = {}
         for method in frontier_methods():
-            reason = self._why_not(method, multilabel)
+            reason = self._why_not(method, facts)
             if reason is not None:
                 missing.setdefault(reason, []).append(method.name)
             elif too_small := [size for size in self.sizes if method.sized and size <= method.least_bytes]:
                 sizes = ", ".join(map(str, too_small))
                 reason = f"it needs more than {method.least_bytes} bytes"
                 missing.setdefault(reason, []).append(f"{method.name} of {sizes} bytes")
+        if facts.label_sets and len(self.budgets) > 1:
+            missing["label sets have no budget per class"] = [str(budget) for budget in self.budgets[1:]]
         return missing
 
-    def _why_not(self, method: FrontierMethod, multilabel: bool) -> str | None:
+    def _why_not(self, method: FrontierMethod, facts: PoolFacts) -> str | None:
         if self.methods and method.name not in self.methods:
             return "not asked for"
-        if multilabel and not method.label_sets:
+        if facts.label_sets and not method.label_sets:
             return "it takes classes, not label sets"
+        if method.name == EUCLIDEAN and facts.unit:
+            return "rows have unit length, so it is the order by cosine"
+        if method.name == MATRYOSHKA and not self.matryoshka:
+            return "the first dimensions alone mean something for models made for it only: --matryoshka"
+        if facts.train_rows < method.least_rows:
+            return (
+                f"it learns {method.least_rows} centroids from at least as many rows, and there are "
+                f"{facts.train_rows} to train on"
+            )
         return method.missing or None
 
 
@@ -294,11 +385,16 @@ class FrontierPoint(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """What a run of a frontier gives; ``failed`` has a sentence for each fit that failed."""
+    """What a run of a frontier gives.
+
+    ``failed`` has a sentence for each fit that failed, ``lonely`` the numbers of queries without a relevant row.
+    """
 
     points: list[FrontierPoint]
     runs: list[BenchRun]
     failed: list[str]
+    facts: PoolFacts
+    lonely: list[str]
 
 
 class Search(NamedTuple):
@@ -323,14 +419,16 @@ def run_frontier(
     store.make()
     pool = plan.source.pool(data_dir, Path(folder))
     threads = threads or thread_count(None)
-    jobs = list(_jobs(plan, pool))
-    measured = Measured([], [], [])
+    facts = PoolFacts.of(pool, plan.quick)
+    jobs = list(_jobs(plan, facts))
+    measured = Measured([], [], [], facts, [])
     splits: list[Split] = []
     searches: list[Search] = []
     drawn = -1
     for number, (seed, budget, method, size) in enumerate(jobs):
         if seed != drawn:
-            splits, searches, drawn = protocol("new" if pool.multilabel else "mixed").splits(pool, seed), [], seed
+            splits, searches, drawn = protocol(facts.protocol).splits(pool, seed), [], seed
+            measured.lonely.extend(_lonely_queries(splits, pool))
         definition = _definition(plan, splits, seed, budget, method, size)
         started = time.perf_counter()
         run = store.get(definition.key)
@@ -341,7 +439,12 @@ def run_frontier(
                     views = dict(_views(method, size, seed, budget, searches))
                 run = BenchRun(definition, views=views, machine=machine_facts(threads), finished=now())
             except Exception as error:  # one method that fails must not stop the others
-                run = BenchRun(definition, error=_reason(error), machine=machine_facts(threads), finished=now())
+                run = BenchRun(
+                    definition,
+                    error=f"{type(error).__name__}: {one_line(error)}",
+                    machine=machine_facts(threads),
+                    finished=now(),
+                )
             store.save(run, None)
         label = f"{method.name}, {f'{size} bytes, ' if method.sized else ''}seed {seed}"
         label += "" if budget == ALL_LABELS else f", {budget}"
@@ -357,14 +460,32 @@ def run_frontier(
     return measured
 
 
-def _jobs(plan: FrontierPlan, pool: Pool) -> Iterator[tuple[int, LabelBudget, FrontierMethod, int]]:
+def _jobs(plan: FrontierPlan, facts: PoolFacts) -> Iterator[tuple[int, LabelBudget, FrontierMethod, int]]:
+    methods = plan.chosen(facts)
     for seed in range(plan.seeds):
-        for budget in plan.budgets[:1] if pool.multilabel else plan.budgets:
-            for method in plan.chosen(pool.multilabel):
-                if budget == plan.budgets[0] or method.supervised:
-                    for size in plan.sizes if method.sized else plan.sizes[:1]:
+        for budget in plan.budgets[:1] if facts.label_sets else plan.budgets:
+            first = budget == plan.budgets[0]
+            if not first and (seed >= BUDGET_SEEDS or (budget.absent and facts.protocol != "mixed")):
+                continue
+            for method in methods:
+                asked = first or method.name in (plan.methods or BUDGET_METHODS)
+                if asked and (first or method.supervised or budget.absent):
+                    sizes = plan.sizes if first else (plan.middle_size,)
+                    for size in sizes if method.sized else sizes[:1]:
                         if not method.sized or size > method.least_bytes:
                             yield seed, budget, method, size
+
+
+def _lonely_queries(splits: list[Split], pool: Pool) -> Iterator[str]:
+    """Yield how many queries of each split have no relevant row in the database, if there are some."""
+    for split in splits:
+        asked, stored = pool.y[split.query], pool.y[split.database]
+        if pool.multilabel:
+            count = int((asked @ stored.any(axis=0).astype(asked.dtype) == 0).sum())
+        else:
+            count = int((~np.isin(asked, stored)).sum())
+        if count:
+            yield f"{count} of {len(asked)} queries of seed {split.seed} ({split.name})"
 
 
 def _definition(
@@ -374,6 +495,8 @@ def _definition(
     settings: dict[str, Any] = {"quick": plan.quick}
     if method.supervised:
         settings |= {"labels per class": budget.per_class, "wrong labels": budget.wrong}
+    if budget.absent:
+        settings |= {"absent": True}
     return RunDefinition(
         data=plan.source.title,
         protocol=splits[0].protocol,
@@ -409,10 +532,16 @@ def _views(
 ) -> Iterator[tuple[str, dict[str, float]]]:
     """Fit the codec, and measure every way to search its codes."""
     first = searches[0].rows
-    train_y = first.train_y if budget == ALL_LABELS else budget.apply(first.train_y, seed)
+    train_X, train_y = first.train_X, first.train_y
+    if budget.absent:
+        train_X, train_y = train_X[~np.isnan(train_y)], train_y[~np.isnan(train_y)]
+    elif budget != ALL_LABELS:
+        train_y = budget.apply(train_y, seed)
     codec = method.make(size, seed)
     started = time.perf_counter()
-    codec.fit(first.train_X, train_y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # what the page says of the data, once for every fit
+        codec.fit(train_X, train_y)
     fit_seconds = time.perf_counter() - started
     codes = codec.encode(first.database_X)
     shared = {
@@ -420,8 +549,9 @@ def _views(
         "model bytes": codec.model_bytes,
         "fit seconds": fit_seconds,
         "encode seconds": _seconds_per_row(codec.encode, first.query_X),
-        "distinct": len(np.unique(codes, axis=0)) / len(codes),
     }
+    if codec.shows_codes:
+        shared["distinct"] = len(np.unique(codes, axis=0)) / len(codes)
     own = np.random.default_rng(seed).permutation(len(codes))[:_OWN_ROWS]
     for label, view in method.views(codec).items():
         values = {**shared, "own row first": own_row_first(view.scores(first.database_X[own], codes), own)}
@@ -475,13 +605,3 @@ def _seconds_per_row(work: Callable[[NDArray[Any]], Any], rows: NDArray[Any]) ->
         took = time.perf_counter() - started
         best, spent = min(best, took), spent + took
     return best / len(rows)
-
-
-def _reason(error: Exception) -> str:
-    """Return why a fit failed, without the place in faiss's source where it noticed."""
-    few = re.search(
-        r"training points \((\d+)\) should be at least as large as number of clusters \((\d+)\)", str(error)
-    )
-    if few is not None:
-        return f"it learns {few[2]} centroids from at least as many rows, and there are {few[1]} to train on."
-    return f"{type(error).__name__}: {' '.join(str(error).split())}"

@@ -33,10 +33,9 @@ CLASSES = {
 SETS = {"ndcg new": "NDCG@10", "map new": "MAP", "recall new": "recall@10"}
 OWN = {"own row first": "own row first", "distinct": "distinct codes"}
 # Lines of the picture. The table has all methods; with all of them, a picture could not be read.
-_STRONG = ("open, auto", "open, alike", "open, label")
 _DRAWN = (
-    *_STRONG, "auto, real-valued queries", "gsdhp, real-valued queries", "class number + PQ", "class number + LDA-OPQ",
-    "class number", "LDA + PQ", "itq, real-valued queries", "PQ", "OPQ",
+    "open, auto", "open, alike", "open, label", "auto, real-valued queries", "gsdhp, real-valued queries",
+    "class number + LDA-OPQ", "class number + PQ", "LDA + PQ", "PQ", "OPQ",
 )  # fmt: skip
 _TICKS = [2**power for power in range(12)]
 
@@ -55,10 +54,14 @@ class FrontierRow:
     def bytes(self) -> int:
         return int(next(iter(self.by_seed.values()))["bytes"])
 
+    def found(self, name: str) -> SeedMean | None:
+        """Return mean and deviation of a value over the seeds; None if it was not measured."""
+        return mean_of([values.get(name) for values in self.by_seed.values()])
+
     def mean(self, name: str) -> SeedMean:
-        """Return mean and deviation of a value over the seeds."""
-        found = mean_of([values.get(name) for values in self.by_seed.values()])
-        assert found is not None  # every seed has the same values
+        """Return mean and deviation of a value that all rows have."""
+        found = self.found(name)
+        assert found is not None
         return found
 
     def least(self, name: str) -> float:
@@ -89,15 +92,15 @@ def write_frontier(
 ) -> list[Path]:
     """Write report.md, .csv, .json and .html, and the picture as frontier.svg."""
     rows = frontier_rows(measured.points)
-    main = [row for row in rows if row.budget == plan.budgets[0] or not row.supervised]
+    main = [row for row in rows if row.budget == plan.budgets[0]]
     picture = frontier_picture(title, main)
     sections = [
         _table_section(main, picture, frontier_notes(plan, measured)),
         _best_section(main, plan.sizes),
         _difference_section(main, against),
     ]
-    if len(plan.budgets) > 1 and columns_of(rows) is CLASSES:
-        sections += [_budget_section(rows, plan.budgets, size) for size in plan.sizes]
+    if len(plan.budgets) > 1 and not measured.facts.label_sets:
+        sections.append(_budget_section(rows, plan.budgets, plan.middle_size))
     paths = write_report(folder, f"Accuracy per byte: {title}", sections, measured.runs)
     file = Path(folder) / "frontier.svg"
     with written_whole(file) as stream:
@@ -131,7 +134,6 @@ def frontier_picture(title: str, rows: Sequence[FrontierRow]) -> Panels:
                 log_x=True,
                 ticks=[tick for tick in _TICKS if min(widths) / 2 < tick <= max(widths)],
                 spreads=spreads if max(len(row.by_seed) for row in rows) > 1 else {},
-                strong=_STRONG,
             )
         )
     return Panels(title, tuple(panels))
@@ -143,14 +145,14 @@ def _table_section(rows: Sequence[FrontierRow], picture: Panels, notes: Sequence
     section.columns = ["method", "bytes", *names.values(), "fit s", "encode µs", "model kB", "seeds"]
     first = next(iter(names))
     for row in sorted(rows, key=lambda row: (row.size is not None, row.bytes, -row.mean(first).mean)):
-        means = {name: row.mean(name) for name in names}
+        means = {name: row.found(name) for name in names}
         times = [f"{row.least('fit seconds'):.1f}", f"{1e6 * row.least('encode seconds'):.1f}"]
         cells = [_short(mean) for mean in means.values()]
         size = f"{row.mean('model bytes').mean / 1e3:.0f}"
         section.rows.append([row.label, str(row.bytes), *cells, *times, size, str(len(row.by_seed))])
         record: dict[str, Any] = {"method": row.label, "supervised": row.supervised, "bytes": row.bytes}
         for name, mean in means.items():
-            record |= {name: mean.mean, f"{name} deviation": mean.deviation}
+            record |= {name: mean and mean.mean, f"{name} deviation": mean and mean.deviation}
         times_by_name = {name: row.least(name) for name in ("fit seconds", "encode seconds", "model bytes")}
         section.records.append(record | times_by_name | {"seeds": len(row.by_seed)})
     section.notes += [
@@ -165,7 +167,9 @@ def _table_section(rows: Sequence[FrontierRow], picture: Panels, notes: Sequence
     return section
 
 
-def _short(mean: SeedMean) -> str:
+def _short(mean: SeedMean | None) -> str:
+    if mean is None:
+        return "–"
     return f"{mean.mean:.3f}" + ("" if mean.deviation is None else f" ± {mean.deviation:.3f}")
 
 
@@ -173,16 +177,17 @@ def _best_section(rows: Sequence[FrontierRow], sizes: Sequence[int]) -> Section:
     names = columns_of(rows)
     section = Section("Best at each size")
     section.columns = ["bytes", *names.values()]
+    seeds = max(len(row.by_seed) for row in rows)
     for size in sizes:
-        allowed = [row for row in rows if row.bytes <= size]
+        allowed = [row for row in rows if row.bytes <= size and len(row.by_seed) == seeds]
         cells = [str(size)]
         for name in names:
             best = max(allowed, key=lambda row, name=name: row.mean(name).mean, default=None)  # type: ignore[misc]
             cells.append("–" if best is None else f"{best.label} ({best.bytes} B) {best.mean(name).mean:.3f}")
         section.rows.append(cells)
     section.notes.append(
-        "The highest mean among all rows of at most this many bytes. A search has one code and one kind of query, so "
-        "no method has all the best cells of a line unless it is named in all of them."
+        "The highest mean among all rows of at most this many bytes that have all seeds. A search has one code and one "
+        "kind of query, so no method has all the best cells of a line unless it is named in all of them."
     )
     return section
 
@@ -221,29 +226,40 @@ def _difference_section(rows: Sequence[FrontierRow], against: str) -> Section:
 
 
 def _budget_section(rows: Sequence[FrontierRow], budgets: Sequence[LabelBudget], size: int) -> Section:
-    section = Section(f"Label budgets, {size} bytes", ["MAP of known / unknown classes in the mixed database."])
+    """Compare the budgets on the seeds that all of them have."""
+    names = list(columns_of(rows))[:2]
+    chosen: dict[str, dict[LabelBudget, FrontierRow]] = {}
+    for row in rows:
+        if row.size in (None, size):
+            chosen.setdefault(row.label, {})[row.budget] = row
+    chosen = {label: mine for label, mine in chosen.items() if set(mine) > {budgets[0]}}
+    budgeted = [row for mine in chosen.values() for row in mine.values() if row.budget != budgets[0]]
+    seeds = sorted({seed for row in budgeted for seed in row.by_seed})
+    headings = " / ".join(columns_of(rows)[name] for name in names)
+    section = Section(f"Label budgets, {size} bytes", [f"{headings}, {len(seeds)} seeds."])
+    budgets = [budgets[0], *(budget for budget in budgets if any(row.budget == budget for row in budgeted))]
     section.columns = ["method", *map(str, budgets)]
-    chosen = [row for row in rows if row.size in (None, size)]
-    for label in dict.fromkeys(row.label for row in chosen):
-        mine = {row.budget: row for row in chosen if row.label == label}
+    for label, mine in chosen.items():
         cells = []
         for budget in budgets:
-            row = mine.get(budget) or next((row for row in mine.values() if not row.supervised), None)
-            cells.append("–" if row is None else " / ".join(f"{row.mean(n).mean:.3f}" for n in list(CLASSES)[:2]))
-            if row is not None:
-                means = {name: row.mean(name).mean for name in CLASSES}
-                section.records.append({"method": label, "bytes": row.bytes, "budget": str(budget), **means})
+            row = mine.get(budget) or (None if mine[budgets[0]].supervised else mine[budgets[0]])
+            if row is None:
+                cells.append("–")
+                continue
+            means = {name: mean_of([row.by_seed[seed].get(name) for seed in seeds]) for name in columns_of(rows)}
+            cells.append(" / ".join("–" if (mean := means[name]) is None else f"{mean.mean:.3f}" for name in names))
+            values = {name: mean and mean.mean for name, mean in means.items()}
+            section.records.append({"method": label, "bytes": row.bytes, "budget": str(budget), **values})
         section.rows.append([label, *cells])
     return section
 
 
 def frontier_notes(plan: FrontierPlan, measured: Measured) -> list[str]:
     """Return sentences about how a frontier was made, and what it leaves out."""
-    label_sets = all("map known" not in point.values for point in measured.points)
-    if label_sets:
+    if measured.facts.protocol == "new":
         drawn = (
-            "Training rows, database and queries are separate draws (protocol new). Label sets have no classes whose "
-            "labels could be hidden."
+            "Training rows, database and queries are separate draws (protocol new), and all classes have labels: label "
+            "sets, and fewer than three classes, have no classes whose labels could be hidden."
         )
     else:
         drawn = (
@@ -257,5 +273,10 @@ def frontier_notes(plan: FrontierPlan, measured: Measured) -> list[str]:
             f"Quick version: at most {QUICK_ROWS:,} training and database rows and {QUICK_QUERIES} queries of each "
             "kind. Its numbers differ from those of the whole frontier."
         )
-    notes += [f"Left out: {'; '.join(names)} ({reason})." for reason, names in plan.left_out(label_sets).items()]
+    notes += measured.facts.notes
+    if measured.lonely:
+        notes.append(
+            f"No row of the database is relevant to {'; '.join(measured.lonely)}: these count 0 for every method."
+        )
+    notes += [f"Left out: {'; '.join(names)} ({reason})." for reason, names in plan.left_out(measured.facts).items()]
     return [*notes, *(f"Failed: {sentence}" for sentence in measured.failed)]

@@ -9,21 +9,9 @@ from importlib import import_module
 from textwrap import wrap
 from typing import Any
 
-_COLORS = (
-    "#1b6ca8",
-    "#d1495b",
-    "#2e8b57",
-    "#e09f3e",
-    "#6d4c9f",
-    "#3aa6a6",
-    "#8c564b",
-    "#7f7f7f",
-    "#b5578b",
-    "#4f5d2f",
-    "#111111",
-    "#c2a500",
-    "#00a0e0",
-)
+# The colors of Okabe and Ito, which color-blind people can tell apart, without yellow, which is too light for lines.
+_COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+_STYLES = ("-", "--", ":")
 _MARKERS = "osD^vPX*<>hp8"
 _TITLE_WIDTH = 60
 
@@ -32,8 +20,8 @@ _TITLE_WIDTH = 60
 class LinePlot:
     """A plot of named lines, each with its (x, y).
 
-    ``spreads`` has the half lengths of error bars, by the name of the line. ``strong`` names the lines that are drawn
-    thicker and above the others. ``tabled`` says whether a table beside it has the same numbers.
+    ``spreads`` has the half lengths of error bars, by the name of the line. ``tabled`` says whether a table beside it
+    has the same numbers.
     """
 
     title: str
@@ -46,7 +34,6 @@ class LinePlot:
     markers: bool = True
     tabled: bool = True
     spreads: Mapping[str, Sequence[float]] = field(default_factory=dict)
-    strong: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -125,7 +112,7 @@ def svg(plot: Plot) -> str:
         "svg.hashsalt": plot.title,
         "text.parse_math": False,  # names of methods and files may hold dollar signs
         "font.family": "sans-serif",
-        "font.size": 11,
+        "font.size": 12,
     }
     with rc_context(style):
         figure: Any = _draw_panels(plot, Figure) if isinstance(plot, Panels) else _draw_one(plot, Figure)
@@ -159,7 +146,7 @@ def _draw_panels(plot: Panels, new_figure: Any) -> Any:
         _name_axes(axes, panel)
         axes.tick_params(labelleft=True)
     handles, names = all_axes[0].get_legend_handles_labels()
-    figure.legend(handles, names, fontsize=10, frameon=False, loc="outside lower center", ncols=2 + count)
+    figure.legend(handles, names, fontsize=12, frameon=False, loc="outside lower center", ncols=2 + count)
     return figure
 
 
@@ -172,10 +159,9 @@ def _name_axes(axes: Any, plot: LinePlot | HeatMap) -> None:
 def _draw_lines(axes: Any, plot: LinePlot) -> None:
     for number, (name, (x, y)) in enumerate(plot.lines.items()):
         color = _COLORS[number % len(_COLORS)]
-        style = "-" if number < len(_COLORS) else "--"
+        style = _STYLES[number // len(_COLORS) % len(_STYLES)]
         marker = _MARKERS[number % len(_MARKERS)] if plot.markers else None
-        width, above = (3.0, 3) if name in plot.strong else (1.6, 2)
-        axes.plot(x, y, style, color=color, marker=marker, markersize=5, linewidth=width, label=name, zorder=above)
+        axes.plot(x, y, style, color=color, marker=marker, markersize=5, linewidth=1.6, label=name)
         if name in plot.spreads:
             axes.errorbar(x, y, yerr=plot.spreads[name], fmt="none", ecolor=color, elinewidth=1, capsize=2)
     if plot.log_x:

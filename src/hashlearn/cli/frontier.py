@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from hashlearn.bench.frontier import FLOATS, PHASE, FrontierPlan, LabelBudget, run_frontier
+from hashlearn.bench.frontier import ALL_LABELS, BUDGETS, FLOATS, PHASE, FrontierPlan, LabelBudget, run_frontier
 from hashlearn.bench.frontier_page import write_frontier
 from hashlearn.bench.plots import need_bench_extra
 from hashlearn.cli.bench_options import Data, DataLabels, ReportFolder, Threads, bench_progress
@@ -20,7 +20,7 @@ from hashlearn.data.own import DataSource
 
 EPILOG = epilog(
     "hashlearn bench frontier mine.npz --labels y -o frontier",
-    "hashlearn bench frontier --data clinc150-minilm --data-dir data --bytes 16 --labels-per-class 5 20 100",
+    "hashlearn bench frontier --data clinc150-minilm --data-dir data --bytes 16 --no-budgets",
     "hashlearn bench frontier texts.csv --text question --labels topic --embed all-MiniLM-L6-v2 --quick",
 )
 
@@ -37,13 +37,17 @@ def frontier(
     seeds: Annotated[int | None, typer.Option(min=1, help="Number of seeds (default: 5; 1 with --quick).")] = None,
     methods: Annotated[list[str] | None, typer.Option(help="Only these methods, by the names in the table.")] = None,
     labels_per_class: Annotated[
-        list[int] | None, typer.Option(help="Also with at most this many labels of each class.")
+        list[int] | None, typer.Option(help="Also with at most this many labels of each class (default: 5 20 100).")
     ] = None,
     wrong_labels: Annotated[
-        list[float] | None, typer.Option(help="Also with this share of wrong labels, from 0 to 1.")
+        list[float] | None, typer.Option(help="Also with this share of wrong labels, from 0 to 1 (default: 0.2 0.4).")
     ] = None,
+    no_budgets: Annotated[bool, typer.Option("--no-budgets", help="With all labels only.")] = False,
+    matryoshka: Annotated[
+        bool, typer.Option("--matryoshka", help="The model was made to be cut: also measure its first dimensions.")
+    ] = False,
     against: Annotated[str, typer.Option(help="The row of the table that all others are compared with.")] = FLOATS,
-    quick: Annotated[bool, typer.Option("--quick", help="Fewer rows, one seed.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer rows, one seed, all labels only.")] = False,
     threads: Threads = None,
 ) -> int:
     """Compare codes at equal bytes in a database of known classes and of classes without labels.
@@ -59,8 +63,12 @@ def frontier(
         source = DataSource(name, labels, text, embed)
     except ValueError as error:
         raise BadUse(str(error)) from error
-    budgets = [LabelBudget(), *map(LabelBudget, labels_per_class or ())]
+    budgets = [ALL_LABELS, *map(LabelBudget, labels_per_class or ())]
     budgets += [LabelBudget(None, share) for share in wrong_labels or ()]
+    if len(budgets) > 1 and no_budgets:
+        raise BadUse("--no-budgets contradicts --labels-per-class and --wrong-labels.")
+    if len(budgets) == 1 and not (quick or no_budgets):
+        budgets = list(BUDGETS)
     plan = FrontierPlan(
         source,
         tuple(dict.fromkeys(sizes or (8, 16, 32))),
@@ -68,6 +76,7 @@ def frontier(
         quick,
         tuple(methods or ()),
         tuple(dict.fromkeys(budgets)),
+        matryoshka,
     )
     with bench_progress(PHASE):
         measured = run_frontier(

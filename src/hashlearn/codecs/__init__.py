@@ -3,13 +3,15 @@
 The bench compares codecs at equal bytes (``hashlearn bench frontier``).
 """
 
-from hashlearn.codecs.base import Codec, RescoredCodec
+from hashlearn.codecs.base import Codec
 from hashlearn.codecs.hashed import HasherCodec
 from hashlearn.codecs.labeled import ClassCodec, ContrastiveAdapter, Discriminant, MappedCodec, Posteriors
 from hashlearn.codecs.quantizers import (
+    CutCodec,
     FloatCodec,
     ProductCodec,
     RaBitCodec,
+    RescoredSignCodec,
     RotatedProductCodec,
     ScalarCodec,
     SignCodec,
@@ -20,6 +22,7 @@ __all__ = [
     "ClassCodec",
     "Codec",
     "ContrastiveAdapter",
+    "CutCodec",
     "Discriminant",
     "FloatCodec",
     "HasherCodec",
@@ -27,7 +30,7 @@ __all__ = [
     "Posteriors",
     "ProductCodec",
     "RaBitCodec",
-    "RescoredCodec",
+    "RescoredSignCodec",
     "RotatedProductCodec",
     "ScalarCodec",
     "SignCodec",

@@ -15,10 +15,12 @@ class Codec(ABC):
 
     All bytes that are stored for a row count in ``bytes_per_row``, also norms and correction factors. What is stored
     once for all rows (codebooks, rotations, models) counts in ``model_bytes``. Supervised codecs learn from the labels
-    in ``y``, which may lack for some rows; all rows take part where labels are not needed.
+    in ``y``, which may lack for some rows; all rows take part where labels are not needed. ``shows_codes`` says whether
+    ``encode`` gives what is stored; a package may keep that to itself.
     """
 
     supervised: ClassVar[bool] = False
+    shows_codes: ClassVar[bool] = True
 
     @abstractmethod
     def fit(self, X: Float32Array, y: Any = None) -> Self:
@@ -41,35 +43,6 @@ class Codec(ABC):
     @abstractmethod
     def scores(self, queries: Float32Array, codes: PackedCodes) -> Float32Array:
         """Return similarities (n_queries, n_database); larger is nearer, and equal ones are ties."""
-
-
-class RescoredCodec(Codec):
-    """A short codec that proposes rows, and a long one by which the whole ranking is ordered again.
-
-    Both codes are stored and counted. Because every row is scored again, the ranking is that of the second codec.
-    """
-
-    def __init__(self, first: Codec, second: Codec) -> None:
-        self.first, self.second = first, second
-
-    def fit(self, X: Float32Array, y: Any = None) -> Self:
-        self.first.fit(X, y)
-        self.second.fit(X, y)
-        return self
-
-    def encode(self, X: Float32Array) -> PackedCodes:
-        return np.hstack([self.first.encode(X), self.second.encode(X)])
-
-    @property
-    def bytes_per_row(self) -> int:
-        return self.first.bytes_per_row + self.second.bytes_per_row
-
-    @property
-    def model_bytes(self) -> int:
-        return self.first.model_bytes + self.second.model_bytes
-
-    def scores(self, queries: Float32Array, codes: PackedCodes) -> Float32Array:
-        return self.second.scores(queries, np.ascontiguousarray(codes[:, self.first.bytes_per_row :]))
 
 
 def unit_rows(X: Float32Array) -> Float32Array:

@@ -6,6 +6,7 @@ Without them a comparison of supervised codes with quantizers would measure labe
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -213,16 +214,19 @@ class MappedCodec(Codec):
 
 
 class ClassCodec(Codec):
-    """The number of the most likely class, in one byte (two from 257 classes on), beside another codec if one is given.
+    """The number of the most likely class, in one byte (two from 257 classes on), alone or beside another codec.
 
     A stored row is scored by the probability that the query is of its class, plus the score of the other codec. With
     ``filtered``, rows of the query's most likely class come first instead, and the other codec orders both parts.
+    ``make`` gives the other codec for a number of bytes: those of ``n_bytes`` that the class number leaves.
     """
 
     supervised: ClassVar[bool] = True
 
-    def __init__(self, codec: Codec | None = None, *, filtered: bool = False, seed: int = 0) -> None:
-        self.codec, self.filtered, self._posteriors = codec, filtered, Posteriors(seed)
+    def __init__(
+        self, make: Callable[[int], Codec] | None = None, *, n_bytes: int = 0, filtered: bool = False, seed: int = 0
+    ) -> None:
+        self.make, self.n_bytes, self.filtered, self._posteriors = make, n_bytes, filtered, Posteriors(seed)
 
     def fit(self, X: Float32Array, y: Any = None) -> Self:
         labeled = LabeledRows.find(y)
@@ -230,8 +234,7 @@ class ClassCodec(Codec):
             raise ValueError("A class number needs one class per row. Got label sets instead.")
         self._class_bytes = 1 if labeled.labels.shape[1] <= 256 else 2
         self._posteriors.fit(X, y)
-        if self.codec is not None:
-            self.codec.fit(X, y)
+        self.codec = None if self.make is None else self.make(self.n_bytes - self._class_bytes).fit(X, y)
         return self
 
     def encode(self, X: Float32Array) -> PackedCodes:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from importlib import import_module
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import faiss
 import numpy as np
@@ -30,10 +30,10 @@ _RABITQ_QUERY_BITS = 8
 class FloatCodec(Codec):
     """The rows as 32-bit floats, without loss: what every codec is measured against.
 
-    ``metric`` is "cosine" or "dot".
+    ``metric`` is "cosine", "dot" or "euclidean".
     """
 
-    def __init__(self, metric: Literal["cosine", "dot"] = "cosine") -> None:
+    def __init__(self, metric: Literal["cosine", "dot", "euclidean"] = "cosine") -> None:
         self.metric = metric
 
     def fit(self, X: Float32Array, y: Any = None) -> Self:
@@ -55,8 +55,9 @@ class FloatCodec(Codec):
         return 0
 
     def scores(self, queries: Float32Array, codes: PackedCodes) -> Float32Array:
-        product: Float32Array = self._prepared(queries) @ np.ascontiguousarray(codes).view(np.float32).T
-        return product
+        rows = np.ascontiguousarray(codes).view(np.float32)
+        product: Float32Array = self._prepared(queries) @ rows.T
+        return product - np.einsum("ij,ij->i", rows, rows) / 2 if self.metric == "euclidean" else product
 
 
 class FaissCodec(Codec):
@@ -122,6 +123,34 @@ class ScalarCodec(FaissCodec):
 
     def _new_index(self, X: Float32Array) -> Any:
         return faiss.IndexScalarQuantizer(X.shape[1], _SCALARS[self.bits], _METRIC)
+
+
+class CutCodec(ScalarCodec):
+    """The first dimensions alone, with one byte each: for models that were trained to be cut (Matryoshka)."""
+
+    def __init__(self, n_bytes: int) -> None:
+        super().__init__(8)
+        self.n_bytes = n_bytes
+
+    def _prepared(self, X: Float32Array) -> Float32Array:
+        return unit_rows(X[:, : self.n_bytes])
+
+
+class RescoredSignCodec(ScalarCodec):
+    """Sign bits that propose rows, and one byte per dimension that orders the whole ranking again; both are stored."""
+
+    def __init__(self) -> None:
+        super().__init__(8)
+
+    def encode(self, X: Float32Array) -> PackedCodes:
+        return np.hstack([super().encode(X), np.packbits(X >= 0, axis=1)])
+
+    @property
+    def bytes_per_row(self) -> int:
+        return super().bytes_per_row + -(-self._index.d // 8)
+
+    def scores(self, queries: Float32Array, codes: PackedCodes) -> Float32Array:
+        return super().scores(queries, np.ascontiguousarray(codes[:, : super().bytes_per_row]))
 
 
 class ProductCodec(FaissCodec):
@@ -207,6 +236,8 @@ class TurboCodec(Codec):
     turbovec keeps its codes to itself, so ``encode`` gives the rows, and ``bytes_per_row`` is what turbovec stores: the
     bits and a norm of 4 bytes.
     """
+
+    shows_codes: ClassVar[bool] = False
 
     def __init__(self, bits: Literal[2, 4]) -> None:
         self.bits = bits

@@ -11,7 +11,7 @@ from hashlearn.data.fetch import data_folder
 from hashlearn.data.mnist import digits, fashion_mnist, fashion_mnist_there
 from hashlearn.data.plain import arrays, image_folder
 from hashlearn.data.pool import Dataset, DatasetMissing, Pool
-from hashlearn.data.protocols import PROTOCOLS, Protocol, Split, protocol, unseen_classes
+from hashlearn.data.protocols import PROTOCOLS, Protocol, Split, protocol
 
 __all__ = [
     "DATA_SETS",
@@ -31,5 +31,4 @@ __all__ = [
     "load",
     "prepare",
     "protocol",
-    "unseen_classes",
 ]

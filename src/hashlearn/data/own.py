@@ -66,7 +66,7 @@ class DataSource:
             return load(self.data, data_dir)
         if self.text is None:
             return arrays(self._features(), self._label_file(), name=Path(self.data).name)
-        texts = read_texts(self.data, self.text, self.labels)
+        texts = read_texts(self.data, self.text, self.labels, missing=True)
         kept = Path(folder) / f"embeddings-{_content_hash(self)}.npy"
         return embedded_pool(Path(self.data).name, texts, kept, str(self.embed))
 

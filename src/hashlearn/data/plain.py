@@ -14,6 +14,7 @@ from hashlearn.data.pool import TEST, TRAIN, DatasetMissing, Pool, joined_parts
 from hashlearn.files.arrays import FileError, open_part
 from hashlearn.files.images import ENDINGS, Scaling, decode, opened_image, upright
 from hashlearn.files.tree import Tree, open_tree
+from hashlearn.labels import LabelSets, as_labels
 from hashlearn.parallel import ordered_map, row_blocks
 from hashlearn.progress import report
 
@@ -21,7 +22,8 @@ from hashlearn.progress import report
 def arrays(features: str | Path, labels: str | Path, *, name: str | None = None) -> Pool:
     """Read a pool from files of features and labels that ``hashlearn.files`` can read.
 
-    Classes of any kind become numbers 0, 1, … in sorted order; their old values become the label names.
+    Classes of any kind become numbers 0, 1, … in sorted order; their old values become the label names. Rows without a
+    label (see ``labeled_pool``) get the number -1.
 
     Parameters
     ----------
@@ -40,14 +42,31 @@ def arrays(features: str | Path, labels: str | Path, *, name: str | None = None)
         If the two files have different numbers of rows.
     """
     X = files.read_features(features)
-    y = files.read_labels(labels, n_rows=X.shape[0])
+    y = files.read_labels(labels, missing=True, n_rows=X.shape[0])
     if X.shape[0] != y.shape[0]:
         raise FileError(f"{features} has {X.shape[0]} rows, {labels} has {y.shape[0]}.")
-    if y.ndim == 1:
-        values, numbers = np.unique(y, return_inverse=True)
-        return Pool(name or str(features), X, numbers.astype(np.int64), tuple(map(str, values.tolist())))
-    dense = y.toarray() if sparse.issparse(y) else y
-    return Pool(name or str(features), X, np.asarray(dense).astype(np.uint8))
+    return labeled_pool(name or str(features), X, y)
+
+
+def labeled_pool(name: str, X: Any, y: Any, **more: Any) -> Pool:
+    """Return a pool of rows with classes, 0/1 matrices or lists of tags, of which some classes may be missing.
+
+    None, NaN and blank strings say that a row has no label. So does the number -1 beside two or more classes that are
+    not negative, as in scikit-learn; beside one class, -1 is the other class.
+    """
+    unlabeled = None
+    if not sparse.issparse(y) and y.ndim == 1 and y.dtype.kind in "OU":
+        y = y.astype(object)
+        y[[isinstance(value, str) and not value.strip() for value in y]] = None
+    elif not sparse.issparse(y) and y.ndim == 1 and y.dtype.kind in "if":
+        others = np.unique(y[(y != -1) & (y == y)])
+        unlabeled = -1 if len(others) > 1 and others[0] >= 0 else None
+    labels = as_labels(y, unlabeled)
+    if isinstance(labels, LabelSets):
+        return Pool(name, X, labels.sets.toarray().astype(np.uint8), tuple(map(str, labels.names or ())), **more)
+    if not labels.names:
+        raise FileError(f"{name} has no label in any row.")
+    return Pool(name, X, labels.numbers.astype(np.int64), tuple(map(str, labels.names)), **more)
 
 
 def cifar10_gist_file(path: Path) -> Pool:

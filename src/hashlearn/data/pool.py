@@ -21,7 +21,7 @@ class Pool:
     name : str
     X : (n, d) array or CSR matrix
         Features, or the pixels of images (uint8, rows of height × width × channels).
-    y : (n,) int64 classes, or (n, c) uint8 label sets
+    y : (n,) int64 classes, -1 for rows without a label, or (n, c) uint8 label sets
     label_names : names of the classes or of the label columns
     part : (n,) uint8 or None
         The official split: 0 for training rows, 1 for test rows; None if there is no official split.
@@ -65,6 +65,16 @@ class Pool:
         return self.y.ndim == 2
 
     @property
+    def labeled(self) -> NDArray[np.bool_]:
+        """Which rows have a label; rows of label sets all have one, which may be empty."""
+        return np.ones(len(self), dtype=bool) if self.multilabel else self.y >= 0
+
+    @property
+    def classes(self) -> NDArray[np.int64]:
+        """The numbers of the classes that rows have."""
+        return np.unique(self.y[self.y >= 0])
+
+    @property
     def images(self) -> NDArray[np.uint8]:
         """The rows as images (n, height, width, channels)."""
         if self.image_shape is None:
@@ -101,8 +111,8 @@ class DatasetMissing(FileNotFoundError):
 class Dataset:
     """The rows of one split: training rows, queries and database. All arrays are read-only.
 
-    Labels are classes (n,), or label sets (n, c) of 0 and 1. Without ``database_X`` and ``database_y``, the training
-    rows are the database.
+    Labels are classes (n,), NaN for rows without a label, or label sets (n, c) of 0 and 1. Without ``database_X`` and
+    ``database_y``, the training rows are the database.
     """
 
     name: str

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from hashlearn.data.embed import MINILM, embed_texts
 from hashlearn.data.gist import writable_folder
-from hashlearn.data.plain import file_there
+from hashlearn.data.plain import file_there, labeled_pool
 from hashlearn.data.pool import TEST, TRAIN, DatasetMissing, Pool
 from hashlearn.files.arrays import FileError
 from hashlearn.files.payloads import payload_rows
@@ -122,8 +122,7 @@ def embedded_pool(name: str, texts: Texts, file: Path, model: str = MINILM) -> P
     folder = writable_folder(file.parent)
     folder.mkdir(parents=True, exist_ok=True)
     X = embed_texts(texts.texts, model, folder / file.name)
-    values, numbers = np.unique(np.asarray(texts.labels), return_inverse=True)
-    return Pool(name, X, numbers.astype(np.int64), tuple(map(str, values.tolist())), part=texts.part)
+    return labeled_pool(name, X, np.asarray(texts.labels), part=texts.part)
 
 
 def banking77_minilm(path: Path) -> Pool:

@@ -1,4 +1,4 @@
-"""Retrieval scores of codes, floats or a table of similarities: all at once by ``evaluate``, or one per function."""
+"""Retrieval scores of codes, floats or a table of similarities: all at once by ``evaluate``, or some alone."""
 
 from __future__ import annotations
 
@@ -79,14 +79,6 @@ class Scores:
         if any(unlabeled):
             lines.append(f"left out without a label: {unlabeled[0]} queries, {unlabeled[1]} database rows")
         return "\n".join([*lines, definitions])
-
-
-class RadiusScores(NamedTuple):
-    """Precision and recall within a Hamming radius, and the share of queries with an empty ball."""
-
-    precision: float
-    recall: float
-    empty_share: float
 
 
 class Curve(NamedTuple):
@@ -237,95 +229,6 @@ def mean_average_precision(
     return problem.ranked(rules.changed(changes), "at").mean("ap")
 
 
-def ndcg(
-    query_codes: ArrayLike,
-    database_codes: ArrayLike,
-    query_y: Any,
-    database_y: Any,
-    *,
-    rules: Rules = DEFAULT,
-    n_bits: int | None = None,
-    n_jobs: int | None = None,
-    progress: Progress | None = None,
-    **changes: Unpack[RuleChanges],
-) -> float:
-    """Return NDCG with the ideal ranking of the whole database. The parameters are those of ``evaluate``.
-
-    Only here ``at`` means the same as ``ndcg_at``.
-    """
-    at = changes.pop("at", changes.get("ndcg_at", rules.ndcg_at))
-    problem = CodeProblem(query_codes, database_codes, query_y, database_y, n_bits, n_jobs, progress)
-    return problem.ranked(replace(rules.changed(changes), ndcg_at=at), "ndcg_at").mean("ndcg")
-
-
-def precision_at(
-    query_codes: ArrayLike,
-    database_codes: ArrayLike,
-    query_y: Any,
-    database_y: Any,
-    k: int = 10,
-    *,
-    rules: Rules = DEFAULT,
-    n_bits: int | None = None,
-    n_jobs: int | None = None,
-    progress: Progress | None = None,
-    **changes: Unpack[RuleChanges],
-) -> float:
-    """Return the share of relevant rows among the first k, or among all rows if the database is smaller.
-
-    The other parameters are those of ``evaluate``.
-    """
-    problem = CodeProblem(query_codes, database_codes, query_y, database_y, n_bits, n_jobs, progress)
-    return problem.ranked(replace(rules.changed(changes), precision_at=k), "precision_at").mean("precision")
-
-
-def acg(
-    query_codes: ArrayLike,
-    database_codes: ArrayLike,
-    query_y: Any,
-    database_y: Any,
-    *,
-    rules: Rules = DEFAULT,
-    n_bits: int | None = None,
-    n_jobs: int | None = None,
-    progress: Progress | None = None,
-    **changes: Unpack[RuleChanges],
-) -> float:
-    """Return the mean relevance of the rows within a Hamming radius; an empty ball has 0.
-
-    The parameters are those of ``evaluate``.
-    """
-    check_packed(query_codes, name="query_codes")  # Float queries have no Hamming radius.
-    problem = CodeProblem(query_codes, database_codes, query_y, database_y, n_bits, n_jobs, progress)
-    return problem.ranked(rules.changed(changes), "radius").mean("ball_acg")
-
-
-def precision_recall_at_radius(
-    query_codes: ArrayLike,
-    database_codes: ArrayLike,
-    query_y: Any,
-    database_y: Any,
-    *,
-    rules: Rules = DEFAULT,
-    n_bits: int | None = None,
-    n_jobs: int | None = None,
-    progress: Progress | None = None,
-    **changes: Unpack[RuleChanges],
-) -> RadiusScores:
-    """Return mean precision and recall within a Hamming radius; an empty ball has precision 0.
-
-    The parameters are those of ``evaluate``; ``empty_queries`` concerns only recall.
-
-    Returns
-    -------
-    RadiusScores
-    """
-    check_packed(query_codes, name="query_codes")
-    problem = CodeProblem(query_codes, database_codes, query_y, database_y, n_bits, n_jobs, progress)
-    scored = problem.ranked(rules.changed(changes), "radius")
-    return RadiusScores(scored.mean("ball_precision"), scored.mean("ball_recall"), scored.mean("ball_empty"))
-
-
 def precision_recall_curve(
     query_codes: ArrayLike,
     database_codes: ArrayLike,
@@ -342,7 +245,7 @@ def precision_recall_curve(
 
     At each radius the (query, row) pairs of all queries are pooled. Precision is the share of retrieved pairs that are
     relevant (0 if no pair is retrieved); recall is the share of relevant pairs that are retrieved. Queries with full
-    balls weigh more, so the values differ from ``precision_recall_at_radius``, which averages over queries. Without
+    balls weigh more, so the values differ from those of ``evaluate``, which averages over queries. Without
     ``n_bits`` the radius goes up to the number of bits in the bytes.
 
     Returns

@@ -3,7 +3,7 @@
 Bit j of anchor i moves to sgn(g_i + beta h_ij), where g = (R h_A)_i and R is what the other bits leave of the target
 inner products. The anchors enter only through two small sums, ``pull`` = f(S) H_A per row kind and ``gram`` = H_A' H_A,
 both kept up to date by rank-one steps. All of it is whole numbers times ``scale``, so the codes equal those of the
-plain loops of ``bench/paper/loops.py`` bit for bit.
+plain loops of ``tests/paper_loops.py`` bit for bit.
 
 When several anchors of a batch flip together, they also change each other's g, and the objective h' R h may fall. Then
 only the half with the largest |g| flips, and so on, so that no step lowers the objective.

@@ -1,1 +1,1 @@
-"""The paper's tables, figures and plain loops. No other part of the library uses them, except the command line."""
+"""The paper's tables and figures. No other part of the library uses them, except the command line."""

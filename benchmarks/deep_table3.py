@@ -1,6 +1,6 @@
 """The paper's Table 3 from a folder of images: 500 training images and 100 queries per class, the others as database.
 
-    python -m hashlearn.bench.paper.table3 images --weights alexnet.pth --keep table3
+    python benchmarks/deep_table3.py images --weights alexnet.pth --keep table3
 
 Prints a row after each training: MAP@5000, MAP within Hamming radius 2 (strict, and as the evaluators released with DCH
 compute it), and seconds. With ``--keep``, finished rows are kept in that folder, and each training writes a checkpoint
@@ -111,7 +111,7 @@ def _definition(name: str, bits: int, options: argparse.Namespace, settings: dic
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m hashlearn.bench.paper.table3",
+        prog="python benchmarks/deep_table3.py",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
