@@ -130,6 +130,8 @@ class OpenHasher(BaseHasher):
         ),
     )
 
+    searched_by_tables = True
+
     n_bits: int = parameter(
         Interval(int, 16, codes.MAX_BITS, closed="both"),
         "Length of a code, a multiple of 8: 12 bits for labels, the others for content.",
