@@ -89,7 +89,7 @@ def open_hasher(data: Split, size: int, seed: int) -> Table:
     coder = hasher.coder_
     z, w = (coder.metric.map_block(X) for X in (data.query_X, data.database_X))
     yield "floats in the metric", z @ w.T
-    p, q = (coder.scores.probabilities(coder.scores.scores(X)) for X in (data.query_X, data.database_X))
+    p, q = (coder.labels.scores.probabilities(coder.labels.scores.scores(X)) for X in (data.query_X, data.database_X))
     yield "label probabilities as floats", p @ q.T
     yield "class id alone", p[:, q.argmax(axis=1)]
 

@@ -135,6 +135,20 @@ def sliceable_labels(y: Any) -> Any:
     return as_labels(array).sets if array.dtype == object and _any_tags(array.flat) else array
 
 
+def sets_by_name(
+    labels: Classes | LabelSets, known: Sequence[Any], sides: tuple[str, str]
+) -> tuple[sparse.csr_matrix, list[Any]]:
+    """Return the label sets of rows with a column for each known name, and after them for each new one, and all names.
+
+    ``sides`` says in an error what holds the labels, and what holds the known names.
+    """
+    names = labels.names or []
+    check_same_kind(names, list(known), sides)
+    places = {name: place for place, name in enumerate(dict.fromkeys([*known, *names]))}
+    columns = np.array([places[name] for name in names], dtype=np.intp)
+    return _moved_sets(labels, columns, list(places)).sets, list(places)
+
+
 def match_labels(
     first: Classes | LabelSets, second: Classes | LabelSets, names: tuple[str, str]
 ) -> tuple[Classes, Classes] | tuple[LabelSets, LabelSets]:

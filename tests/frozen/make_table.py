@@ -14,6 +14,7 @@ import warnings
 from pathlib import Path
 
 import numpy as np
+from sklearn.base import clone
 from sklearn.datasets import load_digits
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -30,8 +31,13 @@ def digest(array):
 
 
 def facts(hasher, X):
-    """Digests of the three outputs that other code relies on."""
-    outputs = {"encode": hasher.encode(X), "decision_function": hasher.decision_function(X)}
+    """Digests of the outputs that other code relies on."""
+    outputs = {"encode": hasher.encode(X)}
+    if hasher.searched_by_tables:
+        tables = hasher.query(X)
+        outputs |= {"query nibbles": tables.nibbles, "query words": tables.words}
+    else:
+        outputs["decision_function"] = hasher.decision_function(X)
     codes = getattr(hasher, "codes_", None)
     return {name: digest(value) for name, value in outputs.items()} | (
         {} if codes is None else {"codes_": digest(codes)}
@@ -66,6 +72,15 @@ def fitted():
     yield "gsdhp partial_fit", updated.partial_fit(X[300:400], y[300:400]), X[400:]
     joined = hl.JoinedHasher([small("gsdhp", 8), small("itq", 8)])
     yield "joined fit", joined.fit(X[:400], y[:400]), X[400:]
+    pieces = [(X[:150], y[:150]), (X[150:400], y[150:400])]
+    yield "joined fit_chunks", clone(joined).fit_chunks(pieces), X[400:]
+    yield "auto fit_chunks", hl.AutoHasher(16, random_state=0).fit_chunks(pieces), X[400:]
+    yield "open fit", small("open", 32).fit(X[:400], y[:400]), X[400:]
+    yield "open fit label sets", small("open", 32).fit(X[:400], sets[:400]), X[400:]
+    yield "open fit_chunks", small("open", 32).fit_chunks(pieces), X[400:]
+    yield "open unlabeled rows", small("open", 32, unlabeled=-1).fit(X[:400], unlabeled), X[400:]
+    grown = small("open", 32).partial_fit(X[:300], y[:300])
+    yield "open partial_fit", grown.partial_fit(X[300:400], y[300:400]), X[400:]
     old = small("gsdhp", 16).fit(X[:400], y[:400])
     yield "migrate", hl.migrate(old, X[:400] ** 2, old.encode(X[:400])), X[400:] ** 2
 

@@ -25,7 +25,7 @@ def digits():
 
 
 @pytest.mark.filterwarnings("ignore::hashlearn.FitAdvice")
-@pytest.mark.parametrize("name", [*hl.METHODS, "auto"])
+@pytest.mark.parametrize("name", [*hl.METHODS, "auto", "open"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_fit_and_encode(name, dtype, digits):
     X, y = digits[0].astype(dtype), digits[1]
@@ -37,7 +37,7 @@ def test_fit_and_encode(name, dtype, digits):
         np.testing.assert_array_equal(hasher.encode(rows(X)), expected.encode(X), err_msg=form)
 
 
-@pytest.mark.parametrize("name", [name for name, method in hl.METHODS.items() if method.info.passes])
+@pytest.mark.parametrize("name", ["open", *(name for name, method in hl.METHODS.items() if method.info.passes)])
 def test_fit_chunks(name, digits):
     X, y = digits
     expected = small(name, 16).fit_chunks([X[:170], X[170:]], [y[:170], y[170:]])
@@ -49,12 +49,12 @@ def test_fit_chunks(name, digits):
 MASKED = "masked entries, which have no value"
 
 
-@pytest.mark.parametrize("method", ["itq", "gsdhp", "auto"])
+@pytest.mark.parametrize("method", ["itq", "gsdhp", "auto", "open"])
 def test_masked_entries_are_refused(method):
     X = np.ma.masked_array(np.random.default_rng(0).normal(size=(40, 5)))
     y = np.arange(40) % 2
     hasher = small(method, 8)
-    assert hasher.fit(X, y).encode(X).shape == (40, 1)  # nothing is masked
+    assert hasher.fit(X, y).encode(X).shape == (40, hasher.n_bits // 8)  # nothing is masked
     X[3, 2] = np.ma.masked
     for call in (lambda: hasher.encode(X), lambda: hasher.fit(X, y), lambda: hasher.fit(list(X), y)):
         with pytest.raises(ValueError, match=f"X has 1 {MASKED}"):

@@ -20,6 +20,7 @@ from sklearn.utils.estimator_checks import (
 
 import hashlearn as hl
 from hashlearn.index import ScoreTables
+from hashlearn.opencode import open_hasher
 from hashlearn.opencode.coder import weights
 
 
@@ -125,14 +126,15 @@ def test_tables_are_the_formula(hasher, digits):
     tables = hasher.query(X, 0.7)
     assert tables.nibbles.shape == (20, 16, 16)
     assert tables.words.shape == (20, 4096)
-    assert not tables.nibbles[:, :3].any()
-    scores = coder.scores.scores(X)
-    p = coder.scores.probabilities(scores)
-    strength, trust = weights(0.7)
-    familiarity = coder.familiarity.measure(scores, coder.metric.map_block(X), trust)
-    wanted = strength * familiarity[:, None] * (p @ coder.words.words_.T)
-    np.testing.assert_allclose(tables.words[:, : wanted.shape[1]], wanted, atol=1e-5)
     packed = hasher.encode(X)
+    own = np.stack([packed[:, 0] >> 4, packed[:, 0] & 15, packed[:, 1] >> 4], axis=1)  # nibbles of the label word
+    np.testing.assert_array_equal(tables.nibbles[:, :3], np.float32(1e-6) * (np.arange(16) == own[:, :, None]))
+    scores = coder.labels.scores.scores(X)
+    p = coder.labels.scores.probabilities(scores)
+    strength, trust = weights(0.7)
+    familiarity = coder.labels.familiarity.measure(scores, coder.metric.map_block(X), trust)
+    wanted = strength * familiarity[:, None] * (p @ coder.labels.words.words_.T)
+    np.testing.assert_allclose(tables.words[:, : wanted.shape[1]], wanted, atol=1e-5)
     content = ScoreTables(tables.nibbles, None).scores(packed)
     z = coder.metric.map_block(X)
     decoded = np.zeros_like(z)
@@ -167,6 +169,13 @@ def test_wrong_emphasis_gets_a_sentence(hasher, digits, bad):
         hasher.query(digits[0][:2], bad)
 
 
+def test_at_emphasis_0_labels_have_no_table(hasher, digits):
+    X = digits[0][:40]
+    assert hasher.query(X, "alike").words is None
+    assert hasher.query_codes(hasher.encode(X), 0).words is None
+    assert hasher.query(X, 0.01).words.any()
+
+
 def test_the_strength_grows_and_the_gate_opens_with_the_emphasis():
     grid = [weights(e) for e in np.linspace(0, 1, 21)]
     strengths, trusts = zip(*grid, strict=True)
@@ -183,9 +192,7 @@ def test_known_labels_take_the_place_of_predicted_ones(hasher, digits):
     np.testing.assert_array_equal(plain[:, 2:], told[:, 2:])  # content is the same
     new = y >= 7  # these classes were not in the fit, so nothing is known about them
     np.testing.assert_array_equal(plain[new], told[new])
-    word = told[:, 0].astype(int) << 4 | told[:, 1] >> 4
-    believed = hasher.coder_.words.words_[word[~new]]
-    assert (believed.argmax(axis=1) == y[~new]).all()
+    np.testing.assert_array_equal(believed(hasher, told)[~new], y[~new])
     nothing = np.full(len(X), -1)
     np.testing.assert_array_equal(hasher.encode(X, nothing), plain)
 
@@ -209,9 +216,9 @@ def test_label_sets_with_several_labels(digits):
     sets = np.stack([y % 2 == 0, y < 5, y % 3 == 0], axis=1).astype(int)
     sets[:50] = 0  # unlabeled
     fitted = make(64, n_landmarks=300).fit(X, sets)
-    assert fitted.coder_.scores.temperature_ is None
+    assert fitted.coder_.labels.scores.temperature_ is None
     rest = digits[0][500:900]
-    p = fitted.coder_.scores.probabilities(fitted.coder_.scores.scores(rest))
+    p = fitted.coder_.labels.scores.probabilities(fitted.coder_.labels.scores.scores(rest))
     truth = np.stack([digits[1] % 2 == 0, digits[1] < 5, digits[1] % 3 == 0], axis=1)[500:900]
     assert ((p > 0.5) == truth).mean() > 0.85
     with pytest.raises(ValueError, match=r"The fit had label sets of 3 columns. Got 2 instead"):
@@ -222,7 +229,7 @@ def test_label_sets_with_several_labels(digits):
 def test_without_labels_codes_are_content_only(digits, y):
     X = digits[0][:300]
     fitted = make(64).fit(X, y)
-    assert fitted.coder_.words is None
+    assert fitted.coder_.labels is None
     tables = fitted.query(X[:4])
     assert tables.words is None
     assert tables.nibbles[:, :3].any()
@@ -262,8 +269,8 @@ def test_chunks_give_the_same_bits(digits, known, size):
     chunked = make(unlabeled="none").fit_chunks(cut(X, names, size=size))
     np.testing.assert_array_equal(whole.codes_, chunked.codes_)
     np.testing.assert_array_equal(whole.coder_.metric.scales_, chunked.coder_.metric.scales_)
-    np.testing.assert_array_equal(whole.coder_.scores.weights_, chunked.coder_.scores.weights_)
-    np.testing.assert_array_equal(whole.coder_.words.words_, chunked.coder_.words.words_)
+    np.testing.assert_array_equal(whole.coder_.labels.scores.weights_, chunked.coder_.labels.scores.weights_)
+    np.testing.assert_array_equal(whole.coder_.labels.words.words_, chunked.coder_.labels.words.words_)
     assert whole.classes_.tolist() == chunked.classes_.tolist()
 
 
@@ -293,7 +300,7 @@ def test_a_fit_goes_on_from_its_checkpoint(digits, known, tmp_path, monkeypatch)
     X, folder = digits[0], tmp_path / "state"
     fitted = make(unlabeled=-1)
     with monkeypatch.context() as patched:
-        patched.setattr(hl.OpenHasher, "_learn_coder", lambda *args: (_ for _ in ()).throw(KeyboardInterrupt))
+        patched.setattr(open_hasher, "learn_coder", lambda *args: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             fitted.fit_chunks(X, known, checkpoint=folder)
     assert not hasattr(fitted, "coder_")
@@ -320,7 +327,7 @@ def test_a_model_file_keeps_everything(hasher, digits, tmp_path):
 @pytest.mark.parametrize("name", ["decision_function", "expected_bits", "encode_queries"])
 def test_outputs_for_hamming_distance_are_missing(hasher, name):
     assert not hasattr(hasher, name)
-    with pytest.raises(AttributeError, match=f"has no {name}: query.* AutoHasher"):
+    with pytest.raises(AttributeError, match=f"has no .*{name}.*: query.* AutoHasher"):
         getattr(hasher, name)
 
 
@@ -400,11 +407,11 @@ def test_partial_fit_learns_new_labels_and_keeps_codes(digits):
     old = y[first] < 6
     fitted.partial_fit(X[first][old], y[first][old])
     before = fitted.encode(X[rest])
-    words = fitted.coder_.words.words_
+    words = fitted.coder_.labels.words.words_
     fitted.partial_fit(X[second], y[second])
     assert fitted.classes_.tolist() == list(range(10))
     assert len(fitted.codes_) == old.sum() + 600
-    np.testing.assert_array_equal(fitted.coder_.words.words_[: len(words), : words.shape[1]], words)
+    np.testing.assert_array_equal(fitted.coder_.labels.words.words_[: len(words), : words.shape[1]], words)
     new = y[rest] >= 6
     scores = fitted.query(X[rest], "label").scores(fitted.encode(X[second], y[second]))
     nearest = y[second][scores.argmax(axis=1)]
@@ -421,23 +428,95 @@ def test_partial_fit_in_two_calls_scores_as_one_fit_with_its_landmarks(digits):
     once, twice = make(n_landmarks=300), make(n_landmarks=300)
     once.partial_fit(X, y)
     twice.partial_fit(X[:400], y[:400]).partial_fit(X[400:], y[400:])
-    both = [one.coder_.scores.scores(digits[0][600:800]).argmax(axis=1) for one in (once, twice)]
+    both = [one.coder_.labels.scores.scores(digits[0][600:800]).argmax(axis=1) for one in (once, twice)]
     assert (both[0] == both[1]).mean() > 0.9
 
 
 def test_partial_fit_refuses_what_it_cannot_keep(digits):
     X, y = digits[0][:200], digits[1][:200]
-    fitted = make().fit(X, y)
-    assert not hasattr(fitted, "partial_fit")
     fitted = make().partial_fit(X, y)
     with pytest.raises(ValueError, match=r"kind of the first call. Got 2-D labels now"):
         fitted.partial_fit(X, np.eye(10)[y])
-    with pytest.raises(ValueError, match="'seven', and earlier calls had labels such as 0"):
+    with pytest.raises(ValueError, match=r"y holds strings \('seven'\) and the fit numbers \(0\)"):
         fitted.partial_fit(X[:2], ["seven", "seven"])
     with pytest.raises(ValueError, match="3 labels for 2 rows"):
         fitted.partial_fit(X[:2], y[:3])
-    with pytest.raises(ValueError, match="had no labels"):
+    with pytest.raises(ValueError, match="fitted without labels, so its codes have no label word"):
         make().partial_fit(X).partial_fit(X, y)
+    with pytest.raises(ValueError, match=r"rows of every known label again, .* none of 1 of the 10 labels, such as 9"):
+        make().fit(X, y).partial_fit(X[y != 9], y[y != 9])
+    tagged = make().fit(X, [{f"d{label}", "digit"} for label in y])
+    with pytest.raises(ValueError, match=r"labels by name, such as 'd0'. Got a matrix of 0 and 1 instead"):
+        tagged.partial_fit(X, np.eye(10)[y])
+
+
+@pytest.mark.parametrize("chunks", [False, True])
+def test_partial_fit_goes_on_after_fit_from_rows_given_again(digits, chunks):
+    X, y = digits[0][:900], digits[1][:900]
+    old = y < 6
+    fitted = make(64, n_landmarks=300)
+    fitted = fitted.fit_chunks(cut(X[old], y[old], size=200)) if chunks else fitted.fit(X[old], y[old])
+    before, words = fitted.encode(X[old], y[old]), fitted.coder_.labels.words.words_
+    again = make(64, n_landmarks=300).partial_fit(X[old], y[old]).partial_fit(X[~old], y[~old])
+    fitted.partial_fit(X, y)
+    np.testing.assert_array_equal(fitted.encode(X[old], y[old]), before)
+    np.testing.assert_array_equal(fitted.coder_.labels.words.words_[: len(words), :6], words)
+    assert len(fitted.codes_) == 900
+    both = [one.coder_.labels.scores.scores(digits[0][900:]).argmax(axis=1) for one in (fitted, again)]
+    assert (both[0] == both[1]).mean() > 0.99
+    fitted.partial_fit(X[:100], y[:100])  # rows of some labels suffice now
+    assert len(fitted.codes_) == 1000
+
+
+def test_no_rows_are_no_codes_and_no_tables(hasher, digits):
+    none = digits[0][:0]
+    assert hasher.encode(none).shape == hasher.encode(none, []).shape == (0, 8)
+    assert hasher.query(none).nibbles.shape == (0, 16, 16)
+    assert hasher.query(none, "alike").words is None
+    assert hasher.query_codes(hasher.encode(none)).words.shape == (0, 4096)
+    shop = hl.Collection.create(":memory:", hasher)
+    shop.add(digits[0][:20])
+    assert shop.search([], k=3).ids.shape == (0, 3)
+    assert shop.search(none, k=3).ids.shape == (0, 3)
+
+
+def test_masked_entries_are_refused(digits):
+    X, y = np.ma.masked_array(digits[0][:60]), digits[1][:60]
+    fitted = make().fit(X, y)  # nothing is masked
+    X[3, 2] = np.ma.masked
+    for call in (fitted.encode, fitted.query, lambda X: fitted.partial_fit(X, y), lambda X: make().partial_fit(X, y)):
+        with pytest.raises(ValueError, match="X has 1 masked entries, which have no value"):
+            call(X)
+
+
+def many_classes(n_classes):
+    rng = np.random.default_rng(0)
+    y = np.repeat(np.arange(n_classes), 4)
+    return (rng.normal(size=(n_classes, 48))[y] + 0.3 * rng.normal(size=(len(y), 48))).astype(np.float32), y
+
+
+def believed(hasher, packed):
+    """The best label of the label word of each code."""
+    word = packed[:, 0].astype(int) << 4 | packed[:, 1] >> 4
+    return hasher.coder_.labels.words.words_[word].argmax(axis=1)
+
+
+def test_codes_keep_given_labels_of_1500_classes():
+    X, y = many_classes(1500)
+    fitted = make(64, n_landmarks=500).fit(X, y)
+    assert (fitted.report_.n_kept, fitted.report_.n_sets) == (1500, 1500)
+    np.testing.assert_array_equal(believed(fitted, fitted.encode(X, y)), y)
+    np.testing.assert_array_equal(believed(fitted, fitted.codes_), y)
+
+
+def test_labels_without_a_word_are_told(monkeypatch):
+    X, y = many_classes(100)
+    monkeypatch.setattr("hashlearn.opencode.learn.LEAST_LEARNED", 4096 - 60)
+    with pytest.warns(hl.FitAdvice, match="100 different label sets, of which a code keeps the 60 most frequent"):
+        fitted = make(64, n_landmarks=100).fit(np.concatenate([X, X[-20:]]), np.append(y, y[-20:]))
+    kept = believed(fitted, fitted.encode(X, y)) == y
+    assert kept[-20:].all()  # the frequent ones
+    assert 0.6 <= kept.mean() < 1
 
 
 def test_partial_fit_survives_a_model_file_and_takes_tags(digits, tmp_path):
@@ -449,4 +528,4 @@ def test_partial_fit_survives_a_model_file_and_takes_tags(digits, tmp_path):
     more = [["new"]] * 20 + tags[320:]
     np.testing.assert_array_equal(fitted.partial_fit(X[300:], more).codes_, loaded.partial_fit(X[300:], more).codes_)
     assert fitted.classes_.tolist()[-1] == "new"
-    assert fitted.coder_.words.words_.shape[1] == len(fitted.classes_)
+    assert fitted.coder_.labels.words.words_.shape[1] == len(fitted.classes_)

@@ -28,6 +28,14 @@ def assert_same(one, other):
     for name in ("anchor_indices_", "objective_", "energy_", "codes_"):
         if hasattr(one, name):
             np.testing.assert_array_equal(getattr(one, name), getattr(other, name), err_msg=name)
+    if hasattr(one, "coder_"):
+        parts = [
+            (coder.metric.scales_, coder.quantizer.books_, coder.labels.scores.weights_, coder.labels.words.words_)
+            for coder in (one.coder_, other.coder_)
+        ]
+        for pair in zip(*parts, strict=True):
+            np.testing.assert_array_equal(*pair)
+        return
     if not hasattr(one, "function_"):  # made of other hashers
         inner = [getattr(model, "hashers_", None) or [model.hasher_] for model in (one, other)]
         for pair in zip(*inner, strict=True):

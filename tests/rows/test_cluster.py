@@ -20,7 +20,7 @@ from hashlearn.pairwise import gsdhp as pairwise
 from hashlearn.rows import WorkersLost
 from hashlearn.rows.reduce import _run_on_cluster
 
-CHUNKED = ["auto"] + [name for name, method in hl.methods.METHODS.items() if method.info.passes]
+CHUNKED = ["auto", "open"] + [name for name, method in hl.methods.METHODS.items() if method.info.passes]
 FEW_ROWS = 2300
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("small_ranges")]
@@ -59,7 +59,7 @@ def few_files(tmp_path_factory):
 def small_fit(name):
     method = hl.methods.find_method(name)
     known = method().get_params()
-    settings = {**SETTINGS, "n_bits": 12, "max_iter": 3, "n_partners": 10}
+    settings = {**SETTINGS, "n_bits": 16 if name == "open" else 12, "max_iter": 3, "n_partners": 10}
     return method(**{key: value for key, value in settings.items() if key in known})
 
 

@@ -114,7 +114,7 @@ def evaluate(
         if floats is not None:
             scores = evaluate_floats(sides[0], sides[1], query_y, database_y, metric=floats, **rules)
         else:
-            if hasher is not None and hasattr(hasher, "query"):
+            if hasher is not None and hasher.searched_by_tables:
                 if asymmetric:
                     raise BadUse("--asymmetric is for bits, and the codes of OpenHasher are searched by scores.")
                 chosen = emphasis_value(emphasis)

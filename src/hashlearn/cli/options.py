@@ -16,8 +16,7 @@ import typer
 from hashlearn import codes
 from hashlearn.cli.shell import BadUse
 from hashlearn.files.arrays import split_part
-from hashlearn.opencode.coder import EMPHASES
-from hashlearn.opencode.open_hasher import emphasis_number
+from hashlearn.opencode.coder import EMPHASES, emphasis_number
 
 Uri = Annotated[
     str, typer.Argument(metavar="WHERE", help="A folder, http://host:port/name, milvus://… or postgresql://….")

@@ -218,7 +218,7 @@ class Collection:
         text, hasher = with_token(as_uri(uri), token), models.as_hasher(hasher)
         if exist_ok and text == MEMORY:
             raise ValueError("Each collection in memory is a new one, so exist_ok=True has no meaning: leave it out.")
-        if hasattr(hasher, "query") and text != MEMORY and not is_folder(text):
+        if getattr(hasher, "searched_by_tables", False) and text != MEMORY and not is_folder(text):
             raise UnsupportedByStoreError(
                 f"{shown(text)} cannot search by tables of scores, as {type(hasher).__name__} makes them: use "
                 "AutoHasher, whose codes have Hamming distances, or keep the collection in a folder."

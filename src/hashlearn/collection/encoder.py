@@ -118,7 +118,7 @@ class Encoder:
     @property
     def by_tables(self) -> bool:
         """Whether queries are tables of scores, as an OpenHasher makes them."""
-        return hasattr(self.hasher, "query")
+        return getattr(self.hasher, "searched_by_tables", False)
 
     def codes_of_rows(self, rows: Any, labels: Any = None) -> PackedCodes:
         """Return the packed codes of rows to store, whose labels may be known."""

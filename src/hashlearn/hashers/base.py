@@ -90,6 +90,8 @@ class BaseHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DeclaredEsti
     info: ClassVar[MethodInfo]
     _structure_bits: ClassVar[bool] = False
     """Whether some bits learn from rows without labels too, so that advice need not name hashers that have such."""
+    searched_by_tables: ClassVar[bool] = False
+    """Whether codes are searched by the score tables of ``query``, and their bits mean nothing by Hamming distance."""
 
     n_bits: int = parameter(
         Interval(int, 1, codes.MAX_BITS, closed="both"), "Length of a code.", default=64, kw_only=False

@@ -173,7 +173,7 @@ class JoinedHasher(BaseHasher):
                     f"JoinedHasher takes hashers with one encoder. {type(hasher).__name__} has one for queries and "
                     "another for database rows."
                 )
-            if hasattr(hasher, "query"):
+            if hasher.searched_by_tables:
                 raise TypeError(
                     f"JoinedHasher takes hashers of single bits. Codes of {type(hasher).__name__} are searched by "
                     "tables of scores."

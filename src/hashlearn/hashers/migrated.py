@@ -180,7 +180,7 @@ def migrate(
 
 def refuse_tables(hasher: Any) -> None:
     """Raise TypeError for a hasher whose codes are searched by tables, which are not learned bit by bit."""
-    if hasattr(hasher, "query"):
+    if hasher.searched_by_tables:
         raise TypeError(
             f"Codes of {type(hasher).__name__} cannot be kept with a new embedding model: fit a new hasher to the new "
             "embeddings, and add the rows again under their ids."

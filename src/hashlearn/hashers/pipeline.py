@@ -77,6 +77,11 @@ class PipelineHasher(BaseHasher):
         self.hasher.n_jobs = value
 
     @property
+    def searched_by_tables(self) -> bool:  # type: ignore[override]
+        """Whether the codes of the hasher are."""
+        return self.hasher.searched_by_tables
+
+    @property
     def _uses_labels(self) -> bool:
         return self.hasher._uses_labels
 
@@ -132,7 +137,7 @@ class PipelineHasher(BaseHasher):
             return taking_labels.encode(_project_after(self.steps_, self.hasher_.n_features_in_, _as_they_are, X), y)
         return codes.pack(self._project_by(self._database_projection(), X) >= 0)
 
-    @available_if(lambda self: hasattr(self.hasher_, "query"))
+    @available_if(lambda self: self.hasher_.searched_by_tables)
     def query(self, X: Matrix, emphasis: str | float = "auto") -> ScoreTables:
         """Make score tables of queries, as ``OpenHasher.query`` does that after the steps."""
         check_is_fitted(self)
@@ -140,7 +145,7 @@ class PipelineHasher(BaseHasher):
         X = validated_rows(self, X)
         return by_tables.query(_project_after(self.steps_, self.hasher_.n_features_in_, _as_they_are, X), emphasis)
 
-    @available_if(lambda self: hasattr(self.hasher_, "query"))
+    @available_if(lambda self: self.hasher_.searched_by_tables)
     def query_codes(self, codes: Any, emphasis: str | float = "auto") -> ScoreTables:
         """Make score tables that ask for rows like stored ones, from their packed codes."""
         by_tables: Any = self.hasher_

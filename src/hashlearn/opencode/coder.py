@@ -1,16 +1,8 @@
-"""From rows to codes, and from queries to score tables: all that is needed after a fit.
-
-A code is a label word of 12 bits and nibbles of content; without labels it is nibbles only. The score of a stored row x
-for a query q is::
-
-    sum of the content affinities of x's nibbles  +  strength * familiarity(q) * <p_q, w_x>
-
-where p_q are the label probabilities of the query and w_x is the label word of the row. Strength and familiarity depend
-on the query and the emphasis alone, so the same codes answer "most alike" and "same label".
-"""
+"""Rows to codes, and queries to score tables: all that is needed after a fit. The package has the formula."""
 
 from __future__ import annotations
 
+import numbers
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,20 +10,57 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from hashlearn.functions.linear import block_precision
 from hashlearn.index import ScoreTables
 from hashlearn.kernel import dense_rows
 from hashlearn.opencode.familiarity import Familiarity
 from hashlearn.opencode.label_scores import LabelScores
 from hashlearn.opencode.metric import LabelMetric
 from hashlearn.opencode.quantizers import WORD_BITS, LabelWords, NibbleQuantizer
-from hashlearn.typing import Matrix, PackedCodes
+from hashlearn.typing import IntArray, Matrix, PackedCodes
 
 WORD_NIBBLES = WORD_BITS // 4
 EMPHASES = {"alike": 0.0, "auto": 0.5, "label": 1.0}
 STRENGTH = 8.0
 """Weight of the labels against the content from "auto" on: content then orders rows of about equal probabilities."""
 OWN_WORD = 1e-6
-"""Added for rows with the query's own label word: of rows with equal content, those of the same code come first."""
+"""Added per nibble of the query's own label word: of rows with equal content, those of the same code come first."""
+
+
+@dataclass
+class LabelPart:
+    """The parts of a fitted OpenHasher that know labels.
+
+    Attributes
+    ----------
+    scores, words : rows to label probabilities, and these to label words.
+    familiarity : how well queries fit any known label.
+    """
+
+    scores: LabelScores
+    words: LabelWords
+    familiarity: Familiarity
+
+    def encode(self, rows: NDArray[Any], labels: sparse.csr_matrix | None) -> IntArray:
+        """Return the label words of rows. Rows whose set in ``labels`` is not empty have these labels."""
+        probabilities = self.scores.probabilities(self.scores.scores(rows, rows.dtype))
+        if labels is not None:
+            known = np.flatnonzero(np.diff(labels.indptr))
+            probabilities[known] = labels[known].toarray()
+        return self.words.encode(probabilities)
+
+    def word_table(
+        self, scores: NDArray[Any], probabilities: NDArray[Any], vectors: NDArray[Any], emphasis: float
+    ) -> NDArray[np.float32] | None:
+        """Return what each label word adds to the score of a row (queries, 4096); None at emphasis 0."""
+        strength, trust = weights(emphasis)
+        if not strength:
+            return None
+        learned = probabilities @ self.words.words_.T.astype(probabilities.dtype, copy=False)
+        learned *= strength * self.familiarity.measure(scores, vectors, trust)[:, None]
+        table = np.zeros((len(learned), 2**WORD_BITS), dtype=np.float32)
+        table[:, : learned.shape[1]] = learned
+        return table
 
 
 @dataclass
@@ -41,68 +70,56 @@ class OpenCoder:
     Attributes
     ----------
     metric, quantizer : rows to content vectors, and content vectors to nibbles.
-    scores, words, familiarity : rows to label scores, probabilities to label words, and how well queries fit any known
-        label; None without labels.
+    labels : the parts that know labels; None without labels.
     """
 
     metric: LabelMetric
     quantizer: NibbleQuantizer
-    scores: LabelScores | None = None
-    words: LabelWords | None = None
-    familiarity: Familiarity | None = None
+    labels: LabelPart | None = None
 
     def encode(self, X: Matrix, labels: sparse.csr_matrix | None = None) -> PackedCodes:
         """Return the packed codes of a block of rows. Rows whose set in ``labels`` is not empty have these labels."""
-        rows = dense_rows(X, _precision(X))
-        nibbles = [self.quantizer.encode(self.metric.map_block(rows, rows.dtype))]
-        if self.scores is not None and self.words is not None:
-            probabilities = self.scores.probabilities(self.scores.scores(rows, rows.dtype))
-            if labels is not None:
-                known = np.flatnonzero(np.diff(labels.indptr))
-                probabilities[known] = labels[known].toarray()
-            word = self.words.encode(probabilities)
-            nibbles.insert(0, np.stack([word >> 8, word >> 4 & 15, word & 15], axis=1).astype(np.uint8))
-        return packed_nibbles(np.hstack(nibbles))
+        rows = dense_rows(X, block_precision(X))
+        nibbles = self.quantizer.encode(self.metric.map_block(rows, rows.dtype))
+        if self.labels is not None:
+            nibbles = np.hstack([_nibbles_of(self.labels.encode(rows, labels)), nibbles])
+        if nibbles.shape[1] % 2:
+            nibbles = np.pad(nibbles, ((0, 0), (0, 1)))
+        return (nibbles[:, ::2] << 4 | nibbles[:, 1::2]).astype(np.uint8)
 
     def tables(self, X: Matrix, emphasis: float) -> ScoreTables:
         """Return the score tables of a block of queries; ``emphasis`` is from 0 to 1."""
-        rows = dense_rows(X, _precision(X))
+        rows = dense_rows(X, block_precision(X))
         vectors = self.metric.map_block(rows, rows.dtype)
-        if self.scores is None:
-            return self._tables(vectors, None, None, emphasis)
-        scores = self.scores.scores(rows, rows.dtype)
-        return self._tables(vectors, scores, self.scores.probabilities(scores), emphasis)
+        if self.labels is None:
+            return self._tables(vectors)
+        scores = self.labels.scores.scores(rows, rows.dtype)
+        probabilities = self.labels.scores.probabilities(scores)
+        table = self.labels.word_table(scores, probabilities, vectors, emphasis)
+        return self._tables(vectors, self.labels.words.encode(probabilities), table)
 
     def tables_of_codes(self, packed: PackedCodes, emphasis: float) -> ScoreTables:
         """Return the score tables of stored rows, from what their codes hold."""
-        nibbles = np.stack([packed >> 4, packed & 15], axis=2).reshape(len(packed), -1)
-        if self.words is None:
-            return self._tables(self.quantizer.decode(nibbles), None, None, emphasis)
-        word = nibbles[:, :WORD_NIBBLES].astype(np.intp) @ [256, 16, 1]
-        known = np.minimum(word, len(self.words.words_) - 1)  # of other words, which no row has
-        probabilities = self.words.words_[known]
-        return self._tables(self.quantizer.decode(nibbles[:, WORD_NIBBLES:]), probabilities, probabilities, emphasis)
+        nibbles = np.stack([packed >> 4, packed & 15], axis=2).reshape(len(packed), 2 * packed.shape[1])
+        if self.labels is None:
+            return self._tables(self.quantizer.decode(nibbles))
+        words = self.labels.words.words_
+        word: IntArray = nibbles[:, :WORD_NIBBLES].astype(np.intp) @ np.array([256, 16, 1])
+        probabilities = words[np.minimum(word, len(words) - 1)]  # no row has a later word
+        vectors = self.quantizer.decode(nibbles[:, WORD_NIBBLES:])
+        return self._tables(vectors, word, self.labels.word_table(probabilities, probabilities, vectors, emphasis))
 
     def _tables(
-        self,
-        vectors: NDArray[Any],
-        scores: NDArray[Any] | None,
-        probabilities: NDArray[Any] | None,
-        emphasis: float,
+        self, vectors: NDArray[Any], own_word: IntArray | None = None, word_table: NDArray[np.float32] | None = None
     ) -> ScoreTables:
-        content = self.quantizer.affinities(vectors).astype(np.float32)
-        words, lead = None, 0
-        if self.words is not None and self.familiarity is not None and scores is not None and probabilities is not None:
-            lead, (strength, trust) = WORD_NIBBLES, weights(emphasis)
-            learned = probabilities @ self.words.words_.T.astype(probabilities.dtype, copy=False)
-            learned *= strength * self.familiarity.measure(scores, vectors, trust)[:, None]
-            learned[np.arange(len(learned)), self.words.encode(probabilities)] += OWN_WORD
-            words = np.zeros((len(learned), 2**WORD_BITS), dtype=np.float32)
-            words[:, : learned.shape[1]] = learned
+        content = self.quantizer.affinities(vectors)
+        lead = 0 if own_word is None else WORD_NIBBLES
         n_nibbles = lead + content.shape[1]
         nibbles = np.zeros((len(content), n_nibbles + n_nibbles % 2, 16), dtype=np.float32)
         nibbles[:, lead:n_nibbles] = content
-        return ScoreTables(nibbles, words)
+        if own_word is not None:
+            np.put_along_axis(nibbles[:, :lead], _nibbles_of(own_word)[:, :, None].astype(np.intp), OWN_WORD, axis=2)
+        return ScoreTables(nibbles, word_table)
 
 
 def weights(emphasis: float) -> tuple[float, float]:
@@ -114,12 +131,14 @@ def weights(emphasis: float) -> tuple[float, float]:
     return STRENGTH * min(1.0, 2 * emphasis) ** 2, max(0.0, 2 * emphasis - 1)
 
 
-def packed_nibbles(nibbles: NDArray[np.uint8]) -> PackedCodes:
-    """Pack nibbles (n, k) two to a byte, the first one in the high half."""
-    if nibbles.shape[1] % 2:
-        nibbles = np.pad(nibbles, ((0, 0), (0, 1)))
-    return (nibbles[:, ::2] << 4 | nibbles[:, 1::2]).astype(np.uint8)
+def emphasis_number(emphasis: str | float) -> float:
+    """Return an emphasis as a number from 0 to 1."""
+    if isinstance(emphasis, str) and emphasis in EMPHASES:
+        return EMPHASES[emphasis]
+    if isinstance(emphasis, numbers.Real) and not isinstance(emphasis, bool) and 0 <= emphasis <= 1:
+        return float(emphasis)
+    raise ValueError(f"emphasis must be 'alike', 'auto', 'label' or a number from 0 to 1. Got {emphasis!r} instead.")
 
 
-def _precision(X: Any) -> Any:
-    return np.float64 if X.dtype == np.float64 else np.float32
+def _nibbles_of(word: IntArray) -> NDArray[np.uint8]:
+    return np.stack([word >> 8, word >> 4 & 15, word & 15], axis=1).astype(np.uint8)

@@ -2,82 +2,56 @@
 
 from __future__ import annotations
 
-import numbers
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from functools import partial, reduce
-from operator import iadd
-from typing import Any, NoReturn, Self
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any, NoReturn, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
-import hashlearn.rowkeys as rowkeys
 from hashlearn import codes
 from hashlearn.codes import check_codes
 from hashlearn.functions.linear import RidgeSums
-from hashlearn.hashers.base import BaseHasher
+from hashlearn.hashers.base import BaseHasher, refuse_masked
 from hashlearn.index import ScoreTables
-from hashlearn.kernel import LandmarkKernel, PlainFeatures, dense_rows
-from hashlearn.labels import Classes, LabelSets, as_labels, check_variety
+from hashlearn.kernel import dense_rows
+from hashlearn.labels import Classes, as_labels, check_variety, sets_by_name
 from hashlearn.methodinfo import MethodInfo
 from hashlearn.metrics import evaluate_scores
-from hashlearn.opencode.coder import EMPHASES, WORD_NIBBLES, OpenCoder
+from hashlearn.opencode.coder import LabelPart, OpenCoder, emphasis_number
 from hashlearn.opencode.familiarity import Familiarity
-from hashlearn.opencode.label_scores import LabelRegression, LabelScores, best_temperature
-from hashlearn.opencode.metric import LabelMetric, LabelSums, unit_rows
-from hashlearn.opencode.quantizers import WORD_BITS, LabelWords, NibbleQuantizer
-from hashlearn.opencode.report import OpenReport
-from hashlearn.opencode.updates import MOST_ROWS, KeptSums, updated
-from hashlearn.pairwise.partial_fit import available_while
+from hashlearn.opencode.label_scores import LabelScores
+from hashlearn.opencode.learn import learn_coder
+from hashlearn.opencode.metric import LabelMetric
+from hashlearn.opencode.quantizers import LabelWords, NibbleQuantizer
+from hashlearn.opencode.report import OpenReport, advice_of
+from hashlearn.opencode.sums import PassPlan, RowSums, UnitRows, code_range, sum_rows
+from hashlearn.opencode.updates import KeptSums, updated
 from hashlearn.pairwise.supervision import anchor_count
-from hashlearn.parallel import one_blas_thread, ordered_map, row_blocks
+from hashlearn.parallel import BLOCK_ROWS, one_blas_thread, ordered_map, row_blocks
 from hashlearn.parameters import COUNT, Anything, Interval, fitted, parameter
 from hashlearn.progress import PhaseTimer, report, verbose_listening
-from hashlearn.rows.groups import GroupLookup, LabelReader
-from hashlearn.rows.reduce import AdditiveSums, FitContext, block_rows, range_rows, read_groups, reduce_rows
-from hashlearn.rows.source import AnySource, RowRange, Source
+from hashlearn.rows.groups import LabelReader
+from hashlearn.rows.reduce import FitContext, range_rows, reduce_rows
+from hashlearn.rows.source import AnySource, Source
 from hashlearn.rows.survey import Survey, SurveyPlan, survey
-from hashlearn.typing import Float32Array, FloatArray, IntArray, Matrix, PackedCodes
+from hashlearn.typing import Matrix, PackedCodes
 
-SAMPLE_ROWS = 16_384
-"""Axes, books and left-out scores are learned from at most this number of rows, drawn at random."""
-LEFT_OUT_ROWS, LEAST_LEFT_OUT, MOST_PROBABILITIES = MOST_ROWS, 2048, 2**22
-"""Rows of the sample that are scored as if left out, from which label words are learned; fewer with many labels."""
+Part = TypeVar("Part")
 QUERY_ROWS = 256
 """Queries per block: the label tables of 2,048 queries take 32 MB."""
-LEAST_LABELED, LEAST_RIGHT, MOST_DISTINCT_LABELS = 100, 0.5, 0.5
 MOST_FEATURES = 8192
 """The covariance of more features takes more than half a gigabyte, and its eigenvectors minutes."""
 
 
-class UnitRows(PlainFeatures):
-    """Rows of unit length as features: what the moments of a survey are of."""
-
-    def moments(self, X: Matrix) -> tuple[FloatArray, float]:
-        rows = unit_rows(X)
-        return rows.sum(axis=0, dtype=np.float64), float(np.einsum("ij,ij->", rows, rows, dtype=np.float64))
-
-
-class _ByTables:
-    """An output of other hashers that this one does not have, because its bits are not searched one by one."""
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self.name = name
-
-    def __get__(self, hasher: Any, owner: type | None = None) -> NoReturn:
-        raise AttributeError(
-            f"OpenHasher has no {self.name}: query(X) makes the score tables by which its codes are searched. For bits "
-            "that are compared by Hamming distance take AutoHasher."
-        )
-
-
-def _can_go_on(hasher: OpenHasher) -> bool:
-    """Whether ``partial_fit`` can go on: after ``fit``, which keeps no sums over its rows, the method is missing."""
-    first = not hasattr(hasher, "coder_")
-    return first or hasattr(hasher, "sums_") or hasher.coder_.scores is None
+def _no_hamming(hasher: OpenHasher) -> NoReturn:
+    raise AttributeError(
+        "OpenHasher has no decision_function, expected_bits and encode_queries: query(X) makes the score "
+        "tables by which its codes are searched. For bits that are compared by Hamming distance take AutoHasher."
+    )
 
 
 class OpenHasher(BaseHasher):
@@ -119,6 +93,7 @@ class OpenHasher(BaseHasher):
         remark="searched by tables, not by Hamming distance",
         components=(
             OpenCoder,
+            LabelPart,
             LabelMetric,
             LabelScores,
             LabelWords,
@@ -129,6 +104,8 @@ class OpenHasher(BaseHasher):
             RidgeSums,
         ),
     )
+
+    searched_by_tables = True
 
     n_bits: int = parameter(
         Interval(int, 16, codes.MAX_BITS, closed="both"),
@@ -149,9 +126,7 @@ class OpenHasher(BaseHasher):
     seconds_: dict[str, float] = fitted("Seconds of each phase of the fit.")
     sums_: KeptSums = fitted("Sums over all rows so far, if ``partial_fit`` was used.")
 
-    decision_function = _ByTables()
-    expected_bits = _ByTables()
-    encode_queries = _ByTables()
+    decision_function = expected_bits = encode_queries = property(_no_hamming)
 
     @property
     def _uses_labels(self) -> bool:
@@ -181,13 +156,15 @@ class OpenHasher(BaseHasher):
             self._learn(Source(X, labels), reader, names, context, self._rng())
         return self
 
-    @available_while(_can_go_on)
     def partial_fit(self, X: Matrix, y: Any = None) -> Self:
         """Learn from more rows and new labels, without the rows of earlier calls.
 
         The first call is ``fit``, and keeps sums over its rows. Further calls add theirs and compute the label scores
-        anew. Metric, nibbles and label words stay, so stored codes stay valid; new labels get words of their own.
-        ``codes_`` grows by the codes of the rows.
+        from all of them. Metric, nibbles and label words stay, so stored codes stay valid; new labels get label words.
+
+        The sums take 8 p^2 bytes for p landmarks (72 MB for 3,000), so ``fit`` and ``fit_chunks`` do not keep them. The
+        first call after these therefore takes their rows again, together with the new ones: at least some rows of
+        every known label.
 
         Parameters
         ----------
@@ -198,50 +175,59 @@ class OpenHasher(BaseHasher):
         Returns
         -------
         self
+            ``codes_`` grows by the codes of the rows; after ``fit`` it becomes those of the rows of this call.
         """
-        if not hasattr(self, "coder_"):
-            try:
-                self._keeps_sums = True
-                return self.fit(X, y)
-            finally:
-                del self._keeps_sums
-        X = self._check_rows(X)
-        names, labels = self._labels_with_new_ones(y, X.shape[0])
-        sums = self.sums_.with_rows(self.coder_, dense_rows(X), labels, self.n_jobs)
+        first, n_known = not hasattr(self, "coder_"), len(getattr(self, "classes_", ()))
+        if first:
+            self.fit(X, y)
+        part, X = self.coder_.labels, self._check_rows(X)
+        if part is None and first:
+            return self
+        if part is None:
+            raise ValueError(
+                "This OpenHasher was fitted without labels, so its codes have no label word and partial_fit has "
+                "nothing to update: fit a new hasher to all rows and labels, and encode the rows again."
+            )
+        labels, names = self._sets_by_name(y, X.shape[0], grows=True)
+        goes_on = hasattr(self, "sums_")
+        missing = np.flatnonzero(np.asarray(labels[:, :n_known].sum(axis=0)).ravel() == 0)
+        if not goes_on and len(missing):
+            raise ValueError(
+                f"fit keeps no sums over its rows, so the first partial_fit after it needs rows of every known label "
+                f"again, with the new ones. There are none of {len(missing)} of the {n_known} labels, such as "
+                f"{names[missing[0]]!r}."
+            )
+        sums = (self.sums_ if goes_on else KeptSums.none(part)).with_rows(part, dense_rows(X), labels, self.n_jobs)
+        if first:
+            self.sums_ = sums
+            return self
         coder = updated(self.coder_, sums, self.n_jobs)
-        blocks = row_blocks(X.shape[0])
-        packed = list(ordered_map(lambda block: coder.encode(X[block], labels[block]), blocks, self.n_jobs))
-        grown = np.concatenate([self.codes_, *packed]) if hasattr(self, "codes_") else None
-        self.coder_, self.sums_, self.classes_ = coder, sums, names
-        if grown is not None:
-            self.codes_ = grown
+        packed = self._by_blocks(lambda block: coder.encode(X[block], labels[block]), X.shape[0])
+        if hasattr(self, "codes_"):
+            self.codes_ = np.concatenate([self.codes_, *packed] if goes_on else packed)
+        self.coder_, self.sums_, self.classes_ = coder, sums, _name_array(names)
         return self
 
-    def _labels_with_new_ones(self, y: Any, n_rows: int) -> tuple[NDArray[Any], sparse.csr_matrix]:
-        """Return the names of all labels, and label sets over them, of which the last ones may be new."""
-        if self.coder_.scores is None:
-            raise ValueError("The first rows of this OpenHasher had no labels: fit a new hasher to all rows.")
-        read = as_labels(y, self.unlabeled)
+    def _sets_by_name(self, y: Any, n_rows: int, grows: bool) -> tuple[sparse.csr_matrix, list[Any]]:
+        """Return label sets over the labels of the fit, followed by labels that are new, and the names of all.
+
+        ``grows`` says that labels may be new, and then they must be of the kind of the fit.
+        """
+        read, known = as_labels(y, self.unlabeled), self.classes_.tolist()
         if read.sets.shape[0] != n_rows:
             raise ValueError(f"There are {read.sets.shape[0]} labels for {n_rows} rows.")
-        if isinstance(read, Classes) != (self.coder_.scores.temperature_ is not None):
+        part = self.coder_.labels
+        if grows and part is not None and isinstance(read, Classes) != (part.scores.temperature_ is not None):
             raise ValueError(f"partial_fit takes labels of the kind of the first call. Got {read.form} labels now.")
-        if read.names is None:
-            width = max(read.sets.shape[1], len(self.classes_))
-            sets = read.sets
-            return np.arange(width), sparse.csr_matrix((sets.data, sets.indices, sets.indptr), (n_rows, width))
-        column = {name: place for place, name in enumerate(self.classes_.tolist())}
-        if read.names and isinstance(read.names[0], str) != isinstance(next(iter(column)), str):
-            raise ValueError(
-                f"y holds the label {read.names[0]!r}, and earlier calls had labels such as {next(iter(column))!r}: "
-                "give all calls labels of one kind."
-            )
-        for name in read.names:
-            column.setdefault(name, len(column))
-        places = np.array([column[name] for name in read.names], dtype=np.intp)
-        shape = (read.sets.shape[1], len(column))
-        moved = sparse.csr_matrix((np.ones(len(places)), (np.arange(len(places)), places)), shape=shape)
-        return _name_array(list(column)), (read.sets @ moved).tocsr()
+        if read.names is not None:
+            return sets_by_name(read, known, ("y", "the fit"))
+        width = read.sets.shape[1]
+        if known != list(range(len(known))):
+            raise ValueError(f"The fit had labels by name, such as {known[0]!r}. Got a matrix of 0 and 1 instead.")
+        if known and width != len(known) and not grows:
+            raise ValueError(f"The fit had label sets of {len(known)} columns. Got {width} instead.")
+        names = list(range(max(width, len(known))))
+        return sparse.csr_matrix((read.sets.data, read.sets.indices, read.sets.indptr), (n_rows, len(names))), names
 
     def _validate(self, X: Matrix) -> Matrix:
         X = super()._validate(X)
@@ -275,91 +261,31 @@ class OpenHasher(BaseHasher):
         rng: np.random.RandomState,
     ) -> None:
         """Learn from a survey, one pass that adds up over all rows, and a sample of the rows; then code all rows."""
-        self.__dict__.pop("sums_", None)
         timer = PhaseTimer()
         anchor_seed, sample_seed = (int(seed) for seed in rng.randint(2**31, size=2))
         with timer("survey"):
             count = partial(anchor_count, self.n_landmarks)
-            plan = SurveyPlan.for_source(source, UnitRows(), reader, count, anchor_seed, any_variety=True)
-            found = survey(source, plan, context)
+            wanted = SurveyPlan.for_source(source, UnitRows(), reader, count, anchor_seed, any_variety=True)
+            found = survey(source, wanted, context)
             if found.table is not None:
                 check_variety(found.table.shape[0])
         with timer("add up"):
-            view = RowView.of(found, sample_seed)
-            sums = reduce_rows(source, sum_rows, view, context, "add up rows", RowSums)
+            plan = PassPlan.after(found, sample_seed)
+            sums = reduce_rows(source, sum_rows, plan, context, "add up rows", RowSums)
         with timer("learn"), one_blas_thread():
-            coder, learned = self._learn_coder(sums, view, rng)
+            coder, learned = learn_coder(sums, plan, self.n_bits_, rng, self.n_jobs)
         with timer("code"):
-            context.open_codes(view.n_rows, self.n_bits_)
+            context.open_codes(plan.n_rows, self.n_bits_)
             if context.codes_out is not None:
-                for rows, packed in context.run(code_range, (coder, view), source.ranges(range_rows(source))):
+                for rows, packed in context.run(code_range, (coder, plan), source.ranges(range_rows(source))):
                     context.put_codes(rows, packed)
-                    report("code rows", rows.stop, view.n_rows)
+                    report("code rows", rows.stop, plan.n_rows)
+        self.__dict__.pop("sums_", None)
         self.coder_, self.seconds_ = coder, timer.seconds
-        self.classes_ = class_names(found, names)
+        self.classes_ = _class_names(found, names)
         self.report_ = replace(learned, seconds=dict(timer.seconds), advice=advice_of(learned, self.n_bits_))
         self._store_codes(context, source="learned")
         self._advise(self.report_.advice)
-
-    def _learn_coder(self, sums: RowSums, view: RowView, rng: np.random.RandomState) -> tuple[OpenCoder, OpenReport]:
-        """Learn the parts of the coder, each from what the parts before it make of the sample."""
-        rows, group = sums.sample(SAMPLE_ROWS)
-        metric = sums.metric(view.mean)
-        blocks = row_blocks(len(rows))
-        moments = ordered_map(lambda block: metric.moments(unit_rows(rows[block])), blocks, self.n_jobs)
-        metric.set_axes(reduce(iadd, moments))
-        vectors = np.concatenate(list(ordered_map(lambda block: metric.map_block(rows[block]), blocks, self.n_jobs)))
-        n_nibbles = self.n_bits_ // 4 - (0 if view.kernel is None else WORD_NIBBLES)
-        coder = OpenCoder(metric, NibbleQuantizer.learn(vectors, n_nibbles, rng, self.n_jobs))
-        content = 4 * len(coder.quantizer.axes_)
-        learned = OpenReport(view.n_rows, 0, 0, 0, content, vectors.shape[1], metric.explained_)
-        if view.kernel is not None and view.table is not None:
-            right, sure = self._learn_labels(coder, sums, view, rows, vectors, group, rng)
-            assert coder.familiarity is not None
-            counts = {"n_labeled": sums.labeled.count, "n_labels": view.table.shape[1], "label_bits": WORD_BITS}
-            separation = coder.familiarity.separation_
-            learned = replace(learned, **counts, right=right, sure=sure, separation=separation)
-        return coder, learned
-
-    def _learn_labels(
-        self,
-        coder: OpenCoder,
-        sums: RowSums,
-        view: RowView,
-        rows: Float32Array,
-        vectors: Float32Array,
-        group: IntArray,
-        rng: np.random.RandomState,
-    ) -> tuple[float, float]:
-        """Learn label scores from the sums, and what else is about labels from left-out scores of sampled rows.
-
-        Return how often the best label of a left-out row is right, and its mean probability.
-        """
-        assert view.kernel is not None
-        assert view.table is not None
-        rows = rows[: min(LEFT_OUT_ROWS, max(LEAST_LEFT_OUT, MOST_PROBABILITIES // view.table.shape[1]))]
-        known = group[: len(rows)] >= 0
-        provisional = view.kernel.center_.copy()
-        regression = LabelRegression(sums.kernel, view.kernel)
-        labels = view.table[group[: len(rows)][known]].toarray()
-        left_out = regression.left_out(rows[known], labels, self.n_jobs)
-        scores = coder.scores = regression.scores
-        if getattr(self, "_keeps_sums", False):
-            kept = np.arange(len(rows))[:MOST_ROWS]
-            sets = table_with_none(view.table)[group[kept]]
-            self.sums_ = KeptSums(sums.kernel, provisional, view.n_rows, rows[kept], sets)
-        if view.single:
-            scores.temperature_ = best_temperature(left_out, labels.argmax(axis=1))
-        coder.familiarity = Familiarity.learn(left_out.max(axis=1), vectors, group >= 0, self.n_jobs)
-        others = rows[~known]
-        blocks = row_blocks(len(others))
-        unlabeled = ordered_map(lambda block: scores.scores(others[block]), blocks, self.n_jobs)
-        # Words are for rows as they come: with labels that are predicted, or with labels that are given.
-        given = labels[rng.permutation(len(labels))[: len(labels) // 4]].astype(np.float32)
-        predicted = [scores.probabilities(part) for part in (left_out, *unlabeled)]
-        coder.words = LabelWords.learn(np.concatenate([*predicted, given]), rng, self.n_jobs)
-        best = predicted[0].argmax(axis=1)
-        return float(labels[np.arange(len(best)), best].mean()), float(predicted[0].max(axis=1).mean())
 
     def encode(self, X: Matrix, y: Any = None) -> PackedCodes:
         """Hash rows of a database to packed codes.
@@ -377,14 +303,12 @@ class OpenHasher(BaseHasher):
             The label word is the first 12 bits.
         """
         X = self._check_rows(X)
-        labels = None if y is None else self._known_labels(y, X.shape[0])
-        blocks = row_blocks(X.shape[0])
-        coder = self.coder_
-
-        def code(block: slice) -> PackedCodes:
-            return coder.encode(X[block], None if labels is None else labels[block])
-
-        return np.concatenate(list(ordered_map(code, blocks, self.n_jobs)))
+        coder, labels = self.coder_, None
+        if y is not None:
+            labels = self._sets_by_name(y, X.shape[0], grows=False)[0][:, : len(self.classes_)]
+        return np.concatenate(
+            self._by_blocks(lambda block: coder.encode(X[block], None if labels is None else labels[block]), X.shape[0])
+        )
 
     def transform(self, X: Matrix) -> NDArray[np.uint8]:
         """Hash rows to the bits of ``encode``.
@@ -415,10 +339,7 @@ class OpenHasher(BaseHasher):
         ScoreTables
         """
         X, weight = self._check_rows(X), emphasis_number(emphasis)
-        coder = self.coder_
-        blocks = row_blocks(X.shape[0], QUERY_ROWS)
-        parts = ordered_map(lambda block: coder.tables(X[block], weight), blocks, self.n_jobs)
-        return _joined(list(parts))
+        return _joined(self._by_blocks(lambda block: self.coder_.tables(X[block], weight), X.shape[0], QUERY_ROWS))
 
     def query_codes(self, codes: Any, emphasis: str | float = "auto") -> ScoreTables:
         """Make score tables that ask for rows like stored ones, from their packed codes.
@@ -434,11 +355,8 @@ class OpenHasher(BaseHasher):
         """
         check_is_fitted(self)
         packed, weight = check_codes(codes, self.n_bits_), emphasis_number(emphasis)
-        coder = self.coder_
-        blocks = row_blocks(len(packed), QUERY_ROWS)
-        return _joined(
-            list(ordered_map(lambda block: coder.tables_of_codes(packed[block], weight), blocks, self.n_jobs))
-        )
+        tables = self.coder_.tables_of_codes
+        return _joined(self._by_blocks(lambda block: tables(packed[block], weight), len(packed), QUERY_ROWS))
 
     def score(self, X: Matrix, y: Any) -> float:
         """Compute the mean average precision on held-out rows.
@@ -472,27 +390,17 @@ class OpenHasher(BaseHasher):
         return float(sum(value * share for value, share in found) / 2)
 
     def _block_projection(self) -> Callable[[Matrix], NDArray[Any]]:
-        return partial(code_signs, self.coder_)
+        return partial(_code_signs, self.coder_)
 
     def _check_rows(self, X: Matrix) -> Matrix:
         check_is_fitted(self)
-        return validate_data(self, X, accept_sparse="csr", dtype=[np.float32, np.float64], reset=False)
+        refuse_masked(X)
+        dtypes = [np.float32, np.float64]
+        return validate_data(self, X, accept_sparse="csr", dtype=dtypes, reset=False, ensure_min_samples=0)
 
-    def _known_labels(self, y: Any, n_rows: int) -> sparse.csr_matrix:
-        """Return labels as sets over the labels of the fit; empty where they are not known."""
-        read = as_labels(y, self.unlabeled)
-        if read.sets.shape[0] != n_rows:
-            raise ValueError(f"There are {read.sets.shape[0]} labels for {n_rows} rows.")
-        n_labels = len(self.classes_)
-        if isinstance(read, LabelSets) and read.names is None:
-            if n_labels and read.sets.shape[1] != n_labels:
-                raise ValueError(f"The fit had label sets of {n_labels} columns. Got {read.sets.shape[1]} instead.")
-            return read.sets
-        column = {name: place for place, name in enumerate(self.classes_.tolist())}
-        places = np.array([column.get(name, -1) for name in read.names or []], dtype=np.intp)
-        moves = np.flatnonzero(places >= 0)
-        shape = (read.sets.shape[1], n_labels)
-        return read.sets @ sparse.csr_matrix((np.ones(len(moves)), (moves, places[moves])), shape=shape)
+    def _by_blocks(self, work: Callable[[slice], Part], n_rows: int, size: int = BLOCK_ROWS) -> list[Part]:
+        """Return the results of blocks of rows, computed on threads; no rows are one empty block."""
+        return list(ordered_map(work, row_blocks(n_rows, size) or [slice(0, 0)], self.n_jobs))
 
 
 def _joined(parts: list[ScoreTables]) -> ScoreTables:
@@ -500,129 +408,12 @@ def _joined(parts: list[ScoreTables]) -> ScoreTables:
     return ScoreTables(np.concatenate([part.nibbles for part in parts]), np.concatenate(words) if words else None)
 
 
-@dataclass
-class RowView:
-    """How tasks see rows.
-
-    Attributes
-    ----------
-    mean : of the unit rows.
-    groups, table : the group of any row and the label set of every group; None without labels.
-    single : whether every row has one label at most.
-    kernel : its landmarks are labeled rows; None without labels.
-    seed, limit : rows with keys of this seed up to the limit may be in the sample.
-    """
-
-    n_rows: int
-    mean: FloatArray
-    groups: GroupLookup | None
-    table: sparse.csr_matrix | None
-    single: bool
-    kernel: LandmarkKernel | None
-    seed: int
-    limit: np.uint64
-
-    @classmethod
-    def of(cls, found: Survey, seed: int) -> Self:
-        """Prepare the view from what a survey found."""
-        kernel, single = None, True
-        if found.table is not None:
-            single = bool((np.diff(found.table.indptr) == 1).all())
-            kernel = LandmarkKernel()
-            kernel.set_landmarks(found.anchor_rows, found.total, found.squares, found.n_rows)
-            kernel.center_ = kernel.typical()  # until the mean is known
-        limit = rowkeys.limit(SAMPLE_ROWS, found.n_rows)
-        mean = found.total / found.n_rows
-        return cls(found.n_rows, mean, found.groups, found.table, single, kernel, seed, limit)
-
-    def blocks(self, rows: RowRange) -> Iterator[tuple[slice, Float32Array, IntArray]]:
-        """Read a range block by block: rows, and their groups (-1 without labels)."""
-        for block in row_blocks(rows.stop - rows.start, block_rows(self.n_rows)):
-            start, stop = rows.start + block.start, rows.start + block.stop
-            group = np.full(stop - start, -1, dtype=np.intp)
-            if self.groups is not None:
-                group = read_groups(self.groups, rows, start, stop)
-            yield slice(start, stop), dense_rows(rows.read(start, stop)), group
-
-
-@dataclass
-class RowSums(AdditiveSums):
-    """Sums over rows, and the rows that may be in the sample.
-
-    Attributes
-    ----------
-    unlabeled : sum of x x' over unit rows x less their mean, of rows without labels.
-    labeled : sums over the other rows.
-    kernel : sums of the kernel features of labeled rows, from a provisional center.
-    rows, keys, groups : of the candidates of the sample, in blocks.
-    """
-
-    n_rows: int
-    unlabeled: FloatArray
-    labeled: LabelSums
-    kernel: RidgeSums
-    rows: list[Float32Array]
-    keys: list[rowkeys.Keys]
-    groups: list[IntArray]
-
-    def sample(self, count: int) -> tuple[Float32Array, IntArray]:
-        """Return the sampled rows and their groups, in the order of their keys: the first of them are a sample too."""
-        keys = np.concatenate(self.keys)
-        chosen = rowkeys.lowest(keys, count)
-        chosen = chosen[np.argsort(keys[chosen], kind="stable")]
-        return np.concatenate(self.rows)[chosen], np.concatenate(self.groups)[chosen]
-
-    def metric(self, mean: FloatArray) -> LabelMetric:
-        """Learn the scales of the metric."""
-        covariance = (self.unlabeled + self.labeled.xx) / self.n_rows
-        return LabelMetric.learn(mean, covariance, self.labeled if self.labeled.count else None)
-
-
-def sum_rows(view: RowView, rows: RowRange) -> tuple[RowSums, slice, None]:
-    """One task: the sums of its rows."""
-    return reduce(iadd, (_block_sums(view, *block) for block in view.blocks(rows))), slice(rows.start, rows.stop), None
-
-
-def _block_sums(view: RowView, numbers: slice, rows: Float32Array, group: IntArray) -> RowSums:
-    known = np.flatnonzero(group >= 0)
-    centered = unit_rows(rows).astype(np.float64) - view.mean
-    rest = np.delete(centered, known, axis=0)
-    labels = sparse.csr_matrix((len(known), 0)) if view.table is None else view.table[group[known]]
-    features = np.empty((len(known), 0), dtype=np.float32)
-    if view.kernel is not None:
-        features = view.kernel.map_block(rows[known]) - view.kernel.center_
-    key = rowkeys.row_keys(view.seed, rowkeys.SAMPLE, numbers.start, numbers.stop)
-    chosen = key <= view.limit
-    return RowSums(
-        len(rows),
-        rest.T @ rest,
-        LabelSums.of(centered[known], labels, view.single),
-        RidgeSums.from_rows(features, labels.toarray().astype(np.float32)),
-        [rows[chosen]],
-        [key[chosen]],
-        [group[chosen]],
-    )
-
-
-def code_range(plan: tuple[OpenCoder, RowView], rows: RowRange) -> tuple[slice, PackedCodes]:
-    """One task: the codes of its rows, with the labels that are known."""
-    coder, view = plan
-    table = None if view.table is None else table_with_none(view.table)
-    packed = [coder.encode(part, None if table is None else table[group]) for _, part, group in view.blocks(rows)]
-    return slice(rows.start, rows.stop), np.concatenate(packed)
-
-
-def code_signs(coder: OpenCoder, X: Matrix) -> NDArray[np.int8]:
+def _code_signs(coder: OpenCoder, X: Matrix) -> NDArray[np.int8]:
     """Return the bits of a block of rows as -1 and +1."""
     return np.unpackbits(coder.encode(X), axis=1).view(np.int8) * np.int8(2) - np.int8(1)
 
 
-def table_with_none(table: sparse.csr_matrix) -> sparse.csr_matrix:
-    """Return the label sets of groups with an empty one at the end, for the group -1."""
-    return sparse.vstack([table, sparse.csr_matrix((1, table.shape[1]))]).tocsr()
-
-
-def class_names(found: Survey, names: list[Any] | None) -> NDArray[Any]:
+def _class_names(found: Survey, names: list[Any] | None) -> NDArray[Any]:
     """Return the names of the labels; without names, their column numbers."""
     if found.table is None or found.groups is None:
         return np.empty(0, dtype=np.intp)
@@ -641,36 +432,3 @@ def _name_array(names: list[Any]) -> NDArray[Any]:
     result = np.empty(len(names), dtype=object)
     result[:] = names
     return result
-
-
-def advice_of(learned: OpenReport, n_bits: int) -> list[str]:
-    """Return what to say about the training data of a fit."""
-    advice = []
-    if learned.right is not None and learned.n_labeled >= LEAST_LABELED:
-        if learned.n_labels > MOST_DISTINCT_LABELS * learned.n_labeled:
-            advice.append(
-                f"The labels have {learned.n_labels:,} different values in {learned.n_labeled:,} rows, so they look "
-                "like measurements or ids, and most rows share theirs with no other row: put values into classes, or "
-                "fit without labels."
-            )
-        elif learned.right < LEAST_RIGHT:
-            advice.append(
-                f"Only {learned.right:.0%} of the rows left out have the label that is predicted for them: search with "
-                "emphasis='alike', give more labels, or give the labels of stored rows to encode."
-            )
-    needed = 8 * -(-(learned.label_bits + 4 * learned.n_axes) // 8)
-    if needed < n_bits and learned.n_rows >= LEAST_LABELED:
-        advice.append(
-            f"The rows vary along {learned.n_axes} axes only, for which n_bits={max(needed, 16)} is enough: the other "
-            "bits are 0."
-        )
-    return advice
-
-
-def emphasis_number(emphasis: str | float) -> float:
-    """Return an emphasis as a number from 0 to 1."""
-    if isinstance(emphasis, str) and emphasis in EMPHASES:
-        return EMPHASES[emphasis]
-    if isinstance(emphasis, numbers.Real) and not isinstance(emphasis, bool) and 0 <= emphasis <= 1:
-        return float(emphasis)
-    raise ValueError(f"emphasis must be 'alike', 'auto', 'label' or a number from 0 to 1. Got {emphasis!r} instead.")

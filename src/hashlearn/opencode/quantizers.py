@@ -1,4 +1,4 @@
-"""What a code stores of a row: the nearest of at most 2,048 label words, and the nearest of 16 words per nibble.
+"""The two quantizers of a code: the nearest of at most 4,096 label words, and the nearest of 16 words per nibble.
 
 Both quantizers answer one question, the affinity <v, word> - |word|^2 / 2 of vectors v to all words. The word of a
 stored row is the one of the largest affinity, which is the nearest one; the affinities of a query are its tables.
@@ -15,11 +15,13 @@ from hashlearn.parallel import ordered_map, row_blocks
 from hashlearn.typing import Float32Array, FloatArray, IntArray
 
 WORD_BITS = 12
-LEARNED_WORDS = 2048
-"""Label words that are learned. The other half of the 4,096 is left for labels that are learned later."""
+N_WORDS = 2**WORD_BITS
+LEARNED_WORDS, LEAST_LEARNED = 2048, 1024
+"""Label words for predicted probabilities, at most and where label sets are many. The others are for given labels."""
 NIBBLE_WORDS = 16
 WORD_ROUNDS, NIBBLE_ROUNDS = 10, 15
-WORD_DECIMALS = 3
+LEAST_DISTANCE = 0.003
+"""A learned word that is nearer to an earlier word is dropped."""
 LEAST_ROWS = 2
 """Rows per label word: more words would be copies of single rows."""
 
@@ -30,19 +32,26 @@ class LabelWords:
     Attributes
     ----------
     words_ : float32 (n_words, n_labels)
+        The first ones are label sets that may be given, and the others are learned from predicted probabilities.
     """
 
     def __init__(self, words: Float32Array) -> None:
         self.words_ = words
 
     @classmethod
-    def learn(cls, probabilities: Float32Array, rng: np.random.RandomState, n_jobs: int | None) -> LabelWords:
-        """Learn words from the probabilities of rows."""
-        count = min(LEARNED_WORDS, max(1, len(probabilities) // LEAST_ROWS))
+    def learn(
+        cls, probabilities: Float32Array, given: Float32Array, rng: np.random.RandomState, n_jobs: int | None
+    ) -> LabelWords:
+        """Learn words from predicted probabilities of rows, beside those of label sets that may be given."""
+        count = min(LEARNED_WORDS, N_WORDS - len(given), max(1, len(probabilities) // LEAST_ROWS))
         start = np.unique(probabilities[rng.permutation(len(probabilities))[:count]], axis=0)
-        words = k_means(probabilities, start, WORD_ROUNDS, n_jobs)
-        # Between words that are nearly equal rounding would decide.
-        return cls(words[np.sort(np.unique(np.round(words, WORD_DECIMALS), axis=0, return_index=True)[1])])
+        words = np.concatenate([given, k_means(probabilities, start, WORD_ROUNDS, n_jobs)])
+        # Rounding would decide between words that are nearly equal.
+        squares = np.einsum("ij,ij->i", words, words)
+        distances = squares[:, None] + squares - 2 * words @ words.T
+        near = np.tril(distances < LEAST_DISTANCE**2, k=-1).any(axis=1)
+        near[: len(given)] = False
+        return cls(words[~near])
 
     def encode(self, probabilities: NDArray[np.floating]) -> IntArray:
         """Return the number of the nearest word."""

@@ -1,7 +1,7 @@
-"""What ``OpenHasher.partial_fit`` keeps of the rows so far, and how more rows and new labels change the label scores.
+"""``OpenHasher.partial_fit``: the sums that it keeps of the rows so far, and label scores that it learns from them.
 
-Metric, landmarks, nibbles and label words stay, so stored codes stay valid. New labels get columns in the label scores
-and label words of their own, after those that are there.
+Metric, landmarks, nibbles and label words stay, so stored codes stay valid. New labels get columns in the label scores,
+and label words after those that are there.
 """
 
 from __future__ import annotations
@@ -15,14 +15,15 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from hashlearn.functions.linear import RidgeSums
-from hashlearn.opencode.coder import OpenCoder
+from hashlearn.opencode.coder import LabelPart, OpenCoder
 from hashlearn.opencode.familiarity import Familiarity
 from hashlearn.opencode.label_scores import LabelRegression, best_temperature
+from hashlearn.opencode.learn import LEFT_OUT_ROWS
 from hashlearn.opencode.quantizers import LEARNED_WORDS, WORD_BITS, WORD_ROUNDS, LabelWords, k_means
 from hashlearn.parallel import one_blas_thread, ordered_map, row_blocks
 from hashlearn.typing import Float32Array
 
-MOST_ROWS = 6144
+MOST_ROWS = LEFT_OUT_ROWS
 """Rows that are kept, of which left-out scores are computed again."""
 LEAST_WORDS = 4
 """Label words that are learned for a new label, besides the one of rows that are sure to have it."""
@@ -45,20 +46,27 @@ class KeptSums:
     rows: Float32Array
     labels: sparse.csr_matrix
 
-    def with_rows(self, coder: OpenCoder, rows: Float32Array, labels: sparse.csr_matrix, n_jobs: int | None) -> Self:
+    @classmethod
+    def none(cls, part: LabelPart) -> Self:
+        """Return the sums over no rows."""
+        kernel, (n_features, n_labels) = part.scores.kernel_, part.scores.weights_.shape
+        sums = RidgeSums.from_rows(np.zeros((0, n_features)), np.zeros((0, n_labels)))
+        rows = np.zeros((0, kernel.landmarks_.shape[1]), dtype=np.float32)
+        return cls(sums, kernel.center_, 0, rows, sparse.csr_matrix((0, n_labels)))
+
+    def with_rows(self, part: LabelPart, rows: Float32Array, labels: sparse.csr_matrix, n_jobs: int | None) -> Self:
         """Return the sums with more rows, whose label sets may have more columns."""
-        assert coder.scores is not None
-        kernel, known = coder.scores.kernel_, np.flatnonzero(np.diff(labels.indptr))
+        kernel, known = part.scores.kernel_, np.flatnonzero(np.diff(labels.indptr))
         new = labels.shape[1] - self.labels.shape[1]
         old = self.kernel
         xt, t, tt = np.pad(old.xt, ((0, 0), (0, new))), np.pad(old.t, (0, new)), np.pad(old.tt, (0, new))
         sums = RidgeSums(old.count, old.x.copy(), old.xx.copy(), xt, t, tt)
 
-        def part(block: slice) -> RidgeSums:
+        def sums_of(block: slice) -> RidgeSums:
             some = known[block]
             return RidgeSums.from_rows(kernel.map_block(rows[some]) - self.center, labels[some].toarray())
 
-        for one in ordered_map(part, row_blocks(len(known)), n_jobs):
+        for one in ordered_map(sums_of, row_blocks(len(known)), n_jobs):
             sums += one
         total = self.n_rows + len(rows)
         kept = sparse.csr_matrix(
@@ -77,9 +85,8 @@ class KeptSums:
 
 def updated(coder: OpenCoder, sums: KeptSums, n_jobs: int | None) -> OpenCoder:
     """Return the coder with label scores of all rows so far, and with label words for new labels."""
-    assert coder.scores is not None
-    assert coder.words is not None
-    kernel = copy.copy(coder.scores.kernel_)
+    assert coder.labels is not None
+    kernel = copy.copy(coder.labels.scores.kernel_)
     kernel.center_ = sums.center
     known = np.diff(sums.labels.indptr) > 0
     labels = sums.labels[known].toarray()
@@ -87,15 +94,15 @@ def updated(coder: OpenCoder, sums: KeptSums, n_jobs: int | None) -> OpenCoder:
         regression = LabelRegression(sums.kernel, kernel)
         left_out = regression.left_out(sums.rows[known], labels, n_jobs)
         scores = regression.scores
-        if coder.scores.temperature_ is not None:
+        if coder.labels.scores.temperature_ is not None:
             scores.temperature_ = best_temperature(left_out, labels.argmax(axis=1))
         blocks = row_blocks(len(sums.rows))
         vectors = np.concatenate(
             list(ordered_map(lambda block: coder.metric.map_block(sums.rows[block]), blocks, n_jobs))
         )
         familiarity = Familiarity.learn(left_out.max(axis=1), vectors, known, n_jobs)
-        words = _with_new_labels(coder.words, scores.probabilities(left_out), labels, n_jobs)
-    return replace(coder, scores=scores, words=words, familiarity=familiarity)
+        words = _with_new_labels(coder.labels.words, scores.probabilities(left_out), labels, n_jobs)
+    return replace(coder, labels=LabelPart(scores, words, familiarity))
 
 
 def _with_new_labels(

@@ -95,13 +95,13 @@ def _open_code(coder: OpenCoder) -> Steps:
     assert metric.axes_ is not None
     scales = () if metric.scales_ is None else (_product(metric.scales_),)
     parts: list[Steps] = []
-    if coder.scores is not None and coder.words is not None:
-        scores = Affine(coder.scores.weights_, coder.scores.offsets_)
-        words = coder.words.words_
+    if (part := coder.labels) is not None:
+        scores = Affine(part.scores.weights_, part.scores.offsets_)
+        words = part.words.words_
         word = Affine(words.T, -np.einsum("ij,ij->i", words, words) / 2)
-        probabilities = _probabilities(coder.scores.temperature_, len(scores.bias))
+        probabilities = _probabilities(part.scores.temperature_, len(scores.bias))
         parts.append(
-            (*_feature_steps(coder.scores.kernel_), scores, *probabilities, word, *_bits_of(len(words), WORD_BITS))
+            (*_feature_steps(part.scores.kernel_), scores, *probabilities, word, *_bits_of(len(words), WORD_BITS))
         )
     nibbles: list[Steps] = []
     for axes, book in zip(quantizer.axes_, quantizer.books_, strict=True):

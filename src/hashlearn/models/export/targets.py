@@ -62,7 +62,7 @@ def export(
     to = target_of(path) if to is None else to
     if to not in TARGETS:
         raise ValueError(f"to must be one of {', '.join(TARGETS)}. Got {to!r} instead.")
-    if to == "sql" and hasattr(hasher, "query"):
+    if to == "sql" and hasher.searched_by_tables:
         raise ExportError(
             f"PostgreSQL has Hamming distance only, and codes of {type(hasher).__name__} are searched by tables of "
             "scores: export AutoHasher to it."
