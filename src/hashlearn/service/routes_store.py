@@ -13,9 +13,11 @@ from hashlearn.codes import check_codes
 from hashlearn.collection import Collection, NoSuchRowsError
 from hashlearn.collection.encoder import checked_vectors
 from hashlearn.collection.ids import number_of
+from hashlearn.collection.new_spec import make_spec
 from hashlearn.collection.payloads import checked_payloads
 from hashlearn.collection.store import Payload, PayloadUpdate, Query, StoredRows
 from hashlearn.collection.stores import wire
+from hashlearn.collection.uri import store_class
 from hashlearn.collection.where import TEXT_FIELD, Condition, parse
 from hashlearn.index import ScoreTables
 from hashlearn.index.inputs import checked_ids
@@ -219,9 +221,16 @@ def _create(service: Service, name: str, call: wire.CreateCall) -> bytes:
         )
     folder = check_may_create(service, name)
     with collection_errors():
+        hasher = _hasher(call.model)
+        if call.check_only:
+            spec = make_spec(
+                hasher, call.n_bits, False, call.vector_size, call.kind, call.settings, call.indexed, call.ids
+            )
+            store_class(str(folder)).check_new(str(folder / name), spec)
+            return wire.encode(wire.Changed(0))
         collection = Collection.create(
             folder / name,
-            _hasher(call.model),
+            hasher,
             n_bits=call.n_bits,
             vector_size=call.vector_size,
             kind=call.kind,

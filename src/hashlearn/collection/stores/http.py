@@ -20,6 +20,7 @@ from hashlearn.collection.store import (
     CollectionExistsError,
     CollectionSpec,
     Include,
+    NoCollectionError,
     NoSuchRowsError,
     Payload,
     PayloadUpdate,
@@ -133,7 +134,7 @@ class HttpLink:
                 f"{place} refuses: {message} Give token= to Collection.open, or set {TOKEN_VARIABLE}."
             )
         if code == "no_collection":
-            return CollectionError(f"There is no collection at {place}: create it first.")
+            return NoCollectionError(f"There is no collection at {place}: create it first.")
         if code == "exists":
             return CollectionExistsError(f"There is a collection at {place} already: {OPEN_OR_DROP}.")
         if code == "replaced":
@@ -171,14 +172,23 @@ class HttpStore(Store):
         self._read_only = read_only or not spec.writable
 
     @classmethod
+    def check_new(cls, uri: str, spec: CollectionSpec) -> None:
+        cls._create(uri, spec, check_only=True)
+
+    @classmethod
     def create(cls, uri: str, spec: CollectionSpec) -> HttpStore:
+        cls._create(uri, spec)
+        return cls.open(uri)
+
+    @classmethod
+    def _create(cls, uri: str, spec: CollectionSpec, check_only: bool = False) -> None:
         with contextlib.closing(HttpLink(read_uri(uri))) as link:
             message = wire.CreateCall(
                 *(spec.n_bits, spec.model, spec.vector_size, spec.kind, spec.settings, [*spec.indexed]),
                 spec.ids,  # type: ignore[arg-type]
+                check_only,
             )
             link.call("create", message, wire.Changed)
-        return cls.open(uri)
 
     @classmethod
     def open(cls, uri: str, read_only: bool = False) -> HttpStore:

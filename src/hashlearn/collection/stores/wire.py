@@ -165,6 +165,7 @@ class CreateCall(Call):
     settings: dict[str, int | None] = {}
     indexed: list[str] = []
     ids: Literal["int", "text", "uuid"] = "int"
+    check_only: bool = False
 
 
 class NoCall(Call):
