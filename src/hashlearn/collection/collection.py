@@ -146,7 +146,7 @@ class Collection:
         self.uri = shown(uri)
         self._opened = store
         self._process = os.getpid()
-        self._making = Encoder(self.uri, store.spec, hasher)
+        self._making = Encoder(self.uri, store, hasher)
         self._ids = ids_of_kind(store.spec.ids)
         self._asked: set[Asked] = set()
         self._warned_of_collapse = False
@@ -1139,7 +1139,7 @@ class Collection:
     def _encoder(self) -> Encoder:
         self._check_process()
         if self._making.spec.model != self._opened.spec.model:  # an exception came after the model was replaced
-            self._making = Encoder(self.uri, self._opened.spec)
+            self._making = Encoder(self.uri, self._opened)
         return self._making
 
     def _check_process(self) -> None:
@@ -1161,7 +1161,7 @@ class Collection:
     def _replace_hasher(self, hasher: Any, vector_size: int | None) -> None:
         model, fingerprint = (b"", "") if hasher is None else (models.dumps(hasher), models.fingerprint(hasher))
         self._store.replace_model(model, fingerprint, vector_size)
-        self._making = Encoder(self.uri, self._store.spec, hasher)
+        self._making = Encoder(self.uri, self._store, hasher)
 
     def _check_filter(self, condition: Condition | None, found: bool, depth: int = 1) -> None:
         """Warn of fields that cannot match if a filter found nothing, once per field and kind of values.

@@ -17,7 +17,7 @@ from scipy import sparse
 from hashlearn import models
 from hashlearn.codes import BitOrder, check_codes, n_bytes, swap_bit_order
 from hashlearn.collection.health import QueryFigures, QueryLog
-from hashlearn.collection.store import CollectionError, CollectionSpec, Query, Vectors
+from hashlearn.collection.store import CollectionError, Query, Store, Vectors
 from hashlearn.collection.where import listed
 from hashlearn.index import ScoreTables
 from hashlearn.labels import sliceable_labels
@@ -41,16 +41,17 @@ class Encoder:
     ----------
     place : str
         The collection's URI, for messages.
-    spec : CollectionSpec
-        It holds the bytes of the hasher's model file, which are read when the hasher is first needed.
+    store : Store
+        Its spec holds the bytes of the hasher's model file, which are read when the hasher is first needed.
     hasher : fitted hasher, default=None
         Used instead of reading the model.
     """
 
-    def __init__(self, place: str, spec: CollectionSpec, hasher: Any = None) -> None:
-        self.n_bits = spec.n_bits
+    def __init__(self, place: str, store: Store, hasher: Any = None) -> None:
+        self.spec = store.spec
+        self.n_bits = self.spec.n_bits
         self._place = place
-        self.spec = spec
+        self._store = store
         self._hasher = hasher
         self._lock = threading.Lock()
         self._text_lock = threading.Lock()
@@ -110,12 +111,21 @@ class Encoder:
         return np.empty((0, getattr(self.hasher, "n_features_in_", 0)), dtype=np.float32), False
 
     def embedded(self, texts: NDArray[Any]) -> Float32Array:
-        """Return the rows of texts by the text model that the hasher names, which is loaded once."""
-        from hashlearn.data.embed import named_model
+        """Return the rows of texts by the text model that the hasher names, which is loaded once.
+
+        Where the package for text models is missing, a server of hashlearn embeds them.
+        """
+        from hashlearn.data.embed import TextExtraMissing, named_model
 
         with self._text_lock:
             if self._text_model is None:
-                self._text_model = named_model(self.hasher, self._place)
+                try:
+                    self._text_model = named_model(self.hasher, self._place)
+                except TextExtraMissing:
+                    found = self._store.embed(texts.tolist()) if len(texts) else None
+                    if found is None:
+                        raise
+                    return found
         return self._text_model.rows(texts.tolist())
 
     @property

@@ -376,6 +376,10 @@ class Store(ABC):
         no longer that of ``spec`` because another process has replaced it.
         """
 
+    def embed(self, texts: Sequence[str]) -> Float32Array | None:
+        """Return the rows of texts by the text model of the collection, if the storage has it; else None."""
+        return None
+
     @abstractmethod
     def verify(self) -> VerifyReport:
         """Read everything and check all that can be checked."""

@@ -28,7 +28,7 @@ from hashlearn.service.middleware import require_writer
 from hashlearn.service.routes_collections import add_served, check_may_create, check_there
 from hashlearn.service.routes_items import check_count, check_writable
 from hashlearn.service.schemas import COLLECTION_NAME
-from hashlearn.service.served_collection import ServedCollection
+from hashlearn.service.served_collection import ServedCollection, rows_of_texts
 from hashlearn.service.service import CollectionDep, Service, ServiceDep
 from hashlearn.typing import Ids
 
@@ -112,6 +112,10 @@ def _verify(service: Service, served: ServedCollection, call: wire.NoCall) -> wi
     return wire.Verified(*found[:3], [*found.problems], [*found.notes])
 
 
+def _embed(service: Service, served: ServedCollection, call: wire.EmbedCall) -> wire.Array:
+    return wire.Array.pack(rows_of_texts(served, call.texts, service.limits))
+
+
 def _add(service: Service, served: ServedCollection, call: wire.AddCall) -> wire.Changed:
     ids, payloads = _ids(call.ids), call.payloads
     check_count(len(ids), service.limits)
@@ -176,7 +180,7 @@ def _replace(service: Service, served: ServedCollection, call: wire.ReplaceCall)
     if call.vector_size is not None and call.vector_size < 1:
         raise bad("bad_request", "vector_size must be at least 1.")
     collection._replace_hasher(hasher, call.vector_size)
-    served.look_at_hasher()
+    service.follow_hasher(served)
     return wire.Changed(1)
 
 
@@ -195,6 +199,7 @@ _READS: dict[str, tuple[type[wire.Call], _Call]] = {
     "scan": (wire.ScanCall, _scan),
     "info": (wire.NoCall, _info),
     "verify": (wire.NoCall, _verify),
+    "embed": (wire.EmbedCall, _embed),
 }
 _WRITES: dict[str, tuple[type[wire.Call], _Call]] = {
     "add": (wire.AddCall, _add),

@@ -36,7 +36,7 @@ from hashlearn.collection.store import (
 from hashlearn.collection.stores.remote import require_writable
 from hashlearn.collection.where import Condition, as_filter
 from hashlearn.index import Hits, RangeHits, ScoreTables
-from hashlearn.typing import Ids, PackedCodes
+from hashlearn.typing import Float32Array, Ids, PackedCodes
 
 try:
     import httpx
@@ -53,6 +53,7 @@ _API = "/api/v1/collections"
 _CONNECT_SECONDS, _ANSWER_SECONDS = 10.0, 120.0
 _BUSY_ATTEMPTS, _LONGEST_WAIT = 5, 10.0
 _BODY_BYTES = 16 * 2**20  # of rows that are added at once; a server takes twice as much unless set otherwise
+_TEXTS = 100
 _QUERIES, _DETAILED_HITS, _BARE_HITS, _FLOATS = 1000, 100_000, 5_000_000, 4_000_000
 Message = TypeVar("Message")
 
@@ -331,6 +332,13 @@ class HttpStore(Store):
         self._require_writable()
         self._link.call("write/replace", wire.ReplaceCall(self.spec.fingerprint, model, vector_size), wire.Changed)
         self.spec = self._link.call("spec", wire.NoCall(), wire.WireSpec).unpack()
+
+    def embed(self, texts: Sequence[str]) -> Float32Array:
+        parts = [
+            self._link.call("embed", wire.EmbedCall([*texts[start : start + _TEXTS]]), wire.Array).unpack()
+            for start in range(0, len(texts), _TEXTS)
+        ]
+        return np.concatenate(parts)
 
     def verify(self) -> VerifyReport:
         return self._link.call("verify", wire.NoCall(), wire.Verified).unpack()

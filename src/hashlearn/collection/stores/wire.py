@@ -168,6 +168,10 @@ class CreateCall(Call):
     check_only: bool = False
 
 
+class EmbedCall(Call):
+    texts: list[str]
+
+
 class NoCall(Call):
     """A request without arguments."""
 
