@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 import hashlearn as hl
 from hashlearn.cli import app
-from hashlearn.collection import CollectionExistsError
+from hashlearn.collection import CollectionError, CollectionExistsError
 
 __all__ = ["letters"]  # a fixture
 
@@ -77,6 +77,70 @@ def test_what_cannot_be_is_said_before_anything_is_embedded(letters, tmp_path):
         hl.Collection.from_texts(tmp_path / "b", TEXTS, model="m", ids="text")
     assert letters.made == made
     assert not (tmp_path / "b").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "says"),
+    [
+        ({"token": "x"}, ValueError, "token= is for collections on a server"),
+        ({"exist_ok": True}, ValueError, "goes on by itself"),
+        ({"stor_vectors": True}, ValueError, "from_texts has no argument 'stor_vectors'. Did you mean 'store_vectors'"),
+        ({"colour": 3}, (TypeError, ValueError), "colour"),
+        ({"vector_size": 3}, ValueError, "store_vectors=True"),
+        ({"kind": "tree"}, ValueError, "tree"),
+        ({"indexed": "topic"}, ValueError, "a list of fields"),
+        ({"ids": "words", "row_ids": range(60)}, ValueError, "Got 'words'"),
+        ({"hasher": hl.ITQ(16), "n_bits": 32}, ValueError, "give the hasher this length"),
+        ({"hasher": 7}, TypeError, "Got int instead"),
+    ],
+)
+def test_wrong_settings_are_said_before_anything_is_embedded(letters, tmp_path, options, error, says):
+    with pytest.raises(error, match=says):
+        hl.Collection.from_texts(tmp_path / "faq", TEXTS, LABELS, "m", **options)
+    assert not letters.loaded
+    assert not list(tmp_path.iterdir())
+
+
+def test_wrong_places_are_said_before_anything_is_embedded(letters, tmp_path):
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "collection.sqlite").write_text("no database")
+    for place, says in (
+        (tmp_path / "broken", "is not a collection|damaged|no database"),
+        ("http://127.0.0.1:1/faq", "Cannot reach"),
+    ):
+        with pytest.raises(CollectionError, match=says) as caught:
+            hl.Collection.from_texts(place, TEXTS, LABELS, "m")
+        assert not isinstance(caught.value, CollectionExistsError)
+    with pytest.raises(CollectionError, match="use AutoHasher"):
+        hl.Collection.from_texts("milvus://127.0.0.1:1/faq", TEXTS, LABELS, "m", hasher=hl.OpenHasher(64))
+    assert not letters.loaded
+
+
+def test_texts_fill_a_collection_on_a_server(letters, http_uri, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    place, _, token = http_uri.partition("?token=")
+    for wrong in (None, "no token"):
+        with pytest.raises(CollectionError, match="token"):
+            hl.Collection.from_texts(place, TEXTS, LABELS, "m", token=wrong)
+    with pytest.raises(ValueError, match="colour"):
+        hl.Collection.from_texts(place, TEXTS, LABELS, "m", token=token, colour=3)
+    assert not letters.loaded
+    letters.stop_after = 30
+    with pytest.raises(KeyboardInterrupt):
+        hl.Collection.from_texts(place, TEXTS, LABELS, "m", token=token, n_bits=64)
+    made, letters.stop_after = letters.made, None
+    with hl.Collection.from_texts(place, TEXTS, LABELS, "m", token=token, n_bits=64) as faq:
+        assert (type(faq.hasher).__name__, faq.n_bits, faq.label_field, faq.text_field) == (
+            "OpenHasher",
+            64,
+            "label",
+            "text",
+        )
+        assert faq.search(texts=TEXTS[3], k=1, emphasis="alike")[0].payload["text"].startswith("card")
+    assert letters.made - made <= 41
+    assert not list(tmp_path.rglob("*.npy*"))
+    with pytest.raises(CollectionExistsError):
+        hl.Collection.from_texts(place, TEXTS, LABELS, "m", token=token)
 
 
 def test_row_ids_and_vectors(letters, tmp_path):

@@ -64,16 +64,21 @@ def test_many_queries_and_rows_are_sent_in_parts(shop, monkeypatch):
     assert len(shop) == 90
 
 
-def test_tables_of_scores_travel(http_uri):
+def test_codes_of_an_open_hasher_are_searched_by_their_tables(http_uri, tmp_path):
     y = np.arange(60) % 3
     hasher = hl.OpenHasher(n_bits=64, random_state=0).fit(X, y)
-    with hl.Collection.create(http_uri, n_bits=64) as shop:
-        shop.add(codes=hasher.encode(X))
-        query = hasher.query(X[:5], emphasis="alike")
-        index = hl.Index(64)
-        index.add(hasher.encode(X))
-        found = shop._store.search(http.Query(query), 4)
-        np.testing.assert_array_equal(found.hits.ids, index.search(query, 4).ids)
+    with hl.Collection.create(http_uri, hasher) as shop, hl.Collection.create(tmp_path / "same", hasher) as folder:
+        for one in (shop, folder):
+            one.add(X, payload={"y": y.tolist()}, labels=y)
+        for emphasis in (None, "alike", "label", 0.3):
+            one, other = (it.search(X[:5], k=4, emphasis=emphasis) for it in (shop, folder))
+            assert one.to_list() == other.to_list()
+        reach = float(other.distances[0, -1])
+        one, other = (it.within(X[:5], radius=reach, emphasis=0.3, where={"y": {"<": 2}}) for it in (shop, folder))
+        assert len(one.ids)
+        assert one.to_list() == other.to_list()
+    with hl.Collection.open(http_uri) as again:
+        assert type(again.hasher) is hl.OpenHasher
 
 
 def test_the_model_of_a_server_is_replaced(shop):

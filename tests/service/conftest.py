@@ -2,6 +2,9 @@
 
 import explorer_box
 import pytest
+from collection.servers import http_server, http_uri
+
+__all__ = ["http_server", "http_uri"]
 
 
 @pytest.fixture(scope="session")

@@ -10,6 +10,7 @@ import threading
 import time
 import uuid
 from contextlib import contextmanager
+from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
@@ -68,7 +69,7 @@ def make_collections(folder):
     for name, hasher in (("learned", ITQ(n_bits=32, random_state=0)), ("random", LSH(n_bits=24, random_state=0))):
         with Collection.create(folder / name, hasher.fit(X), store_vectors=True) as collection:
             collection.add(X, payload=payload)
-        _show_pictures(folder, name, image_features="gray:8", label_field="label")
+        _show_pictures(folder, name, image_features="gray:8")
     with Collection.create(folder / "cards", n_bits=12) as collection:
         codes = np.random.default_rng(0).integers(0, 256, (40, 2), dtype=np.uint8) & np.array(
             [255, 240], dtype=np.uint8
@@ -127,7 +128,6 @@ def _make_texts(folder):
     ]
     with Collection.create(folder, n_bits=32) as collection:
         collection.add(codes=codes, payload=rows)
-    (folder / "serve.json").write_text(json.dumps({"label_field": "intent"}))
 
 
 def _make_products(folder):
@@ -177,7 +177,9 @@ def command(*arguments):
 @contextmanager
 def serving(folders, port=0, texts=(), **settings):
     """The same server in a thread of this process, which starts sooner; its address. ``texts``: who take digits."""
-    service = Service([open_collection(str(folder)) for folder in folders], ServerSettings(**settings))
+    labels = {"texts": "intent"}  # of codes made elsewhere, which have no hasher that could tell it
+    served = [open_collection(str(folder), label_field=labels.get(Path(folder).name)) for folder in folders]
+    service = Service(served, ServerSettings(**settings))
     for name in texts:
         service.collections[name].texts = SpelledDigits()
     listening = listen("127.0.0.1", port)

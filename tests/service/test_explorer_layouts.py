@@ -171,3 +171,12 @@ def test_a_long_id_stays_inside(page, width):
             assert page.js(heights) < 40  # one line
     finally:
         page.width(1280)
+
+
+def test_the_field_for_a_text_is_wide(page):
+    page.width(1400)
+    try:
+        page.open("?c=learned&id=4")
+        assert page.js("return document.querySelector('#query-text').offsetWidth") > 500
+    finally:
+        page.width(1280)

@@ -41,7 +41,6 @@ def said(capsys) -> str:
         (["--bench", "nowhere"], "no report.html"),
         (["--image-features", "gist"], "gist:32"),
         (["--token-file", "nowhere"], "nowhere"),
-        (["--search-texts"], "names a text model"),
         (["--create-in", "made", "--read-only"], "has no use beside it"),
     ],
 )

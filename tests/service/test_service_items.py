@@ -256,7 +256,7 @@ def test_a_wrong_serve_json_is_said(tmp_path):
     with pytest.raises(ValueError, match="must be a JSON object"):
         open_collection(str(tmp_path / "shop"))
     with pytest.raises(ValueError, match="makes rows of 25 numbers, and the hasher was fitted on rows of 16"):
-        (tmp_path / "shop" / "serve.json").write_text('{"image_features": "grey:5"}')
+        (tmp_path / "shop" / "serve.json").write_text('{"image_features": "gray:5"}')
         open_collection(str(tmp_path / "shop"))
 
 

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import time
+
+import httpx
 import pytest
 from letters_model import letters
 from service_box import API, AUTH, SIDE, client, error_of, new_service, rows
 
+from hashlearn import Collection
+from hashlearn.data import embed
 from hashlearn.service import served_collection
-from hashlearn.service.settings import Limits
+from hashlearn.service.served_collection import open_collection
+from hashlearn.service.service import Service
+from hashlearn.service.settings import Limits, ServerSettings
 
 __all__ = ["letters"]  # a fixture
 
@@ -84,3 +91,46 @@ def test_the_model_that_a_hasher_names(letters):
     Hasher.n_features_in_ = 17
     with pytest.raises(ValueError, match="makes rows of 26 numbers, the hasher takes 17"):
         served_collection.text_features(Hasher(), loaded)
+
+
+def until(true):
+    end = time.monotonic() + 20
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def test_collections_of_clients_know_their_texts_and_labels(letters, http_server, http_uri, monkeypatch):
+    """The server loads the text model of a collection that a client makes, and embeds where the client cannot."""
+    url, _ = http_server
+    name = http_uri.partition("?")[0].rpartition("/")[2]
+    texts, labels = ["card lost", "rain today", "book flight"] * 8, ["card", "weather", "travel"] * 8
+    with Collection.from_texts(http_uri, texts, labels, "m", label_field="topic", n_bits=16) as faq:
+        address = f"{url}/api/v1/collections/{name}"
+        until(lambda: httpx.get(address).json()["can"]["text"])
+        facts = httpx.get(address).json()
+        assert (facts["label_field"], facts["has_labels"], facts["text_model"]) == ("topic", True, "m")
+        wanted = faq.search(texts=["rain"], k=3).to_list()
+
+        def missing(name):
+            raise embed.TextExtraMissing("Embedding texts needs sentence-transformers.")
+
+        with Collection.open(http_uri) as again, monkeypatch.context() as patch:
+            patch.setattr(embed, "text_model", missing)
+            assert again.search(texts=["rain"], k=3).to_list() == wanted
+            assert again.search(texts="rain", k=3).ids.tolist() == [hit["id"] for hit in wanted[0]]
+            again.add(texts=["rain"] * 101, payload={"text": ["rain"] * 101})
+            with Collection.create(":memory:", faq.hasher) as local, pytest.raises(ImportError, match="needs sentence"):
+                local.search(texts="rain")
+
+
+def test_text_models_are_loaded_unless_told_otherwise(letters, tmp_path):
+    Collection.from_texts(tmp_path / "faq", ["a b", "c d"] * 20, model="m", n_bits=16).close()
+    for wanted in (True, False):
+        service = Service([open_collection(str(tmp_path / "faq"))], ServerSettings(search_texts=wanted))
+        served = service.collections["faq"]
+        assert service.load_text_model(served) is None
+        assert (served.texts is not None) is wanted
+        served.hasher.n_features_in_ = 17
+        assert (service.load_text_model(served) is None) is not wanted
+        service.close_now()

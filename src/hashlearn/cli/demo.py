@@ -13,6 +13,7 @@ import typer
 from numpy.typing import NDArray
 
 from hashlearn import codes, data, files, metrics
+from hashlearn.cli.serve import PORT
 from hashlearn.cli.shell import BadUse, epilog, new_table, output, print_json, progress, say
 from hashlearn.data import Dataset
 from hashlearn.methods import AutoHasher, BaseHasher, OpenHasher, find_method
@@ -53,7 +54,7 @@ def demo(
     image_size: Annotated[
         int, typer.Option(min=8, max=512, help="With --images: width and height in pixels after scaling.")
     ] = 32,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="With --serve: the port; 0 takes a free one.")] = 8000,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="With --serve: the port; 0 takes a free one.")] = PORT,
     open_page: Annotated[bool, typer.Option("--open", help="With --serve: open the page in a browser.")] = False,
 ) -> None:
     """Compare learned codes with random codes and with floats, on data that needs no download.

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 
+PORT = 8765
 EXTRA = "pip install '.[serve]'"
 _NAMED = re.compile(r"([A-Za-z0-9_.-]{1,64})=(.+)", re.DOTALL)
 
@@ -23,7 +24,7 @@ _NAMED = re.compile(r"([A-Za-z0-9_.-]{1,64})=(.+)", re.DOTALL)
 @app.command(
     epilog=epilog(
         "hashlearn serve shop/ --images photos/",
-        "hashlearn serve learned=a/ hashed=b/ --port 8000 --open",
+        "hashlearn serve learned=a/ hashed=b/ --port 8800 --open",
         "HASHLEARN_TOKEN=$(cat secret) hashlearn serve postgresql://… --host 0.0.0.0",
     )
 )
@@ -35,7 +36,7 @@ def serve(
     host: Annotated[
         str, typer.Option(help="Address to listen on. An address that other machines can reach needs a token.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.")] = 8000,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.")] = PORT,
     images: Annotated[
         list[str] | None,
         typer.Option(metavar="[NAME=]PATH", help="Folder or zip with the items' pictures, of one or all collections."),
@@ -44,14 +45,12 @@ def serve(
         str | None,
         typer.Option(metavar="KIND:SIDE", help="How uploaded pictures become rows: gist:32, gray:28 …"),
     ] = None,
-    search_texts: Annotated[
-        bool | None,
-        typer.Option(
-            "--search-texts/--no-search-texts",
-            help="Load the text models that hashers name, to search and add texts. Default: where they can be loaded.",
-        ),
+    no_search_texts: Annotated[
+        bool, typer.Option("--no-search-texts", help="Do not load the text models that hashers name.")
+    ] = False,
+    label_field: Annotated[
+        str | None, typer.Option(help="Field of the payload with the labels, if the collection does not know it.")
     ] = None,
-    label_field: Annotated[str | None, typer.Option(help="Field of the payload that contains the labels.")] = None,
     token_file: Annotated[
         Path | None,
         typer.Option(help="File with one token per line, 'read TOKEN' or 'write TOKEN'; or HASHLEARN_TOKEN."),
@@ -97,6 +96,7 @@ def serve(
             bench=bench,
             create_in=create_in,
             access_log=access_log,
+            search_texts=not no_search_texts,
             tls_certificate=tls_certificate,
             tls_key=tls_key,
         )
@@ -123,8 +123,6 @@ def serve(
             )
         if create_in is not None:
             served += open_made(create_in)
-        if search_texts is not False:
-            _load_text_models(served, wanted=bool(search_texts))
         unknown = set(pictures) - {"", *(one.name for one in served)}
         if unknown:
             raise BadUse(f"--images names {min(unknown)!r}, which is no collection here.")
@@ -133,26 +131,6 @@ def serve(
             one.collection.close()
         raise
     serve_collections(served, settings, port, open_page)
-
-
-def _load_text_models(served: list[ServedCollection], wanted: bool) -> None:
-    """Load the text models that hashers name. One that was not asked for and cannot be loaded is told and left out."""
-    from hashlearn.data.embed import TextModel
-    from hashlearn.service.served_collection import text_features
-
-    loaded: dict[str, TextModel] = {}
-    for one in served:
-        try:
-            one.texts = text_features(one.hasher, loaded)
-        except (ImportError, ValueError) as error:
-            if wanted:
-                raise
-            say(f"{one.name} cannot be searched by texts: {error}")
-    if wanted and not loaded:
-        raise BadUse(
-            "--search-texts: no hasher of these collections names a text model. "
-            "Fit one with hashlearn fit TEXTS --text COLUMN --embed MODEL."
-        )
 
 
 def _named(text: str) -> tuple[str, str]:
@@ -179,6 +157,8 @@ def serve_collections(served: list[ServedCollection], settings: ServerSettings, 
 
     service = Service(served, settings)
     try:
+        for why in filter(None, map(service.load_text_model, served)):
+            say(why)
         listening = listen(settings.host, port)
         url = url_of(listening, settings)
 

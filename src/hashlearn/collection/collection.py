@@ -17,11 +17,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from hashlearn import models
 from hashlearn.codes import BitOrder
-from hashlearn.collection.encoder import Encoder, checked_codes, checked_vectors, row_count
+from hashlearn.collection.encoder import Encoder, checked_codes, checked_vectors, row_count, with_notes
 from hashlearn.collection.filter_advice import Asked, filter_advice, warn_of_filter
 from hashlearn.collection.health import LOOKED_AT, Health, trained_confidence
 from hashlearn.collection.ids import IdKind, ids_of_kind
-from hashlearn.collection.new_spec import check_keywords, check_same, make_spec
+from hashlearn.collection.new_spec import check_keywords, check_same, check_tables, make_spec
 from hashlearn.collection.payloads import checked_payloads
 from hashlearn.collection.rescore import MAX_CANDIDATES, checked_rescoring
 from hashlearn.collection.store import (
@@ -33,7 +33,6 @@ from hashlearn.collection.store import (
     PayloadUpdate,
     Store,
     StoredRows,
-    UnsupportedByStoreError,
     Vectors,
     VerifyReport,
 )
@@ -147,7 +146,7 @@ class Collection:
         self.uri = shown(uri)
         self._opened = store
         self._process = os.getpid()
-        self._making = Encoder(self.uri, store.spec, hasher)
+        self._making = Encoder(self.uri, store, hasher)
         self._ids = ids_of_kind(store.spec.ids)
         self._asked: set[Asked] = set()
         self._warned_of_collapse = False
@@ -166,6 +165,8 @@ class Collection:
         indexed: Sequence[str] = (),
         ids: IdKind = "int",
         text_model: str | None = None,
+        text_field: str | None = None,
+        label_field: str | None = None,
         exist_ok: bool = False,
         token: str | None = None,
         **settings: int | None,
@@ -200,6 +201,9 @@ class Collection:
             The sentence-transformers model whose embeddings the hasher was fitted to, by name or folder, for
             ``add(texts=...)`` and ``search(texts=...)``. It is loaded at once, to check the number of features. A
             hasher that ``hashlearn fit`` fitted to texts names it already.
+        text_field, label_field : str, default=None
+            The fields of payloads that hold the text and the labels of a row. They are kept with the hasher, for
+            ``learn_labels`` and for ``hashlearn serve``, which shows labels.
         exist_ok : bool, default=False
             Open a collection that is there already, with its rows, if it was made with a hasher that computes the same
             and with the same settings.
@@ -218,17 +222,13 @@ class Collection:
         text, hasher = with_token(as_uri(uri), token), models.as_hasher(hasher)
         if exist_ok and text == MEMORY:
             raise ValueError("Each collection in memory is a new one, so exist_ok=True has no meaning: leave it out.")
-        if getattr(hasher, "searched_by_tables", False) and text != MEMORY and not is_folder(text):
-            raise UnsupportedByStoreError(
-                f"{shown(text)} cannot search by tables of scores, as {type(hasher).__name__} makes them: use "
-                "AutoHasher, whose codes have Hamming distances, or keep the collection in a folder."
-            )
+        storage = store_class(text)
+        check_tables(storage, hasher, text)
         spec = make_spec(hasher, n_bits, store_vectors, vector_size, kind, dict(settings), indexed, ids)
-        if text_model is not None:
-            hasher = _naming_text_model(hasher, text_model)
-            spec = replace(spec, model=models.dumps(hasher))
+        if (noted := _noted(hasher, text_model, text_field, label_field)) is not hasher:
+            hasher, spec = noted, replace(spec, model=models.dumps(noted))
         try:
-            store = store_class(text).create(text, spec)
+            store = storage.create(text, spec)
         except CollectionExistsError:
             if not exist_ok:
                 raise
@@ -257,12 +257,15 @@ class Collection:
         row_ids: ArrayLike | None = None,
         text_field: str | None = "text",
         label_field: str | None = "label",
+        n_bits: int | None = None,
+        token: str | None = None,
         **settings: Any,
     ) -> Collection:
         """Make a collection of texts in one call: embed them once, fit a hasher to them, and add them.
 
-        While texts are embedded, their vectors are kept in a file beside the folder of the collection. After a stop the
-        same call goes on where it was. The file is removed when all rows are in the collection.
+        While texts are embedded, their vectors are kept in a file: beside the folder of the collection, or for a
+        collection on a server in the cache folder of this user. After a stop the same call goes on where it was. The
+        file is removed when all rows are in the collection.
 
         Parameters
         ----------
@@ -271,18 +274,23 @@ class Collection:
         texts : list of str
         labels : list, default=None
             A class per text, or a list of tags per text; None for a text whose label is unknown. Without labels codes
-            say only what texts are like, and labels can come later.
+            say only what texts are like, and ``learn_labels`` can follow.
         model : str, default="all-MiniLM-L6-v2"
             Name or folder of a sentence-transformers model.
         hasher : hasher, default=None
-            It is fitted to the vectors of the texts. Without one it is ``OpenHasher(128)``, and on a server, which has
-            only Hamming distance, ``AutoHasher(128)``.
+            It is fitted to the vectors of the texts. Without one it is ``OpenHasher(128)``, and on PostgreSQL and
+            Milvus, which have only Hamming distance, ``AutoHasher(128)``.
         payload : default=None
             As in ``add``.
         row_ids : array-like, default=None
             The ids of the rows; without them they are 0, 1, 2, ….
         text_field, label_field : str or None
-            The fields of the payload that keep text and label; None keeps them out.
+            The fields of the payload that keep text and label; None keeps them out. A payload that has the field of
+            labels already keeps its values there.
+        n_bits : int, default=None
+            Length of the codes if no hasher is given, in place of 128.
+        token : str, default=None
+            As in ``create``.
         **settings
             Further arguments of ``create``, such as ``store_vectors=True``.
 
@@ -293,7 +301,18 @@ class Collection:
         from hashlearn.collection.from_texts import collection_from_texts
 
         return collection_from_texts(
-            cls, uri, texts, labels, model, hasher, payload, row_ids, text_field, label_field, settings
+            cls,
+            with_token(as_uri(uri), token),
+            texts,
+            labels,
+            model,
+            hasher,
+            payload,
+            row_ids,
+            text_field,
+            label_field,
+            n_bits,
+            settings,
         )
 
     @classmethod
@@ -386,11 +405,20 @@ class Collection:
         """The sentence-transformers model that embeds texts for the hasher; None if it is not known."""
         return self._encoder.text_model
 
+    @property
+    def text_field(self) -> str | None:
+        """The field of payloads that holds the text of a row; None if it is not known."""
+        return self._encoder.note("text_field")
+
+    @property
+    def label_field(self) -> str | None:
+        """The field of payloads that holds the labels of a row; None if it is not known."""
+        return self._encoder.note("label_field")
+
     def info(self) -> dict[str, Any]:
         """Return facts as a dict: uri, rows, n_bits, hasher, vector size, kind of index, and facts of the storage.
 
-        ``text_model`` is the name of the sentence-transformers model whose embeddings the hasher was fitted to, if that
-        is known.
+        ``text_model``, ``text_field`` and ``label_field`` are those that ``create`` describes, if they are known.
         """
         spec, stored = self._store.spec, self._store.info()
         if spec.ids != "int":
@@ -400,6 +428,8 @@ class Collection:
             "n_bits": spec.n_bits,
             "hasher": type(self.hasher).__name__ if spec.model else None,
             "text_model": self.text_model,
+            "text_field": self.text_field,
+            "label_field": self.label_field,
             "vector_size": spec.vector_size,
             "kind": spec.kind,
             "settings": dict(spec.settings),
@@ -1022,7 +1052,7 @@ class Collection:
         name : str
             A model of sentence-transformers: name or folder.
         """
-        self._replace_hasher(_naming_text_model(self.hasher, name), self.vector_size)
+        self._replace_hasher(_noted(self.hasher, name), self.vector_size)
 
     def compact(self) -> None:
         """Free the space of replaced and removed rows. Other processes may read meanwhile, and write in turn."""
@@ -1109,7 +1139,7 @@ class Collection:
     def _encoder(self) -> Encoder:
         self._check_process()
         if self._making.spec.model != self._opened.spec.model:  # an exception came after the model was replaced
-            self._making = Encoder(self.uri, self._opened.spec)
+            self._making = Encoder(self.uri, self._opened)
         return self._making
 
     def _check_process(self) -> None:
@@ -1131,7 +1161,7 @@ class Collection:
     def _replace_hasher(self, hasher: Any, vector_size: int | None) -> None:
         model, fingerprint = (b"", "") if hasher is None else (models.dumps(hasher), models.fingerprint(hasher))
         self._store.replace_model(model, fingerprint, vector_size)
-        self._making = Encoder(self.uri, self._store.spec, hasher)
+        self._making = Encoder(self.uri, self._store, hasher)
 
     def _check_filter(self, condition: Condition | None, found: bool, depth: int = 1) -> None:
         """Warn of fields that cannot match if a filter found nothing, once per field and kind of values.
@@ -1165,13 +1195,20 @@ def _items_of(rows: StoredRows) -> Iterator[Item]:
     return map(Item, rows.ids.tolist(), rows.codes, rows.payloads, vectors)
 
 
-def _naming_text_model(hasher: Any, name: str) -> Any:
-    """Return the hasher with the name of its text model, which is loaded to check the number of features."""
-    from hashlearn.data.embed import checked_model, with_text_model
+def _noted(hasher: Any, text_model: str | None, text_field: str | None = None, label_field: str | None = None) -> Any:
+    """Return the hasher with the names that are given; the text model is loaded to check the number of features."""
+    notes = {"text_model": text_model, "text_field": text_field, "label_field": label_field}
+    for name, value in notes.items():
+        if value is not None and hasher is None:
+            why = "for its embeddings" if name == "text_model" else "with which it is kept"
+            raise ValueError(f"{name}= needs a hasher {why}, and there is none for {value!r}.")
+        if name != "text_model" and value is not None and not (isinstance(value, str) and value):
+            raise ValueError(f"{name} must be a text that is not empty. Got {value!r} instead.")
+    if text_model is not None:
+        from hashlearn.data.embed import checked_model
 
-    if hasher is None:
-        raise ValueError(f"A text model needs a hasher for its embeddings, and there is none for {name!r}.")
-    return with_text_model(hasher, checked_model(hasher, name).name)
+        notes["text_model"] = checked_model(hasher, text_model).name
+    return with_notes(hasher, **notes)
 
 
 def _warn_of_collapse(codes: PackedCodes, n_bits: int) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from scipy import sparse
 from hashlearn import models
 from hashlearn.codes import BitOrder, check_codes, n_bytes, swap_bit_order
 from hashlearn.collection.health import QueryFigures, QueryLog
-from hashlearn.collection.store import CollectionError, CollectionSpec, Query, Vectors
+from hashlearn.collection.store import CollectionError, Query, Store, Vectors
 from hashlearn.collection.where import listed
 from hashlearn.index import ScoreTables
 from hashlearn.kernel import as_matrix
@@ -28,6 +29,9 @@ from hashlearn.typing import Float32Array, PackedCodes
 if TYPE_CHECKING:
     from hashlearn.data.embed import TextModel
 
+NOTES = ("text_model", "text_field", "label_field")
+"""What a collection knows about its rows; it is kept with the hasher, so that one transaction changes both."""
+
 _ENCODED_ROWS = 32 * BLOCK_ROWS
 
 
@@ -38,16 +42,17 @@ class Encoder:
     ----------
     place : str
         The collection's URI, for messages.
-    spec : CollectionSpec
-        It holds the bytes of the hasher's model file, which are read when the hasher is first needed.
+    store : Store
+        Its spec holds the bytes of the hasher's model file, which are read when the hasher is first needed.
     hasher : fitted hasher, default=None
         Used instead of reading the model.
     """
 
-    def __init__(self, place: str, spec: CollectionSpec, hasher: Any = None) -> None:
-        self.n_bits = spec.n_bits
+    def __init__(self, place: str, store: Store, hasher: Any = None) -> None:
+        self.spec = store.spec
+        self.n_bits = self.spec.n_bits
         self._place = place
-        self.spec = spec
+        self._store = store
         self._hasher = hasher
         self._lock = threading.Lock()
         self._text_lock = threading.Lock()
@@ -69,7 +74,11 @@ class Encoder:
     @property
     def text_model(self) -> str | None:
         """The name of the text model; None if it is not known."""
-        return getattr(self.hasher, "text_model_", None)
+        return self.note("text_model")
+
+    def note(self, name: str) -> str | None:
+        """Return one of the names that are kept with the hasher; None if it is not known."""
+        return getattr(self.hasher, f"{name}_", None)
 
     def accept(self, hasher: Any) -> None:
         """Use a hasher that computes the same as the stored one; CollectionError for another."""
@@ -86,16 +95,12 @@ class Encoder:
                 "its own, or create a new collection."
             )
         own_model, other_model = self.text_model, getattr(hasher, "text_model_", None)
-        if own_model is not None and other_model != own_model:
-            from hashlearn.data.embed import with_text_model
-
-            if other_model is not None:
-                raise CollectionError(
-                    f"{self._place} was made for texts by the text model {own_model!r}. Got a hasher for texts by "
-                    f"{other_model!r} instead: open it without a hasher, or change the name with set_text_model."
-                )
-            hasher = with_text_model(hasher, own_model)
-        self._hasher = hasher
+        if own_model is not None and other_model not in (None, own_model):
+            raise CollectionError(
+                f"{self._place} was made for texts by the text model {own_model!r}. Got a hasher for texts by "
+                f"{other_model!r} instead: open it without a hasher, or change the name with set_text_model."
+            )
+        self._hasher = with_notes(hasher, **{name: self.note(name) for name in NOTES})
 
     def given(self, X: Any, codes: ArrayLike | None, texts: Any) -> tuple[Any, bool]:
         """Return rows, codes or texts as arrays, and whether there is a single one. An empty list is no rows."""
@@ -107,12 +112,21 @@ class Encoder:
         return np.empty((0, getattr(self.hasher, "n_features_in_", 0)), dtype=np.float32), False
 
     def embedded(self, texts: NDArray[Any]) -> Float32Array:
-        """Return the rows of texts by the text model that the hasher names, which is loaded once."""
-        from hashlearn.data.embed import named_model
+        """Return the rows of texts by the text model that the hasher names, which is loaded once.
+
+        Where the package for text models is missing, a server of hashlearn embeds them.
+        """
+        from hashlearn.data.embed import TextExtraMissing, named_model
 
         with self._text_lock:
             if self._text_model is None:
-                self._text_model = named_model(self.hasher, self._place)
+                try:
+                    self._text_model = named_model(self.hasher, self._place)
+                except TextExtraMissing:
+                    found = self._store.embed(texts.tolist()) if len(texts) else None
+                    if found is None:
+                        raise
+                    return found
         return self._text_model.rows(texts.tolist())
 
     @property
@@ -138,7 +152,7 @@ class Encoder:
     def codes_of_queries(self, rows: Any) -> PackedCodes:
         """Return the packed codes of queries, which are noted in the log."""
         packed = self._encoded(rows, "encode" if self.by_tables else "encode_queries", np.uint8, n_bytes(self.n_bits))
-        self.note(rows, self._log)
+        self.log(rows, self._log)
         return packed
 
     def query(
@@ -167,7 +181,7 @@ class Encoder:
         if not asymmetric:
             return Query(self.codes_of_queries(rows))
         expected = self._encoded(rows, "expected_bits", np.float32, self.n_bits)
-        self.note(rows, self._log)
+        self.log(rows, self._log)
         return Query(expected)
 
     def _tables(self, rows: Any, codes: ArrayLike | None, bit_order: BitOrder, emphasis: str | float) -> ScoreTables:
@@ -179,7 +193,7 @@ class Encoder:
         except ValueError:
             _refuse_missing_numbers(rows)
             raise
-        self.note(rows, self._log)
+        self.log(rows, self._log)
         return tables
 
     def stored_otherwise(self) -> bool:
@@ -189,7 +203,7 @@ class Encoder:
         """
         return any(getattr(self.hasher, name, None) is not None for name in ("thresholds_", "database_function_"))
 
-    def note(self, rows: Any, log: QueryLog) -> None:
+    def log(self, rows: Any, log: QueryLog) -> None:
         """Count queries in a log, and look at some of them."""
         chosen = log.count(row_count(rows))
         # Without calibration expected bits are projections, whose size means nothing.
@@ -202,7 +216,7 @@ class Encoder:
             return self._log
         rows, single = self.given(X, None, None)
         log = QueryLog(every=1)
-        self.note(rows[None] if single else rows, log)
+        self.log(rows[None] if single else rows, log)
         return log
 
     def figures(self) -> QueryFigures:
@@ -222,6 +236,16 @@ class Encoder:
             _refuse_missing_numbers(rows)  # says which row it is, which the hasher's own message does not
             raise
         return np.concatenate(parts) if parts else np.empty((0, width), dtype=dtype)
+
+
+def with_notes(hasher: Any, **notes: str | None) -> Any:
+    """Return the hasher with these names, in a shallow copy: the hasher itself may be fitted again, to other rows."""
+    given = {f"{name}_": value for name, value in notes.items() if value is not None}
+    if all(getattr(hasher, name, None) == value for name, value in given.items()):
+        return hasher
+    result = copy(hasher)
+    vars(result).update(given)
+    return result
 
 
 def given_rows(X: Any, codes: ArrayLike | None, texts: Any) -> tuple[Any, bool]:

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
+import hashlib
+import inspect
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from hashlearn import models
 from hashlearn.collection.encoder import given_rows
 from hashlearn.collection.ids import ids_of_kind
+from hashlearn.collection.new_spec import check_keywords, check_tables, make_spec
 from hashlearn.collection.payloads import checked_payloads
-from hashlearn.collection.store import CollectionError, CollectionExistsError, Payload
-from hashlearn.collection.uri import MEMORY, as_uri, is_folder, shown
+from hashlearn.collection.store import OPEN_OR_DROP, CollectionExistsError, CollectionSpec, Payload, Store
+from hashlearn.collection.uri import MEMORY, is_folder, shown, store_class
 from hashlearn.collection.where import listed
 from hashlearn.data.embed import embed_texts, text_model
+from hashlearn.data.fetch import cache_folder
 from hashlearn.files.feature_file import sidecar
 
 if TYPE_CHECKING:
@@ -25,7 +28,7 @@ if TYPE_CHECKING:
 
 def collection_from_texts(
     kind: type[Collection],
-    uri: str | os.PathLike[str],
+    place: str,
     texts: Any,
     labels: Any,
     model: str,
@@ -34,33 +37,37 @@ def collection_from_texts(
     row_ids: ArrayLike | None,
     text_field: str | None,
     label_field: str | None,
-    settings: Mapping[str, Any],
+    n_bits: int | None,
+    settings: dict[str, Any],
 ) -> Collection:
-    """Make a collection of texts; see ``Collection.from_texts``."""
-    place = as_uri(uri)
+    """Make a collection of texts; see ``Collection.from_texts``. What can be refused is refused before embedding."""
+    storage = store_class(place)
     texts, single = given_rows(None, None, texts)
     if single or not len(texts):
         raise ValueError("Collection.from_texts needs a list of texts. Got one text or none instead.")
     labels = None if labels is None else listed(labels)
     if labels is not None and len(labels) != len(texts):
         raise ValueError(f"There must be one label per text. Got {len(labels)} labels and {len(texts)} texts.")
-    fields = {} if text_field is None else {text_field: texts}
-    if labels is not None and label_field is not None:
-        fields[label_field] = labels
-    payloads = _with_fields(checked_payloads(payload, len(texts)), fields, len(texts))
-    id_kind = settings.get("ids", "int")
-    if row_ids is None and id_kind != "int":
-        raise ValueError(f"With ids={id_kind!r} give row_ids=, so that a stopped call can go on with the same ids.")
-    numbers = np.arange(len(texts)) if row_ids is None else ids_of_kind(id_kind).of_new_rows(row_ids, len(texts))
-    kept = _vectors_file(place)
+    given = checked_payloads(payload, len(texts))
+    payloads = _with_fields(given, texts, text_field, None if label_field is None else labels, str(label_field))
+    hasher = _checked_hasher(hasher, storage, place, n_bits)
+    spec = _checked_settings(kind, hasher, settings)
+    if row_ids is None and spec.ids != "int":
+        raise ValueError(f"With ids={spec.ids!r} give row_ids=, so that a stopped call can go on with the same ids.")
+    numbers = np.arange(len(texts)) if row_ids is None else ids_of_kind(spec.ids).of_new_rows(row_ids, len(texts))
+    kept = _vectors_file(place, texts, model)
     unfinished = kept is not None and sidecar(kept).exists()
     if not unfinished:
-        _refuse_existing(kind, place)
+        storage.check_new(place, spec)
+        if storage.exists(place):
+            raise CollectionExistsError(f"There is already a collection in {shown(place)}: {OPEN_OR_DROP}.")
     X = embed_texts(texts.tolist(), model, kept)
-    hasher = _fitted(hasher, place, X, labels)
-    hasher.text_model_ = text_model(model).name
+    hasher = models.as_hasher(hasher.fit(X, labels))
     codes = hasher.encode(X) if labels is None else hasher.encode(X, labels)
-    result = kind.create(place, hasher, exist_ok=unfinished, **settings)
+    notes: dict[str, Any] = {"text_model": text_model(model).name, "text_field": text_field}
+    if labels is not None:
+        notes["label_field"] = label_field
+    result = kind.create(place, hasher, exist_ok=unfinished, **notes, **settings)
     try:
         # A run that continues a stopped one writes the same rows under the same ids again.
         result.add(codes=codes, ids=numbers, payload=payloads, vectors=X if result.vector_size else None)
@@ -73,48 +80,70 @@ def collection_from_texts(
     return result
 
 
-def _vectors_file(place: str) -> Path | None:
+def _vectors_file(place: str, texts: NDArray[Any], model: str) -> Path | None:
     """Return the file that keeps the vectors until all rows are in the collection, for a run that is stopped."""
-    if not is_folder(place):
+    if place == MEMORY:
         return None
-    folder = Path(place)
-    return folder.with_name(f"{folder.name}.vectors.npy")
+    if is_folder(place):
+        folder = Path(place)
+        return folder.with_name(f"{folder.name}.vectors.npy")
+    key = hashlib.sha256("\0".join([shown(place), model, *texts]).encode()).hexdigest()[:32]
+    folder = cache_folder().parent / "unfinished"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder / f"{key}.vectors.npy"
 
 
-def _refuse_existing(kind: type[Collection], place: str) -> None:
-    """Raise CollectionExistsError before the texts are embedded, which takes long."""
-    if place == MEMORY or (is_folder(place) and not Path(place).exists()):
-        return
-    try:
-        kind.open(place, read_only=True).close()
-    except CollectionError:
-        return
-    raise CollectionExistsError(f"There is already a collection in {shown(place)}: open it, or drop it first.")
-
-
-def _fitted(hasher: Any, place: str, X: NDArray[np.float32], labels: Any) -> Any:
+def _checked_hasher(hasher: Any, storage: type[Store], place: str, n_bits: int | None) -> Any:
+    """Return the hasher to fit."""
     if hasher is None:
         from hashlearn.hashers.auto.auto_hasher import AutoHasher
         from hashlearn.opencode.open_hasher import OpenHasher
 
-        # Servers have only Hamming distance, and OpenHasher's codes are searched by tables.
-        by_tables = place == MEMORY or is_folder(place) or place.startswith(("http://", "https://"))
-        made = OpenHasher if by_tables else AutoHasher
-        hasher = made(n_bits=128, random_state=0)
-    return hasher.fit(X, labels)
+        made = OpenHasher if storage.takes_tables else AutoHasher
+        return made(n_bits=128 if n_bits is None else n_bits, random_state=0)
+    if n_bits is not None:
+        raise ValueError(f"n_bits={n_bits!r} is for from_texts without a hasher: give the hasher this length instead.")
+    if not hasattr(hasher, "fit"):
+        raise TypeError(f"hasher must be a hasher that can be fitted. Got {type(hasher).__name__} instead.")
+    check_tables(storage, hasher, place)
+    return hasher
 
 
-def _with_fields(payloads: list[Payload] | None, fields: Mapping[str, Any], n_rows: int) -> list[Payload] | None:
-    """Return the payloads with a field of texts and one of labels, if these have names."""
-    rows = payloads if payloads is not None else [{} for _ in range(n_rows)]
-    for name in fields:
-        taken = next((number for number, row in enumerate(rows) if name in row), None)
-        if taken is not None:
-            raise ValueError(
-                f"The payload of row {taken} has a field {name!r} already: give another name as text_field= or "
-                "label_field=, or None to leave the payload as it is."
-            )
-    added = checked_payloads(dict(fields), n_rows) if fields else None
-    if added is None:
+def _checked_settings(kind: type[Collection], hasher: Any, settings: dict[str, Any]) -> CollectionSpec:
+    """Return the spec that ``create`` will make of these settings, as far as it is known without a fitted hasher."""
+    for name, why in (
+        ("exist_ok", "from_texts makes a new collection, and goes on by itself where a stopped call ended"),
+        ("vector_size", "the vectors of the texts are kept with store_vectors=True"),
+        ("text_model", "the text model is model="),
+    ):
+        if name in settings:
+            raise ValueError(f"Collection.from_texts has no argument {name!r}: {why}.")
+    arguments = set(inspect.signature(make_spec).parameters) - {"settings"}
+    wanted = {name: settings[name] for name in arguments if name in settings}
+    numbers = {name: value for name, value in settings.items() if name not in wanted}
+    index = wanted.get("kind", "flat")
+    check_keywords(index, numbers, kind.from_texts, kind.create)
+    made = {"store_vectors": False, "kind": index, "indexed": (), "ids": "int", **wanted}
+    length = int(getattr(hasher, "n_bits", 64))
+    return make_spec(None, length, vector_size=1 if made["store_vectors"] else None, settings=numbers, **made)
+
+
+def _with_fields(
+    payloads: list[Payload] | None, texts: NDArray[Any], text_field: str | None, labels: Any, label_field: str
+) -> list[Payload] | None:
+    """Return the payloads with a field of texts and one of labels; a payload keeps the labels that it has."""
+    if text_field is None and labels is None:
         return payloads
-    return [{**row, **{k: v for k, v in new.items() if v is not None}} for row, new in zip(rows, added, strict=True)]
+    rows = payloads if payloads is not None else [{} for _ in texts]
+    taken = None if text_field is None else next((place for place, row in enumerate(rows) if text_field in row), None)
+    if taken is not None:
+        raise ValueError(
+            f"The payload of row {taken} has a field {text_field!r} already: give another name as text_field=, or None "
+            "to leave the payload as it is."
+        )
+    if text_field is not None:
+        rows = [{**row, text_field: text} for row, text in zip(rows, texts.tolist(), strict=True)]
+    if labels is not None:
+        named = checked_payloads({label_field: labels}, len(rows)) or []
+        rows = [row if new[label_field] is None else {**new, **row} for row, new in zip(rows, named, strict=True)]
+    return rows

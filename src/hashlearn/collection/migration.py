@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from hashlearn.codes import n_bytes
+from hashlearn.collection.encoder import with_notes
 from hashlearn.collection.ids import ids_of_kind
 from hashlearn.collection.store import CollectionError
 from hashlearn.hashers.migrated import MigratedHasher, MigrationReport, learn_codes, refuse_tables
@@ -43,6 +44,7 @@ def plan_migration(
             "without rescoring."
         )
     result = learn_codes(collection.n_bits, X, _stored_codes(collection, ids), y, text_model=text_model)
+    result = with_notes(result, text_field=collection.text_field, label_field=collection.label_field)
     result.previous_ = collection.hasher
     result.previous_vector_size_ = collection.vector_size
     return result
@@ -65,9 +67,7 @@ def undo_migration(collection: Collection, vectors: OldVectors = None) -> None:
     hasher = collection.hasher
     if not isinstance(hasher, MigratedHasher):
         raise CollectionError(f"{collection.uri} has its first hasher: there is no migration to undo.")
-    # Hashers that were migrated by an earlier release never had vectors.
-    kept = getattr(hasher, "previous_vector_size_", None)
-    collection._replace_hasher(hasher.previous_, None if vectors == "drop" else kept)
+    collection._replace_hasher(hasher.previous_, None if vectors == "drop" else hasher.previous_vector_size_)
 
 
 def _check_choice(vectors: object) -> None:

@@ -12,7 +12,8 @@ import numpy as np
 from hashlearn import models
 from hashlearn.codes import MAX_BITS
 from hashlearn.collection.ids import IdKind, ids_of_kind
-from hashlearn.collection.store import CollectionError, CollectionSpec
+from hashlearn.collection.store import CollectionError, CollectionSpec, Store, no_tables
+from hashlearn.collection.uri import shown
 from hashlearn.collection.where import split_path
 from hashlearn.index.index import SETTINGS
 from hashlearn.index.inputs import checked_count
@@ -50,14 +51,20 @@ def make_spec(
     )
 
 
-def check_keywords(kind: str, settings: dict[str, Any], create: Callable[..., Any]) -> None:
-    """Refuse settings that are misspelled arguments of ``create``; other faults of settings are found later."""
-    known = [name for name in inspect.signature(create).parameters if name != "settings"]
+def check_keywords(kind: str, settings: dict[str, Any], *methods: Callable[..., Any]) -> None:
+    """Refuse settings that are misspelled arguments of these methods; other faults of settings are found later."""
+    known = [name for method in methods for name in inspect.signature(method).parameters if name != "settings"]
     known += SETTINGS.get(kind, [])
     for name in settings:
         near = get_close_matches(name, known, 1, cutoff=0.75)
         if near and name not in known:
-            raise ValueError(f"Collection.create has no argument {name!r}. Did you mean {near[0]!r}?")
+            raise ValueError(f"Collection.{methods[0].__name__} has no argument {name!r}. Did you mean {near[0]!r}?")
+
+
+def check_tables(storage: type[Store], hasher: Any, uri: str) -> None:
+    """Refuse a hasher that makes tables of scores where the storage compares codes by bits only."""
+    if hasattr(hasher, "query") and not storage.takes_tables:
+        raise no_tables(shown(uri), type(hasher).__name__)
 
 
 def check_same(found: CollectionSpec, wanted: CollectionSpec, uri: str) -> None:

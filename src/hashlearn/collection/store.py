@@ -50,6 +50,10 @@ class NoSuchRowsError(CollectionError, LookupError):
         self.missing = list(missing)
 
 
+class NoCollectionError(CollectionError):
+    """There is no collection where one was to be opened."""
+
+
 class CollectionExistsError(CollectionError):
     """There is a collection already where one was to be made."""
 
@@ -210,13 +214,18 @@ class VerifyReport(NamedTuple):
 
 
 def arrays_only(query: Query, server: str) -> NDArray[Any]:
-    """Return packed codes or expected bits; UnsupportedByStoreError for tables, by which no server can search."""
+    """Return packed codes or expected bits; UnsupportedByStoreError for tables, by which this server cannot search."""
     if isinstance(query.values, ScoreTables):
-        raise UnsupportedByStoreError(
-            f"A collection on {server} cannot search by tables of scores, as this hasher makes them: use AutoHasher, "
-            "whose codes have Hamming distances, or keep the collection in a folder."
-        )
+        raise no_tables(f"A collection on {server}", "this hasher")
     return query.values
+
+
+def no_tables(place: str, hasher: str) -> UnsupportedByStoreError:
+    """Return what is raised where a hasher makes tables of scores and the storage compares codes by bits only."""
+    return UnsupportedByStoreError(
+        f"{place} cannot search by tables of scores, as {hasher} makes them: use AutoHasher, whose codes have Hamming "
+        "distances, or keep the collection in a folder or on a server of hashlearn."
+    )
 
 
 def first_of_each(found: RangeHits, limit: int | None) -> RangeHits:
@@ -257,8 +266,24 @@ class Store(ABC):
     """The most rows that ``add`` and ``delete`` get at once."""
     atomic: ClassVar[bool] = True
     """Whether a crash in the middle of ``add`` or ``delete`` leaves all of its rows or none."""
+    takes_tables: ClassVar[bool] = True
+    """Whether ``search`` and ``within`` take queries that are tables of scores, as an OpenHasher makes them."""
 
     spec: CollectionSpec
+
+    @classmethod
+    @abstractmethod
+    def check_new(cls, uri: str, spec: CollectionSpec) -> None:
+        """Raise what ``create`` would raise for this spec, whose model is not looked at, and change nothing."""
+
+    @classmethod
+    def exists(cls, uri: str) -> bool:
+        """Return whether there is a collection; CollectionError if that cannot be told."""
+        try:
+            cls.open(uri, read_only=True).close()
+        except NoCollectionError:
+            return False
+        return True
 
     @classmethod
     @abstractmethod
@@ -350,6 +375,10 @@ class Store(ABC):
         The former size takes them back into use. CollectionError if rows have none by then, or if the stored model is
         no longer that of ``spec`` because another process has replaced it.
         """
+
+    def embed(self, texts: Sequence[str]) -> Float32Array | None:
+        """Return the rows of texts by the text model of the collection, if the storage has it; else None."""
+        return None
 
     @abstractmethod
     def verify(self) -> VerifyReport:

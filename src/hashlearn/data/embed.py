@@ -7,7 +7,6 @@ import json
 import os
 import threading
 from collections.abc import Iterator, Sequence
-from copy import copy
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -224,13 +223,3 @@ def check_fits(model: TextModel, hasher: Any) -> None:
             f"The text model {model.name!r} makes rows of {model.n_features} numbers, the hasher takes "
             f"{hasher.n_features_in_}."
         )
-
-
-def with_text_model(hasher: Any, name: str) -> Any:
-    """Return a shallow copy of a fitted hasher that names a text model.
-
-    The hasher itself stays as it is, because it may be fitted again, to rows of another model.
-    """
-    result = copy(hasher)
-    result.text_model_ = name
-    return result

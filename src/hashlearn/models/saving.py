@@ -72,7 +72,7 @@ TEXT_RATIO = 64
 _NOT_COMPUTING = {
     *("n_jobs", "verbose", "random_state"),
     *("seconds_", "codes_", "report_", "previous_", "previous_vector_size_", "advice_", "sums_", "confidence_"),
-    "text_model_",
+    *("text_model_", "text_field_", "label_field_"),
     "table_columns_",
 }
 NUMBER_WORDS = {"nan": float("nan"), "inf": float("inf"), "-inf": float("-inf")}

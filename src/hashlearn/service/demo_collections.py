@@ -51,7 +51,7 @@ def pixel_demo(dataset: Dataset, n_bits: int, seed: int, folder: Path) -> DemoDa
     parts = ["train"] * len(dataset.train_X) + ["test"] * len(dataset.query_X)
     _write_pictures(folder / PICTURES, rows.reshape(len(rows), side, side))
     payload = [{"label": names[label], "part": part} for label, part in zip(labels, parts, strict=True)]
-    display = DisplayConfig(image_features=f"gray:{side}", label_field="label")
+    display = DisplayConfig(image_features=f"gray:{side}")
     hashers = _fitted(dataset.train_X, dataset.train_y, n_bits, seed)
     return DemoData(hashers, rows, payload, display)
 
@@ -71,7 +71,7 @@ def gist_demo(images: Path, side: int, n_bits: int, seed: int) -> DemoData:
         {"label": pool.label_names[label], "part": "train" if train else "test", "image": path}
         for label, train, path in zip(pool.y.tolist(), learning.tolist(), pool.ids.tolist(), strict=True)
     ]
-    display = DisplayConfig(image_features=f"gist:{side}", label_field="label")
+    display = DisplayConfig(image_features=f"gist:{side}")
     return DemoData(hashers, features, payload, display)
 
 
@@ -103,7 +103,7 @@ def make_demo(folder: Path, settings: dict[str, Any], compute: Callable[[Path], 
 
 
 def _fill(folder: Path, name: str, hasher: BaseHasher, data: DemoData) -> None:
-    with Collection.create(folder, hasher, store_vectors=True) as collection:
+    with Collection.create(folder, hasher, store_vectors=True, label_field="label") as collection:
         for start in range(0, len(data.rows), _ADDED_ROWS):
             rows = data.rows[start : start + _ADDED_ROWS]
             collection.add(

@@ -140,8 +140,7 @@ def kind_of(data: bytes) -> str | None:
     return next((kind for start, kind in _KINDS if data.startswith(start)), None)
 
 
-# Configurations of 0.2 spell gray "grey"; they are read like the others.
-_TEXT = re.compile(r"(gist|pixels|gray|grey):(\d{1,4})")
+_TEXT = re.compile(r"(gist|pixels|gray):(\d{1,4})")
 _LARGEST_SIDE = 1024
 
 
@@ -206,7 +205,7 @@ def image_features(text: str | None, hasher: Any) -> ImageFeatures | None:
     found = _TEXT.fullmatch(text)
     if not found or not 4 <= int(found[2]) <= _LARGEST_SIDE:
         raise ValueError(f"Image features are gist:32, pixels:32 or gray:28, with the side in pixels. Got {text!r}.")
-    features = SquareFeatures(found[1].replace("grey", "gray"), int(found[2]))
+    features = SquareFeatures(found[1], int(found[2]))
     wanted = None if hasher is None else int(hasher.n_features_in_)
     if wanted != features.size:
         have = "there is no hasher" if wanted is None else f"the hasher was fitted on rows of {wanted}"

@@ -80,6 +80,7 @@ def check_may_create(service: Service, name: str) -> Path:
 def add_served(service: Service, served: ServedCollection) -> None:
     """Serve a collection that was just made."""
     served.droppable = True
+    service.follow_hasher(served)
     service.collections[served.name] = served
 
 

@@ -13,9 +13,11 @@ from hashlearn.codes import check_codes
 from hashlearn.collection import Collection, NoSuchRowsError
 from hashlearn.collection.encoder import checked_vectors
 from hashlearn.collection.ids import number_of
+from hashlearn.collection.new_spec import make_spec
 from hashlearn.collection.payloads import checked_payloads
 from hashlearn.collection.store import Payload, PayloadUpdate, Query, StoredRows
 from hashlearn.collection.stores import wire
+from hashlearn.collection.uri import store_class
 from hashlearn.collection.where import TEXT_FIELD, Condition, parse
 from hashlearn.index import ScoreTables
 from hashlearn.index.inputs import checked_ids
@@ -26,7 +28,7 @@ from hashlearn.service.middleware import require_writer
 from hashlearn.service.routes_collections import add_served, check_may_create, check_there
 from hashlearn.service.routes_items import check_count, check_writable
 from hashlearn.service.schemas import COLLECTION_NAME
-from hashlearn.service.served_collection import ServedCollection
+from hashlearn.service.served_collection import ServedCollection, rows_of_texts
 from hashlearn.service.service import CollectionDep, Service, ServiceDep
 from hashlearn.typing import Ids
 
@@ -110,6 +112,10 @@ def _verify(service: Service, served: ServedCollection, call: wire.NoCall) -> wi
     return wire.Verified(*found[:3], [*found.problems], [*found.notes])
 
 
+def _embed(service: Service, served: ServedCollection, call: wire.EmbedCall) -> wire.Array:
+    return wire.Array.pack(rows_of_texts(served, call.texts, service.limits))
+
+
 def _add(service: Service, served: ServedCollection, call: wire.AddCall) -> wire.Changed:
     ids, payloads = _ids(call.ids), call.payloads
     check_count(len(ids), service.limits)
@@ -174,7 +180,7 @@ def _replace(service: Service, served: ServedCollection, call: wire.ReplaceCall)
     if call.vector_size is not None and call.vector_size < 1:
         raise bad("bad_request", "vector_size must be at least 1.")
     collection._replace_hasher(hasher, call.vector_size)
-    served.look_at_hasher()
+    service.follow_hasher(served)
     return wire.Changed(1)
 
 
@@ -193,6 +199,7 @@ _READS: dict[str, tuple[type[wire.Call], _Call]] = {
     "scan": (wire.ScanCall, _scan),
     "info": (wire.NoCall, _info),
     "verify": (wire.NoCall, _verify),
+    "embed": (wire.EmbedCall, _embed),
 }
 _WRITES: dict[str, tuple[type[wire.Call], _Call]] = {
     "add": (wire.AddCall, _add),
@@ -219,9 +226,16 @@ def _create(service: Service, name: str, call: wire.CreateCall) -> bytes:
         )
     folder = check_may_create(service, name)
     with collection_errors():
+        hasher = _hasher(call.model)
+        if call.check_only:
+            spec = make_spec(
+                hasher, call.n_bits, False, call.vector_size, call.kind, call.settings, call.indexed, call.ids
+            )
+            store_class(str(folder)).check_new(str(folder / name), spec)
+            return wire.encode(wire.Changed(0))
         collection = Collection.create(
             folder / name,
-            _hasher(call.model),
+            hasher,
             n_bits=call.n_bits,
             vector_size=call.vector_size,
             kind=call.kind,

@@ -17,6 +17,7 @@ from hashlearn.codes import n_bytes
 from hashlearn.collection import Collection, Item, UnsupportedByStoreError
 from hashlearn.collection.health import Health
 from hashlearn.collection.ids import ids_of_kind
+from hashlearn.collection.store import Query
 from hashlearn.data import embed
 from hashlearn.data.embed import TextModel, check_fits
 from hashlearn.files.arrays import FileError
@@ -41,14 +42,11 @@ class DisplayConfig:
         The payload field that holds the path of a picture.
     image_features : str or None
         How pictures become rows: "gist:32", "pixels:32" or "gray:28".
-    label_field : str or None
-        The payload field that holds the labels of an item.
     """
 
     images: str | None = None
     image_field: str | None = None
     image_features: str | None = None
-    label_field: str | None = None
 
     def pictures_in(self, folder: Path) -> Path | None:
         """Return the path of the pictures, which must lie inside the collection's folder.
@@ -121,7 +119,7 @@ class ServedCollection:
     features : ImageFeatures, optional
         How an uploaded picture becomes a row that the hasher takes.
     label_field : str, optional
-        The payload field with labels. Without it the field is looked for in the first rows.
+        The payload field with labels. Without it the collection tells it, or it is looked for in the first rows.
     writable : bool
     """
 
@@ -163,7 +161,9 @@ class ServedCollection:
         self.collection.search(codes=np.zeros((1, n_bytes(self.n_bits)), dtype=np.uint8), k=1)
 
     def label_field(self) -> str | None:
-        """Return the payload field with labels: as given, else the one in the first rows, which is remembered."""
+        """Return the payload field with labels: as given, else the collection's, else one that the first rows have."""
+        if self._label_field is None and (known := self.collection.label_field) is not None:
+            return known
         if self._label_field is None:
             for rows in self.collection.scan(_ROWS_FOR_LABELS):
                 fields = [name for name in LABEL_FIELDS if any(name in payload for payload in rows.payloads)]
@@ -198,9 +198,9 @@ class ServedCollection:
         """Return all ids, sorted. Texts are read with the payloads, which takes longer than numbers take."""
         if self.collection.id_kind != "int":
             return np.sort(np.concatenate([np.empty(0, dtype=object), *(rows.ids for rows in self.collection.scan())]))
-        zero = np.zeros((1, n_bytes(self.n_bits)), dtype=np.uint8)
+        every = Query(np.zeros((1, n_bytes(self.n_bits)), dtype=np.uint8))
         try:
-            return np.sort(self.collection.within(codes=zero, radius=self.n_bits).ids)
+            return np.sort(self.collection._store.within(every, self.n_bits).hits.ids)
         except UnsupportedByStoreError:
             parts = [rows.ids for rows in self.collection.scan()]
             return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
@@ -261,9 +261,8 @@ def open_collection(
         path = images or display.pictures_in(folder)
         pictures = None if path is None else open_pictures(path, display.image_field or DEFAULT_FIELD)
         row_features = image_features(features or display.image_features, collection.hasher)
-        label = label_field or display.label_field
         return ServedCollection(
-            name or default_name(uri), collection, pictures, row_features, label, writable=not read_only
+            name or default_name(uri), collection, pictures, row_features, label_field, writable=not read_only
         )
     except BaseException:
         collection.close()

@@ -16,12 +16,14 @@ from typing import Annotated, Any, Generic, TypeVar
 from fastapi import Depends, Request
 
 from hashlearn.collection.health import Health
+from hashlearn.data.embed import TextModel
+from hashlearn.messages import one_line
 from hashlearn.parallel import thread_count
 from hashlearn.service.errors import ApiError, collection_errors, log
 from hashlearn.service.images import ImageDecoder
 from hashlearn.service.metrics import Metrics
 from hashlearn.service.middleware import AccessLog
-from hashlearn.service.served_collection import ServedCollection
+from hashlearn.service.served_collection import ServedCollection, text_features
 from hashlearn.service.settings import Limits, ServerSettings
 
 Result = TypeVar("Result")
@@ -188,6 +190,7 @@ class Service:
         path = self.settings.access_log
         self.access_log = None if path is None else AccessLog(path)
         self._kept: dict[ServedCollection, ResponseCache] = {}
+        self._text_models: dict[str, TextModel] = {}
         self.ready = False
         self.closed = False
         self._closing = False
@@ -220,6 +223,25 @@ class Service:
         """Rows, distinct codes and queries of every collection."""
         with collection_errors():
             return {name: served.health() for name, served in list(self.collections.items())}
+
+    def load_text_model(self, served: ServedCollection) -> str | None:
+        """Load the text model that a collection's hasher names; return why it cannot be, as one sentence."""
+        try:
+            served.texts = text_features(served.hasher, self._text_models) if self.settings.search_texts else None
+        except (ImportError, ValueError) as error:
+            return f"{served.name} cannot be searched by texts: {one_line(error)}"
+        return None
+
+    def follow_hasher(self, served: ServedCollection) -> None:
+        """Note the hasher that a client has set, and load its text model in the background, which may take seconds."""
+        served.look_at_hasher()
+        if served.texts is None and served.collection.text_model is not None:
+
+            def load() -> None:
+                if (why := self.load_text_model(served)) is not None:
+                    log.warning("%s", why)
+
+            threading.Thread(target=load, name="hashlearn-text-model", daemon=True).start()
 
     def kept(self, served: ServedCollection) -> ResponseCache:
         """Return the answers about all rows of a collection that are kept."""

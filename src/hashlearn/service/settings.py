@@ -168,6 +168,8 @@ class ServerSettings:
         The folder for collections that clients make; without it they cannot make any.
     access_log : str or None
         The file for one JSON line per request; "-" means standard error.
+    search_texts : bool
+        Load the text models that hashers name, so that texts can be queries and be added.
     tls_certificate, tls_key : Path or None
         PEM files. With them the server speaks HTTPS.
     """
@@ -179,6 +181,7 @@ class ServerSettings:
     bench: Path | None = None
     create_in: Path | None = None
     access_log: str | None = None
+    search_texts: bool = True
     tls_certificate: Path | None = None
     tls_key: Path | None = None
 

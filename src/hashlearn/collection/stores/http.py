@@ -20,6 +20,7 @@ from hashlearn.collection.store import (
     CollectionExistsError,
     CollectionSpec,
     Include,
+    NoCollectionError,
     NoSuchRowsError,
     Payload,
     PayloadUpdate,
@@ -35,7 +36,7 @@ from hashlearn.collection.store import (
 from hashlearn.collection.stores.remote import require_writable
 from hashlearn.collection.where import Condition, as_filter
 from hashlearn.index import Hits, RangeHits, ScoreTables
-from hashlearn.typing import Ids, PackedCodes
+from hashlearn.typing import Float32Array, Ids, PackedCodes
 
 try:
     import httpx
@@ -52,6 +53,7 @@ _API = "/api/v1/collections"
 _CONNECT_SECONDS, _ANSWER_SECONDS = 10.0, 120.0
 _BUSY_ATTEMPTS, _LONGEST_WAIT = 5, 10.0
 _BODY_BYTES = 16 * 2**20  # of rows that are added at once; a server takes twice as much unless set otherwise
+_TEXTS = 100
 _QUERIES, _DETAILED_HITS, _BARE_HITS, _FLOATS = 1000, 100_000, 5_000_000, 4_000_000
 Message = TypeVar("Message")
 
@@ -133,7 +135,7 @@ class HttpLink:
                 f"{place} refuses: {message} Give token= to Collection.open, or set {TOKEN_VARIABLE}."
             )
         if code == "no_collection":
-            return CollectionError(f"There is no collection at {place}: create it first.")
+            return NoCollectionError(f"There is no collection at {place}: create it first.")
         if code == "exists":
             return CollectionExistsError(f"There is a collection at {place} already: {OPEN_OR_DROP}.")
         if code == "replaced":
@@ -171,14 +173,23 @@ class HttpStore(Store):
         self._read_only = read_only or not spec.writable
 
     @classmethod
+    def check_new(cls, uri: str, spec: CollectionSpec) -> None:
+        cls._create(uri, spec, check_only=True)
+
+    @classmethod
     def create(cls, uri: str, spec: CollectionSpec) -> HttpStore:
+        cls._create(uri, spec)
+        return cls.open(uri)
+
+    @classmethod
+    def _create(cls, uri: str, spec: CollectionSpec, check_only: bool = False) -> None:
         with contextlib.closing(HttpLink(read_uri(uri))) as link:
             message = wire.CreateCall(
                 *(spec.n_bits, spec.model, spec.vector_size, spec.kind, spec.settings, [*spec.indexed]),
                 spec.ids,  # type: ignore[arg-type]
+                check_only,
             )
             link.call("create", message, wire.Changed)
-        return cls.open(uri)
 
     @classmethod
     def open(cls, uri: str, read_only: bool = False) -> HttpStore:
@@ -321,6 +332,13 @@ class HttpStore(Store):
         self._require_writable()
         self._link.call("write/replace", wire.ReplaceCall(self.spec.fingerprint, model, vector_size), wire.Changed)
         self.spec = self._link.call("spec", wire.NoCall(), wire.WireSpec).unpack()
+
+    def embed(self, texts: Sequence[str]) -> Float32Array:
+        parts = [
+            self._link.call("embed", wire.EmbedCall([*texts[start : start + _TEXTS]]), wire.Array).unpack()
+            for start in range(0, len(texts), _TEXTS)
+        ]
+        return np.concatenate(parts)
 
     def verify(self) -> VerifyReport:
         return self._link.call("verify", wire.NoCall(), wire.Verified).unpack()

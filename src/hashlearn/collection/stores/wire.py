@@ -165,6 +165,11 @@ class CreateCall(Call):
     settings: dict[str, int | None] = {}
     indexed: list[str] = []
     ids: Literal["int", "text", "uuid"] = "int"
+    check_only: bool = False
+
+
+class EmbedCall(Call):
+    texts: list[str]
 
 
 class NoCall(Call):

@@ -25,7 +25,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from hashlearn.collection.store import CollectionError, CollectionSpec
+from hashlearn.collection.store import CollectionError, CollectionSpec, NoCollectionError
 from hashlearn.collection.stores.embedded import schema
 from hashlearn.collection.stores.embedded.locks import SharedLock
 from hashlearn.collection.stores.embedded.schema import CollectionState, read_state, update_state
@@ -204,7 +204,7 @@ class Database:
         self._known_commits = 0
         with errors_as_sentences(self.path):
             if not self.path.is_file():
-                raise CollectionError(f"There is no collection in {folder}.")
+                raise NoCollectionError(f"There is no collection in {folder}.")
             if not read_only and not (os.access(self.path, os.W_OK) and os.access(folder, os.W_OK)):
                 raise CollectionError(
                     f"{folder} may not be written: open it with read_only=True, or change its permissions."

@@ -86,8 +86,12 @@ class EmbeddedStore(Store):
         self._filters = FilterCache(self._following, self._payloads)
 
     @classmethod
-    def create(cls, uri: str, spec: CollectionSpec) -> EmbeddedStore:
+    def check_new(cls, uri: str, spec: CollectionSpec) -> None:
         Index(spec.n_bits, spec.kind, **spec.settings)  # type: ignore[arg-type]  # checks kind and settings
+
+    @classmethod
+    def create(cls, uri: str, spec: CollectionSpec) -> EmbeddedStore:
+        cls.check_new(uri, spec)
         files.create(Path(uri), spec)
         return cls(Path(uri), read_only=False)
 
@@ -399,6 +403,10 @@ class TemporaryStore(EmbeddedStore):
             f"{uri} cannot be opened, because a collection in memory exists only in the object that Collection.create "
             "returned: use it, or give a folder."
         )
+
+    @classmethod
+    def exists(cls, uri: str) -> bool:
+        return False  # each one is new
 
     @classmethod
     def drop(cls, uri: str) -> NoReturn:

@@ -21,7 +21,7 @@ import secrets
 from dataclasses import asdict
 from typing import Any
 
-from hashlearn.collection.store import CollectionError, CollectionSpec, model_was_replaced
+from hashlearn.collection.store import CollectionError, CollectionSpec, NoCollectionError, model_was_replaced
 from hashlearn.collection.stores.milvus.link import META_SUFFIX, MilvusLink
 
 FORMAT = 1
@@ -157,7 +157,7 @@ def fields_of_ours(link: MilvusLink) -> dict[str, str]:
     """Return the fields of the rows, after checking that both collections exist and were made by hashlearn."""
     name, place = link.address.collection, link.address.shown
     if not link.call("has_collection", name):
-        raise CollectionError(f"There is no collection at {place}: create it first.")
+        raise NoCollectionError(f"There is no collection at {place}: create it first.")
     meta = name + META_SUFFIX
     if not link.call("has_collection", meta) or set(_fields(link, meta)) != META_FIELDS:
         raise CollectionError(foreign(place))

@@ -133,6 +133,7 @@ class MilvusStore(Store):
 
     batch_rows: ClassVar[int] = _REQUEST_ROWS
     atomic: ClassVar[bool] = False  # Milvus promises this for no number of rows
+    takes_tables: ClassVar[bool] = False
 
     def __init__(
         self, link: MilvusLink, spec: CollectionSpec, read_only: bool = False, has_vectors: bool = False
@@ -144,8 +145,7 @@ class MilvusStore(Store):
         self._read_only = read_only
 
     @classmethod
-    def create(cls, uri: str, spec: CollectionSpec) -> MilvusStore:
-        address = read_uri(uri)
+    def check_new(cls, uri: str, spec: CollectionSpec) -> None:
         require_kind("Milvus", spec.kind, tuple(_INDEXES))
         if spec.vector_size is not None and spec.vector_size > MAX_VECTOR_SIZE:
             raise UnsupportedByStoreError(
@@ -157,6 +157,11 @@ class MilvusStore(Store):
                 "Milvus 2.3 has no indexes on fields of a payload: create the collection without indexed=, or keep it "
                 "in a folder or on PostgreSQL."
             )
+
+    @classmethod
+    def create(cls, uri: str, spec: CollectionSpec) -> MilvusStore:
+        address = read_uri(uri)
+        cls.check_new(uri, spec)
         link = MilvusLink(address)
         try:
             if link.call("has_collection", address.collection):

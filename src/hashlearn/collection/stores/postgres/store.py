@@ -128,6 +128,7 @@ class PostgresStore(Store):
     """A collection in PostgreSQL. One connection, used by one thread at a time."""
 
     batch_rows: ClassVar[int] = 100_000
+    takes_tables: ClassVar[bool] = False
 
     def __init__(self, link: PostgresLink, tables: PostgresTables, spec: CollectionSpec) -> None:
         self.spec = spec
@@ -135,14 +136,18 @@ class PostgresStore(Store):
         self._tables = tables
 
     @classmethod
-    def create(cls, uri: str, spec: CollectionSpec) -> PostgresStore:
-        address = read_uri(uri)
+    def check_new(cls, uri: str, spec: CollectionSpec) -> None:
         require_kind("PostgreSQL", spec.kind, ("flat", "hnsw"))
         if spec.vector_size is not None and spec.vector_size > MAX_VECTOR_SIZE:
             raise CollectionError(
                 f"pgvector keeps vectors of at most {MAX_VECTOR_SIZE} numbers. Got {spec.vector_size}: create the "
                 "collection without vectors, or keep it in a folder."
             )
+
+    @classmethod
+    def create(cls, uri: str, spec: CollectionSpec) -> PostgresStore:
+        address = read_uri(uri)
+        cls.check_new(uri, spec)
         link = PostgresLink(address)
         try:
             link.run(lambda connection: make_tables(connection, address, spec))

@@ -5,7 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from hashlearn.collection.store import OPEN_OR_DROP, CollectionError, CollectionExistsError, CollectionSpec
+from hashlearn.collection.store import (
+    OPEN_OR_DROP,
+    CollectionError,
+    CollectionExistsError,
+    CollectionSpec,
+    NoCollectionError,
+)
 from hashlearn.collection.stores.postgres.link import META_SUFFIX, PostgresAddress, extension
 from hashlearn.collection.stores.postgres.sql import indexed_fields
 from hashlearn.collection.where import split_path
@@ -94,7 +100,7 @@ def read_tables(connection: Connection[Any], address: PostgresAddress) -> tuple[
     schema = _schema(connection, address)
     rows, meta = (_columns(connection, schema, address.collection + end) for end in ("", META_SUFFIX))
     if not rows and not meta:
-        raise CollectionError(f"There is no collection at {address.shown}: create it first.")
+        raise NoCollectionError(f"There is no collection at {address.shown}: create it first.")
     if set(meta) != _META_COLUMNS or not rows:
         raise CollectionError(
             f"The table {address.collection!r} in the schema {schema!r} of {address.shown} is no collection of "
