@@ -21,7 +21,7 @@ from sklearn.base import BaseEstimator
 
 from hashlearn.files.arrays import FileError, one_line
 from hashlearn.files.output import written_whole
-from hashlearn.rows.source import stack
+from hashlearn.files.read import stack_rows
 from hashlearn.typing import Arrays
 
 SAVE_SECONDS = 10.0
@@ -156,7 +156,7 @@ def to_arrays(value: Any) -> Arrays:
     for field in dataclasses.fields(value):
         held = getattr(value, field.name)
         if isinstance(held, list):
-            held = stack(held) if held else None
+            held = stack_rows(held) if held else None
         if held is None:
             continue
         if dataclasses.is_dataclass(held):
@@ -221,7 +221,7 @@ def content_hash(value: Any) -> str:
         raise TypeError(f"its content cannot be seen: {one_line(error)}") from error
 
 
-class _ContentHasher(NumpyHasher):  # type: ignore[misc]
+class _ContentHasher(NumpyHasher):
     """The hash of joblib, which knows arrays and sorts sets, for functions and estimators too."""
 
     def __init__(self, hash_name: str) -> None:
