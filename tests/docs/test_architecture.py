@@ -2,6 +2,7 @@
 
 import ast
 import re
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import hashlearn
@@ -57,3 +58,22 @@ def test_imports_go_up_the_list():
             if other is not None and other > mine and (str(own), parts[0]) not in WHEN_FITTED:
                 wrong.append(f"{own} imports {'.'.join(parts)}")
     assert not wrong
+
+
+def module_file(parts):
+    """The file of a module, relative to the package; None if there is no such module."""
+    path = Path(*parts)
+    found = [one for one in (path.with_suffix(".py"), path / "__init__.py") if parts and (PACKAGE / one).exists()]
+    return str(found[0]) if found else None
+
+
+def test_imports_at_the_top_of_files_have_no_cycles():
+    """Inside a room, too, a file can be read after those that it imports."""
+    graph = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        needed = graph.setdefault(str(path.relative_to(PACKAGE)), set())
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "hashlearn":
+                package = node.module.split(".")[1:]
+                needed |= {module_file([*package, name.name]) or module_file(package) for name in node.names}
+    TopologicalSorter({file: needed - {None} for file, needed in graph.items()}).prepare()  # CycleError names the files

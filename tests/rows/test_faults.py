@@ -167,9 +167,9 @@ def test_a_checkpoint_of_another_fit_is_refused(data, tmp_path):
     _, source = logged(*data, bad=5000)
     with pytest.raises(FileError, match="a disk failed"):
         hasher().fit_chunks(source, checkpoint=tmp_path / "point")
-    with pytest.raises(FileError, match="another fit"):
+    with pytest.raises(FileError, match="another run"):
         hasher(solver=hl.Greedy(beta=3.0)).fit_chunks(source, checkpoint=tmp_path / "point")
-    with pytest.raises(FileError, match=r"another fit \(data differ\)"):
+    with pytest.raises(FileError, match=r"another run \(data differ\)"):
         hasher().fit_chunks(data[0][:5000], data[1][:5000], checkpoint=tmp_path / "point")
     (tmp_path / "point" / "checkpoint.json").write_text("{")
     with pytest.raises(FileError, match="damaged"):

@@ -207,10 +207,10 @@ def test_a_killed_fit_goes_on_in_another_process(name, tmp_path):
     assert (first.returncode, first.stdout) == (-9, ""), first.stderr
     saved = sorted(file.name for file in (tmp_path / "point").iterdir())
     assert len(saved) > 1
-    # A function of the same name that does something else belongs to another fit.
+    # A function of the same name that does something else belongs to another run.
     (tmp_path / "mine.py").write_text(MINE[name].replace("8", "9").replace("2.0", "3.0"))
     refused = child(tmp_path, KILLED.replace("KILLED_IN", "None"))
-    assert "belongs to another fit (parameters differ)" in refused.stderr
+    assert "holds a checkpoint of another run (parameters differ)" in refused.stderr
     (tmp_path / "mine.py").write_text(MINE[name])
     # The first pass is not made again: it would end this process too.
     second = child(tmp_path, KILLED.replace("KILLED_IN", "'survey rows'"))

@@ -77,16 +77,21 @@ class ShardedRows:
             first = int(end) - part.shape[0]
             if first < stop and end > start:
                 found.append(part[max(start - first, 0) : min(stop, int(end)) - first])
-        return join_rows(found) if found else self._parts[0][:0]
+        return stack_rows(found) if found else self._parts[0][:0]
 
 
-def join_rows(parts: Sequence[Any]) -> Any:
-    """Stack arrays; sparse if any of them is."""
-    if len(parts) == 1:
-        return parts[0]
-    if any(sparse.issparse(part) for part in parts):
-        return sparse.vstack(parts, format="csr")
-    return np.concatenate(parts)
+def stack_rows(blocks: Sequence[Any]) -> Any:
+    """Join blocks of rows or labels, one after the other; the result is sparse if any of them is."""
+    if len(blocks) == 1:
+        return blocks[0]
+    if any(sparse.issparse(block) for block in blocks):
+        return sparse.vstack(blocks, format="csr")
+    arrays = [np.asarray(block) for block in blocks]
+    kinds = {array.dtype.kind for array in arrays}
+    if "U" in kinds and kinds & set("biuf"):
+        # NumPy would turn the numbers into names.
+        raise ValueError("Labels must be of one kind in all chunks. Got numbers in one and names in another.")
+    return np.concatenate(arrays)
 
 
 _CHUNK_BYTES = 64 * 2**20
@@ -142,14 +147,19 @@ def row_chunks(rows: Any) -> list[slice]:
 
 def check_rows(block: Any, name: str | Path, first_row: int) -> None:
     """FileError that names the first row with NaN or infinity; ``first_row`` is the number of the block's first."""
+    bad = bad_row(block)
+    if bad is not None:
+        raise FileError(f"{name}: row {first_row + bad} holds NaN or infinity.")
+
+
+def bad_row(block: Any) -> int | None:
+    """Return the number of the first row with NaN or infinity; None if all are finite."""
     values = block.data if sparse.issparse(block) else block
     if values.dtype.kind != "f" or np.isfinite(values).all():
-        return
+        return None
     if sparse.issparse(block):
-        bad = np.repeat(np.arange(block.shape[0]), np.diff(block.indptr))[~np.isfinite(values)]
-    else:
-        bad = np.flatnonzero(~np.isfinite(values).all(axis=1))
-    raise FileError(f"{name}: row {first_row + int(bad[0])} holds NaN or infinity.")
+        return int(np.repeat(np.arange(block.shape[0]), np.diff(block.indptr))[~np.isfinite(values)][0])
+    return int(np.flatnonzero(~np.isfinite(values).all(axis=1))[0])
 
 
 def read_labels(name: str | Path, *, missing: bool = False, n_rows: int | None = None) -> Any:
@@ -192,7 +202,7 @@ def _joined_labels(names: list[str], parts: list[Any]) -> Any:
     for name, part in zip(names, parts, strict=True):
         if part.shape[1:] != parts[0].shape[1:]:
             raise FileError(f"{name} holds labels of shape {part.shape}, but {names[0]} of shape {parts[0].shape}.")
-    return join_rows(parts)
+    return stack_rows(parts)
 
 
 def _check_complete(name: str | Path, labels: NDArray[Any]) -> None:

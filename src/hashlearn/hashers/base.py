@@ -27,9 +27,8 @@ from hashlearn.progress import keeps_partial
 from hashlearn.rows import advice
 from hashlearn.rows.advice import SampledCodes
 from hashlearn.rows.checkpoint import Checkpoint, content_hash
-from hashlearn.rows.encode import encode_source
 from hashlearn.rows.readers import as_source
-from hashlearn.rows.reduce import FitContext
+from hashlearn.rows.reduce import FitContext, encode_source
 from hashlearn.rows.source import AnySource, CalibrationSample
 from hashlearn.typing import IntArray, Matrix, PackedCodes
 

@@ -21,11 +21,50 @@ from sklearn.base import BaseEstimator
 
 from hashlearn.files.arrays import FileError, one_line
 from hashlearn.files.output import written_whole
-from hashlearn.rows.source import stack
+from hashlearn.files.read import stack_rows
 from hashlearn.typing import Arrays
 
 SAVE_SECONDS = 10.0
 """A pass saves at most this often. A crash costs the work since then; an error or Ctrl-C costs nothing finished."""
+
+
+def claim_folder(
+    folder: Path, name: str, identity: dict[str, Any], what: str, new: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """Make a folder whose file ``name`` says whose work it holds, or return what an earlier run has written there.
+
+    ``what`` names the work in errors. ``new`` is written beside the identity of a new folder and returned from an old
+    one.
+
+    Raises
+    ------
+    FileError
+        If the folder belongs to a run of another identity, is damaged, or holds other files.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise FileError(f"{folder} is a file, and {what} needs a folder: give another name.")
+    folder.mkdir(parents=True, exist_ok=True)
+    file, facts = folder / name, {**identity, **(new or {})}
+    if not file.exists():
+        if any(folder.iterdir()):
+            raise FileError(f"{folder} is not empty, and not with {what}: give another folder.")
+        with written_whole(file) as stream:
+            stream.write(json.dumps(facts, indent=1).encode() + b"\n")
+        return facts
+    try:
+        known = json.loads(file.read_bytes())
+        whole = known.keys() >= (new or {}).keys()
+    except (ValueError, AttributeError):
+        whole = False
+    if not whole:
+        raise FileError(f"{file} is damaged: delete the folder {folder} to start over.")
+    different = [key for key, value in json.loads(json.dumps(identity)).items() if known.get(key) != value]
+    if different:
+        raise FileError(
+            f"{folder} holds {what} of another run ({', '.join(different)} differ): give another folder, or delete it "
+            "to start over."
+        )
+    return known
 
 
 class Checkpoint:
@@ -47,34 +86,8 @@ class Checkpoint:
 
     def __init__(self, path: str | Path, identity: dict[str, Any]) -> None:
         self.path = Path(path)
-        if self.path.exists() and not self.path.is_dir():
-            raise FileError(f"{self.path} is a file; checkpoint must be a folder.")
-        self.path.mkdir(parents=True, exist_ok=True)
-        about = self.path / "checkpoint.json"
-        if about.exists():
-            self.seed = self._check(about, identity)
-            return
-        if any(self.path.iterdir()):
-            raise FileError(f"{self.path} is not empty and holds no checkpoint: give another folder.")
-        self.seed = int.from_bytes(os.urandom(4), "little") >> 1
-        with written_whole(about) as stream:
-            stream.write(json.dumps({**identity, "seed": self.seed}, indent=1).encode())
-
-    def _check(self, about: Path, identity: dict[str, Any]) -> int:
-        """Return the seed of the fit that the folder belongs to."""
-        try:
-            known = json.loads(about.read_bytes())
-            seed = int(known.pop("seed"))
-        except (ValueError, KeyError, AttributeError) as error:
-            raise FileError(f"{about} is damaged: delete the folder {self.path} to start over.") from error
-        wanted = json.loads(json.dumps(identity))
-        different = [name for name in wanted if known.get(name) != wanted[name]]
-        if different:
-            raise FileError(
-                f"The checkpoint {self.path} belongs to another fit ({', '.join(different)} differ): give another "
-                "folder, or delete it to start over."
-            )
-        return seed
+        new = {"seed": int.from_bytes(os.urandom(4), "little") >> 1}
+        self.seed = int(claim_folder(self.path, "checkpoint.json", identity, "a checkpoint", new)["seed"])
 
     def has(self, name: str) -> bool:
         """Tell whether arrays were saved under this name."""
@@ -143,7 +156,7 @@ def to_arrays(value: Any) -> Arrays:
     for field in dataclasses.fields(value):
         held = getattr(value, field.name)
         if isinstance(held, list):
-            held = stack(held) if held else None
+            held = stack_rows(held) if held else None
         if held is None:
             continue
         if dataclasses.is_dataclass(held):
@@ -208,7 +221,7 @@ def content_hash(value: Any) -> str:
         raise TypeError(f"its content cannot be seen: {one_line(error)}") from error
 
 
-class _ContentHasher(NumpyHasher):  # type: ignore[misc]
+class _ContentHasher(NumpyHasher):
     """The hash of joblib, which knows arrays and sorts sets, for functions and estimators too."""
 
     def __init__(self, hash_name: str) -> None:

@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 import hashlearn.rowkeys as rowkeys
+from hashlearn.files.read import stack_rows
 from hashlearn.labels import group_rows
 from hashlearn.progress import report
 from hashlearn.rowkeys import Keys
 from hashlearn.rows.groups import Groups
 from hashlearn.rows.reduce import FitContext, range_rows, read_groups
-from hashlearn.rows.source import AnySource, RowRange, stack
+from hashlearn.rows.source import AnySource, RowRange
 from hashlearn.typing import Int64Array, IntArray, Matrix
 
 LABELED_SHARE = 0.8
@@ -116,7 +117,7 @@ def draw_sample(source: AnySource, known: LabeledRows, n_rows: int, seed: int, c
         for which, count in ((np.flatnonzero(group >= 0), n_labeled), (np.flatnonzero(group < 0), unlabeled))
     ]
     drawn = np.sort(np.concatenate(places))
-    return Sample(stack([part[2] for part in parts])[drawn], group[drawn], known)
+    return Sample(stack_rows([part[2] for part in parts])[drawn], group[drawn], known)
 
 
 def _chosen_groups(known: LabeledRows, n_labeled: int, seed: int) -> NDArray[np.bool_]:

@@ -22,6 +22,7 @@ from scipy import sparse
 
 import hashlearn.rowkeys as rowkeys
 from hashlearn.files.arrays import FileError, one_line
+from hashlearn.files.read import bad_row, stack_rows
 from hashlearn.kernel import as_matrix
 from hashlearn.labels import label_array
 from hashlearn.messages import refuse_masked
@@ -78,7 +79,7 @@ def take_rows(rows: Rows, numbers: NDArray[np.integer]) -> Any:
     if isinstance(rows, np.ndarray) or sparse.issparse(rows):
         return rows[numbers]
     # Other objects that can be sliced by rows need not accept row numbers.
-    return stack([np.array(rows[int(number) : int(number) + 1]) for number in numbers])
+    return stack_rows([np.array(rows[int(number) : int(number) + 1]) for number in numbers])
 
 
 class PartList(Part):
@@ -111,7 +112,7 @@ class PartList(Part):
             shapes = zip(pieces, blocks, strict=True)
             names = ", ".join(f"{_name_of(part)} {block.shape[1:]}" for (part, *_), block in shapes)
             raise FileError(f"Chunks must have rows of one width. Got {names}.")
-        return stack(blocks)
+        return stack_rows(blocks)
 
     def take(self, rows: NDArray[np.integer]) -> Any:
         """Read single rows by number, in ascending order."""
@@ -120,7 +121,7 @@ class PartList(Part):
             inside = rows[(rows >= first) & (rows < first + count_rows(part))] - first
             if len(inside):
                 found.append(take_rows(part, inside))
-        return stack(found)
+        return stack_rows(found)
 
     def slice(self, start: int, stop: int) -> PartList:
         """Return the part of these rows alone."""
@@ -134,20 +135,6 @@ def joined_rows(parts: Sequence[Rows]) -> Rows:
 
 def _name_of(rows: Rows) -> str:
     return rows.name if isinstance(rows, Part) else "the array"
-
-
-def stack(blocks: Sequence[Any]) -> Any:
-    """Join blocks of rows or labels, dense or sparse, into one."""
-    if len(blocks) == 1:
-        return blocks[0]
-    if any(sparse.issparse(block) for block in blocks):
-        return sparse.vstack(blocks, format="csr")
-    arrays = [np.asarray(block) for block in blocks]
-    kinds = {array.dtype.kind for array in arrays}
-    if "U" in kinds and kinds & set("biuf"):
-        # NumPy would turn the numbers into names.
-        raise ValueError("Labels must be of one kind in all chunks. Got numbers in one and names in another.")
-    return np.concatenate(arrays)
 
 
 class FunctionPart(Part):
@@ -245,13 +232,9 @@ class RowRange:
                 f"{self._row_name(start)} must have {n_features} numbers, as the first row has. Got {block.dtype} "
                 f"{block.shape[1:]} instead."
             )
-        values = block.data if sparse.issparse(block) else block
-        if values.dtype.kind == "f" and not np.isfinite(values).all():
-            if sparse.issparse(block):
-                bad = np.repeat(np.arange(block.shape[0]), np.diff(block.indptr))[~np.isfinite(values)]
-            else:
-                bad = np.flatnonzero(~np.isfinite(values).all(axis=1))
-            raise FileError(f"{self._row_name(start + int(bad[0]))} holds NaN or infinity.")
+        bad = bad_row(block)
+        if bad is not None:
+            raise FileError(f"{self._row_name(start + bad)} holds NaN or infinity.")
         return block
 
     def parts(self) -> list[Part]:
@@ -306,7 +289,7 @@ class Source:
             part = self.rows.slice(int(some[0]), int(some[-1]) + 1)
             found.append(part.take(some - some[0]))
             start = stop
-        return stack(found)
+        return stack_rows(found)
 
     def ranges(self, size: int, start: int = 0, stop: int | None = None) -> Iterator[RowRange]:
         """Yield ranges of ``size`` rows that cover rows start..stop-1; the last one may be shorter."""

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 import hashlearn.rowkeys as rowkeys
+from hashlearn.files.read import stack_rows
 from hashlearn.kernel import FeatureMap, landmark_count
 from hashlearn.labels import check_variety
 from hashlearn.parallel import BLOCK_ROWS
@@ -28,7 +29,7 @@ from hashlearn.rows.advice import label_advice, scale_advice
 from hashlearn.rows.checkpoint import from_arrays, to_arrays
 from hashlearn.rows.groups import GroupLookup, IdentityCollision, LabelReader, LabelSetIndex, RangeLabelSets
 from hashlearn.rows.reduce import FitContext
-from hashlearn.rows.source import SAMPLE_ROWS, SAMPLE_SEED, AnySource, CalibrationSample, RowRange, Stream, stack
+from hashlearn.rows.source import SAMPLE_ROWS, SAMPLE_SEED, AnySource, CalibrationSample, RowRange, Stream
 from hashlearn.typing import FloatArray, Int64Array, IntArray, Matrix
 
 SLACK = 24
@@ -62,7 +63,7 @@ class Candidates:
 
     def select(self, places: IntArray) -> Candidates:
         """Return those at ``places``."""
-        features = [stack(self.features)[places]] if self.features else []
+        features = [stack_rows(self.features)[places]] if self.features else []
         identity = None if self.identity is None else self.identity[places]
         return Candidates(self.key[places], self.row[places], self.below, features, identity)
 
@@ -295,7 +296,7 @@ def survey_range(plan: SurveyPlan, task: tuple[RowRange, int, int]) -> SurveyPar
         if plan.carry_rows and len(wanted):
             kept.append(block[wanted])
     if kept:
-        features, place = stack(kept), np.cumsum(keep) - 1
+        features, place = stack_rows(kept), np.cumsum(keep) - 1
         landmarks.features = [features[place[landmark_places]]]
         sample.features = [features[place[sample.row - rows.start]]]
         if anchors is not None:
@@ -461,5 +462,5 @@ def _rows_of(drawn: Candidates, source: AnySource) -> Matrix | None:
     if not len(drawn.row):
         return None
     if drawn.features:
-        return stack(drawn.features)
+        return stack_rows(drawn.features)
     return source.take(drawn.row)  # type: ignore[union-attr]  # without carried rows the source is cheap
