@@ -58,9 +58,7 @@ def methods(
     table = new_table("name", "title", "year", "learns from", "passes", "verified", right=("year",))
     for one in facts:
         info = find_method(one).info
-        # Short words, so that every method has one line; all else is told about one method.
-        source = "features" if not info.supervised else "sets" if info.multilabel else "classes"
-        table.add_row(one, info.title, str(info.year), source, info.passes_text, _shown(info.verified))
+        table.add_row(one, info.title, str(info.year), _source(info), info.passes_text, _shown(info.verified))
     show_table(console, table)
     console.print("\nhashlearn methods NAME tells more about one of them.", markup=False)
 
@@ -102,12 +100,18 @@ def _json_value(value: Any) -> Any:
 
 def markdown_table() -> str:
     """Return the table of docs/methods.md."""
-    columns = ("title", "year", "kind", "supervision", "cost", "passes", "verified", "paper")
-    lines = [f"| name | {' | '.join(columns)} |", "|---" * (len(columns) + 1) + "|"]
+    lines = ["| name | title | kind | learns from | passes | verified | paper |", "|---" * 7 + "|"]
     for name in method_names():
-        facts = _facts(find_method(name).info)
-        lines.append(f"| `{name}` | {' | '.join(_shown(facts[column]).replace('|', '/') for column in columns)} |")
+        info = find_method(name).info
+        paper = info.reference if str(info.year) in info.reference else f"{info.reference} ({info.year})"
+        facts = (info.title, info.kind, _source(info), info.passes_text, _shown(info.verified), paper)
+        lines.append(f"| `{name}` | {' | '.join(facts)} |")
     return "\n".join(lines)
+
+
+def _source(info: MethodInfo) -> str:
+    """Return what a method learns from in one word, so that every method has one line of a table."""
+    return "features" if not info.supervised else "sets" if info.multilabel else "classes"
 
 
 def _facts(info: MethodInfo) -> dict[str, Any]:

@@ -15,10 +15,11 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, v
 from hashlearn import codes
 from hashlearn.codes import check_codes
 from hashlearn.functions.linear import RidgeSums
-from hashlearn.hashers.base import BaseHasher, refuse_masked
+from hashlearn.hashers.base import BaseHasher
 from hashlearn.index import ScoreTables
 from hashlearn.kernel import dense_rows
 from hashlearn.labels import Classes, as_labels, check_variety, sets_by_name
+from hashlearn.messages import refuse_masked
 from hashlearn.methodinfo import MethodInfo
 from hashlearn.metrics import evaluate_scores
 from hashlearn.opencode.coder import LabelPart, OpenCoder, emphasis_number
