@@ -183,6 +183,13 @@ def test_what_the_data_does_not_allow_is_said(call, tmp_path):
     assert err.count(" is left out: ") == 20
 
 
+@pytest.mark.parametrize(("limit", "seeds"), [(0.0, {0}), (1e9, {0, 1, 2})])
+def test_slow_methods_have_one_seed(tmp_path, limit, seeds):
+    item = small_item((), (Variant("lsh", "lsh"),))
+    make_paper_report([item], tmp_path, seeds=3, further_below=limit)
+    assert {run.definition.seed for run in RunStore(tmp_path / "runs").runs()} == seeds
+
+
 @pytest.mark.parametrize("arguments", [["--table", "7"], ["--figure", "1", "6"], []])
 def test_what_the_paper_does_not_have(call, arguments):
     code, _, err = call("bench", "paper", *arguments, "-o", "report")

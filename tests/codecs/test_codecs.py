@@ -27,6 +27,8 @@ MAKE = {
     "lda pq": lambda: codecs.MappedCodec(codecs.Discriminant(), codecs.ProductCodec(4)),
     "posteriors": lambda: codecs.MappedCodec(codecs.Posteriors(), codecs.FloatCodec("dot")),
     "adapter": lambda: codecs.MappedCodec(codecs.ContrastiveAdapter(), codecs.FloatCodec()),
+    "open metric": lambda: codecs.MappedCodec(codecs.OpenMetric(), codecs.FloatCodec("dot")),
+    "open": lambda: codecs.HasherCodec("open", 4, queries="alike", labels=False),
     "class": lambda: codecs.ClassCodec(),
     "class pq": lambda: codecs.ClassCodec(codecs.ProductCodec, n_bytes=4),
     "filter": lambda: codecs.ClassCodec(lambda _: codecs.FloatCodec(), filtered=True),
@@ -34,17 +36,9 @@ MAKE = {
     "itq real": lambda: codecs.HasherCodec("itq", 4, queries="real"),
 }
 NAMES = [pytest.param(name, marks=pytest.mark.slow) if name == "opq" else name for name in MAKE]
-BYTES = {
-    "float": 256,
-    "euclidean": 256,
-    "pq 5": 5,
-    "4 bit": 32,
-    "8 bit": 64,
-    "rabitq": 12,
-    "rabitq 3 bit": 32,
-    "sign": 8,
-}
-BYTES |= {"sign, floats": 8, "rescored": 72, "lda": 36, "posteriors": 40, "adapter": 256, "class": 1, "filter": 257}
+BYTES = {"float": 256, "euclidean": 256, "pq 5": 5, "4 bit": 32, "8 bit": 64, "rabitq": 12, "rabitq 3 bit": 32}
+BYTES |= {"sign": 8, "sign, floats": 8, "rescored": 72, "lda": 36, "open metric": 236, "posteriors": 40}
+BYTES |= {"adapter": 256, "class": 1, "filter": 257}
 # Signs of coordinates that are never negative say nothing, and class numbers know no neighbors.
 POOR = ("sign", "sign, floats", "class", "posteriors", "cut", "euclidean")
 

@@ -87,7 +87,9 @@ class FrontierMethod:
     def supervised(self) -> bool:
         """Whether labels change the codec."""
         codec = self.make(self.least_bytes + 2, 0)
-        return bool(find_method(codec.method).info.supervised if isinstance(codec, HasherCodec) else codec.supervised)
+        if isinstance(codec, HasherCodec):
+            return bool(find_method(codec.method).info.supervised) and codec.labels
+        return codec.supervised
 
     @property
     def revision(self) -> int:
@@ -107,7 +109,6 @@ def frontier_methods() -> list[FrontierMethod]:
     """Return all methods, in the order of the tables."""
     turbo = "" if codecs.TurboCodec.installed() else "it needs turbovec: pip install turbovec"
     faiss_has = "it is not measured itself; the rows RaBitQ are those of faiss"
-    pq = {"least_rows": CENTROIDS}
 
     def lda_opq(size: int) -> Codec:
         return codecs.MappedCodec(codecs.Discriminant(), codecs.RotatedProductCodec(size))
@@ -136,6 +137,10 @@ def frontier_methods() -> list[FrontierMethod]:
         fixed("LDA floats", _lda_floats, label_sets=False),
         fixed("posterior floats", lambda seed: codecs.MappedCodec(codecs.Posteriors(seed), codecs.FloatCodec("dot"))),
         fixed(
+            "floats in the metric of open",
+            lambda seed: codecs.MappedCodec(codecs.OpenMetric(seed), codecs.FloatCodec("dot")),
+        ),
+        fixed(
             "contrastive adapter floats",
             lambda seed: codecs.MappedCodec(codecs.ContrastiveAdapter(seed), codecs.FloatCodec()),
         ),
@@ -151,22 +156,27 @@ def frontier_methods() -> list[FrontierMethod]:
             "LDA + PQ",
             lambda size: codecs.MappedCodec(codecs.Discriminant(), codecs.ProductCodec(size)),
             label_sets=False,
-            **pq,
+            least_rows=CENTROIDS,
         ),
         FrontierMethod(
             "posteriors + PQ",
             lambda size, seed: codecs.MappedCodec(codecs.Posteriors(seed), codecs.ProductCodec(size)),
-            **pq,
+            least_rows=CENTROIDS,
         ),
-        sized("PQ", codecs.ProductCodec, **pq),
+        sized("PQ", codecs.ProductCodec, least_rows=CENTROIDS),
         sized("PQ, 4 bits", lambda size: codecs.ProductCodec(size, 4), least_rows=16),
-        sized("OPQ", codecs.RotatedProductCodec, **pq),
+        sized("OPQ", codecs.RotatedProductCodec, least_rows=CENTROIDS),
         rabit(1),
         rabit(2),
         sized("RaBitQ of rabitqlib", codecs.RaBitCodec, missing=faiss_has),
         sized(MATRYOSHKA, codecs.CutCodec),
         sized("PCA + sign", codecs.SignCodec),
         *_hashers(),
+        FrontierMethod(
+            "open without labels",
+            lambda size, seed: HasherCodec("open", size, seed, "alike", labels=False),
+            queries=(("open without labels", "alike"),),
+        ),
     ]
 
 

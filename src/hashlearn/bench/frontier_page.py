@@ -242,10 +242,11 @@ def _budget_section(rows: Sequence[FrontierRow], budgets: Sequence[LabelBudget],
     for label, mine in chosen.items():
         cells = []
         for budget in budgets:
-            row = mine.get(budget) or (None if mine[budgets[0]].supervised else mine[budgets[0]])
-            if row is None:
+            asked = budget if budget in mine or mine[budgets[0]].supervised else budgets[0]
+            if asked not in mine:
                 cells.append("–")
                 continue
+            row = mine[asked]
             means = {name: mean_of([row.by_seed[seed].get(name) for seed in seeds]) for name in columns_of(rows)}
             cells.append(" / ".join("–" if (mean := means[name]) is None else f"{mean.mean:.3f}" for name in names))
             values = {name: mean and mean.mean for name, mean in means.items()}

@@ -216,7 +216,7 @@ def report_folder(
     cls=ListCommand,
     epilog=epilog(
         "hashlearn bench paper --table 1 2 --figure 5 --data-dir data -o report",
-        "hashlearn bench paper --all --others --seeds 10 --data-dir data -o report",
+        "hashlearn bench paper --all --others --seeds 3 --further-seeds-below 60 --data-dir data -o report",
     ),
 )
 def paper_report(
@@ -226,6 +226,9 @@ def paper_report(
     data_dir: DataDir = None,
     out: ReportFolder = "report",
     seeds: Annotated[int, typer.Option(min=1, help="Number of seeds.")] = 1,
+    further_seeds_below: Annotated[
+        float | None, typer.Option(metavar="SECONDS", help="One seed only where training takes this long.")
+    ] = None,
     methods: Annotated[list[str] | None, typer.Option(help="Only these methods.")] = None,
     bits: Annotated[list[int] | None, typer.Option(help="Only these bit lengths.")] = None,
     protocols: Annotated[
@@ -249,6 +252,7 @@ def paper_report(
             out,
             data_dir,
             seeds=seeds,
+            further_below=further_seeds_below,
             methods=methods,
             bits=bits,
             protocols=protocols,

@@ -4,7 +4,7 @@ The bench compares codecs at equal bytes (``hashlearn bench frontier``).
 """
 
 from hashlearn.codecs.base import Codec
-from hashlearn.codecs.hashed import HasherCodec
+from hashlearn.codecs.hashed import HasherCodec, OpenMetric
 from hashlearn.codecs.labeled import ClassCodec, ContrastiveAdapter, Discriminant, MappedCodec, Posteriors
 from hashlearn.codecs.quantizers import (
     CutCodec,
@@ -27,6 +27,7 @@ __all__ = [
     "FloatCodec",
     "HasherCodec",
     "MappedCodec",
+    "OpenMetric",
     "Posteriors",
     "ProductCodec",
     "RaBitCodec",

@@ -9,9 +9,28 @@ import numpy as np
 
 from hashlearn import codes as code_format
 from hashlearn.codecs.base import Codec, signs_product
+from hashlearn.codecs.labeled import RowMap
 from hashlearn.methods import make_hasher
 from hashlearn.models import dumps
 from hashlearn.typing import Float32Array, PackedCodes
+
+
+class OpenMetric(RowMap):
+    """The directions that OpenHasher learns from labels, before it quantizes them."""
+
+    def __init__(self, seed: int = 0) -> None:
+        self.seed = seed
+
+    def fit(self, X: Float32Array, y: Any) -> Self:
+        self._metric = make_hasher("open", {"random_state": self.seed}).fit(X, y).coder_.metric
+        return self
+
+    def transform(self, X: Float32Array) -> Float32Array:
+        return np.asarray(self._metric.map_block(X), dtype=np.float32)
+
+    @property
+    def n_bytes(self) -> int:
+        return sum(held.nbytes for held in vars(self._metric).values() if isinstance(held, np.ndarray))
 
 
 class HasherCodec(Codec):
@@ -19,14 +38,15 @@ class HasherCodec(Codec):
 
     ``queries`` is "bits" (Hamming distance) or "real" (expected bits). The codes of OpenHasher are asked with an
     emphasis instead: "alike", "auto" or "label". ``asked(queries)`` is the same fitted hasher, asked in another way.
+    Without ``labels`` the hasher is fitted to the rows alone.
     """
 
-    def __init__(self, method: str, n_bytes: int, seed: int = 0, queries: str = "bits") -> None:
-        self.method, self.n_bytes, self.seed, self.queries = method, n_bytes, seed, queries
+    def __init__(self, method: str, n_bytes: int, seed: int = 0, queries: str = "bits", labels: bool = True) -> None:
+        self.method, self.n_bytes, self.seed, self.queries, self.labels = method, n_bytes, seed, queries, labels
 
     def fit(self, X: Float32Array, y: Any = None) -> Self:
         self.hasher_: Any = make_hasher(self.method, {"n_bits": 8 * self.n_bytes, "random_state": self.seed})
-        self.hasher_.fit(X, y)
+        self.hasher_.fit(X, y if self.labels else None)
         return self
 
     def asked(self, queries: str) -> Self:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from hashlearn.bench import sections as parts
@@ -20,9 +21,10 @@ from hashlearn.bench.paper.tables import (
     part_plan,
     remark,
 )
+from hashlearn.bench.plan import BenchPlan
 from hashlearn.bench.plots import LinePlot, need_bench_extra
 from hashlearn.bench.report import write_report
-from hashlearn.bench.runner import Finished, kept_runs, run_plan
+from hashlearn.bench.runner import Finished, PlanOutcome, kept_runs, run_plan
 from hashlearn.bench.scoring import DATABASES, float_cosine, score_title, scores_of
 from hashlearn.bench.sections import Section
 from hashlearn.bench.store import BenchRun, RunStore
@@ -46,6 +48,7 @@ def make_paper_report(
     data_dir: str | None = None,
     *,
     seeds: int = 1,
+    further_below: float | None = None,
     methods: Sequence[str] | None = None,
     bits: Sequence[int] | None = None,
     protocols: Sequence[str] | None = None,
@@ -57,7 +60,8 @@ def make_paper_report(
 ) -> PaperReport:
     """Make the runs that are not in ``folder``/runs yet, and write the report again after each table or figure.
 
-    With ``kept`` nothing is run: the report covers the runs that exist.
+    With ``kept`` nothing is run: the report covers the runs that exist. With ``further_below`` only the first seed of a
+    method is run if its training takes that many seconds at any number of bits.
     """
     need_bench_extra()
     report = PaperReport()
@@ -82,9 +86,8 @@ def make_paper_report(
                 if kept:
                     outcome = kept_runs(plan, store.folder, data_dir)
                 else:
-                    outcome = run_plan(
-                        plan, store.folder, data_dir, jobs=jobs, threads=threads, on_finished=on_finished
-                    )
+                    run = partial(run_plan, folder=store.folder, data_dir=data_dir, jobs=jobs, threads=threads)
+                    outcome = _run(plan, partial(run, on_finished=on_finished), further_below)
             except (ValueError, OSError) as error:  # some files are missing, or there are too few rows
                 report.left_out.append(f"{name} is left out: {error}")
                 continue
@@ -106,6 +109,22 @@ def make_paper_report(
             made.append(section)
         report.paths = write_report(folder, TITLE, [*made, *_left_out(report)], used)
     return report
+
+
+def _run(plan: BenchPlan, run: Callable[[BenchPlan], PlanOutcome], further_below: float | None) -> PlanOutcome:
+    """Run a plan, and only its first seed for methods that take ``further_below`` seconds or more, or that failed."""
+    if further_below is None or len(plan.seeds) == 1:
+        return run(plan)
+    first = run(replace(plan, seeds=plan.seeds[:1]))
+    runs = [*first.kept, *first.made]
+    slow = {one.definition.label for one in runs if one.error is not None or one.seconds["fit"] >= further_below}
+    rest = tuple(variant for variant in plan.variants if variant.label not in slow)
+    kept = [one for one in first.kept if one.definition.label in slow]
+    made = [one for one in first.made if one.definition.label in slow]
+    if not rest:
+        return PlanOutcome(kept, made)
+    further = run(replace(plan, variants=rest))
+    return PlanOutcome([*kept, *further.kept], [*made, *further.made])
 
 
 def item_section(
