@@ -120,6 +120,18 @@ def test_a_row_finds_itself_first(hasher, digits):
     assert (packed[best] == packed).all(axis=1).all()
 
 
+@pytest.mark.parametrize("settings", [{}, {"word_bits": 12}])
+def test_of_rows_with_equal_content_the_one_with_the_own_code_comes_first(hasher, digits, settings):
+    X = digits[0][700:760]
+    own = hasher.encode(X)
+    others = [hasher.encode(X, np.full(len(X), label)) for label in range(7)]  # other label words, equal content
+    index = hl.Index(64, **settings)
+    index.add(np.concatenate([*others, own]))
+    for tables in (hasher.query(X, "alike"), hasher.query_codes(own, "alike")):
+        found = index.search(tables, 1).ids[:, 0]
+        np.testing.assert_array_equal(np.concatenate([*others, own])[found], own)
+
+
 def test_tables_are_the_formula(hasher, digits):
     X = digits[0][700:720]
     coder = hasher.coder_

@@ -19,7 +19,7 @@ from hashlearn import codes, metrics
 from hashlearn.functions.calibration import Calibration
 from hashlearn.functions.linear import HashFunction, database_signs, project_block
 from hashlearn.kernel import FeatureMap, dense_rows, validated_rows
-from hashlearn.labels import Classes, LabelSets, as_labels, check_same_kind, group_rows
+from hashlearn.labels import Classes, LabelSets, as_labels, group_rows, sets_by_name
 from hashlearn.methodinfo import MethodInfo
 from hashlearn.parallel import one_blas_thread, ordered_map, row_blocks
 from hashlearn.parameters import FLAG, DeclaredEstimator, Instance, Interval, check_parameters, fitted, parameter
@@ -69,15 +69,8 @@ class LabelCodes:
             given = f"columns for {sets.shape[1]}" if read.names is None else "classes or tags"
             raise ValueError(f"y must have labels as the fit had them, {fit}. Got {given}.")
         if read.names is not None and self.names_ is not None:
-            check_same_kind(read.names, self.names_, ("y", "the fit"))
-            # A label that the fit did not have goes to one more column, which no set with a code has.
-            column = {name: place for place, name in enumerate(self.names_)}
-            place = [column.get(name, n_labels) for name in read.names]
-            moves = (np.ones(len(place)), (np.arange(len(place)), place))
-            sets = sets @ sparse.csr_matrix(moves, (sets.shape[1], n_labels + 1))
-        else:
-            sets = sparse.hstack([sets, sparse.csr_matrix((n_rows, 1))], format="csr")
-        known = sparse.hstack([self.sets_, sparse.csr_matrix((n_sets, 1))], format="csr")
+            sets = sets_by_name(read, self.names_, ("y", "the fit"))[0]
+        known = sparse.csr_matrix((self.sets_.data, self.sets_.indices, self.sets_.indptr), (n_sets, sets.shape[1]))
         group = group_rows(sparse.csr_matrix(sparse.vstack([known, sets], format="csr")))[0]
         # Groups are numbered by their first row, so those of the sets with codes are the first ones.
         return np.where(group[n_sets:] < n_sets, group[n_sets:], -1)

@@ -8,9 +8,7 @@ classes never change, so codes that are stored stay valid.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
-from types import MethodType
-from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,53 +30,18 @@ from hashlearn.functions.linear import (
 from hashlearn.functions.posterior import ClassSums, fit_posterior
 from hashlearn.hashers.base import BaseHasher, LabelCodes
 from hashlearn.kernel import MOST_LANDMARKS, FeatureMap, LandmarkKernel, validated_rows
-from hashlearn.labels import Classes, as_labels
+from hashlearn.labels import Classes, as_labels, check_same_kind, sets_by_name
 from hashlearn.pairwise.supervision import sums_by_kind
 from hashlearn.parallel import one_blas_thread, ordered_map, row_blocks
 from hashlearn.parameters import fitted
 from hashlearn.typing import Float32Array, FloatArray, IntArray, Matrix, PackedCodes
 
-Method = TypeVar("Method", bound=Callable[..., Any])
 UPDATED_FUNCTIONS = ("linear", "posterior")
 LANDMARK_RIDGE = 1e-3
 """Added to the kernel between landmarks, which is singular where landmarks repeat."""
 LEAST_CERTAINTY = 0.05
 """What the flip of a bit costs that is not certain at all."""
 MOST_COMPARED = 1000
-
-
-def available_while(check: Callable[[Any], bool]) -> Callable[[Method], Method]:
-    """Make a method that is missing, as scikit-learn has it, from hashers that it cannot update.
-
-    Unlike that of scikit-learn's ``available_if``, the AttributeError tells what to do.
-    """
-
-    def decorated(method: Method) -> Method:
-        return cast(Method, _WhileUpdatable(check, method))
-
-    return decorated
-
-
-class _WhileUpdatable:
-    def __init__(self, check: Callable[[Any], bool], method: Callable[..., Any]) -> None:
-        self._check, self._method = check, method
-        self.__doc__ = method.__doc__
-
-    def __get__(self, hasher: Any, owner: type | None = None) -> Any:
-        if hasher is not None and not self._check(hasher):
-            raise AttributeError(
-                f"This {type(hasher).__name__} has no attribute {self._method.__name__!r} now: it was fitted by fit, "
-                "which keeps no sums over its rows. Give all rows to partial_fit, from the first ones on."
-            )
-        return self._method if hasher is None else MethodType(self._method, hasher)
-
-
-def can_update(hasher: PartialFitMixin) -> bool:
-    """Tell whether ``partial_fit`` can go on: before any fit, after ``partial_fit``, and after ``fit`` with classes."""
-    if not hasattr(hasher, "function_") or hasattr(hasher, "sums_"):
-        return True
-    known = getattr(hasher, "label_codes_", None)
-    return known is not None and known.names_ is not None and bool((np.diff(known.sets_.indptr) == 1).all())
 
 
 class PartialFitMixin(BaseHasher):
@@ -90,7 +53,6 @@ class PartialFitMixin(BaseHasher):
 
     sums_: ClassStatistics = fitted("Sums over all rows so far, if ``partial_fit`` was used.")
 
-    @available_while(can_update)
     def partial_fit(self, X: Matrix, y: Any = None) -> Self:
         """Learn from more rows, of known and of new classes, without the rows of earlier calls.
 
@@ -125,9 +87,14 @@ class PartialFitMixin(BaseHasher):
             self.fit(X, y)
             self._begin_sums(X, labels, self.codes_)
             return self
+        goes_on = hasattr(self, "sums_")
+        if not goes_on and not self._has_class_codes():
+            raise ValueError(
+                f"This {type(self).__name__} was not fitted to one class per row, so it has no codes of classes for "
+                "partial_fit to keep: fit a new one to all rows."
+            )
         X = validated_rows(self, X)
         check_consistent_length(X, labels.numbers)
-        goes_on = hasattr(self, "sums_")
         # Everything is made beside the fitted state, which an exception leaves as it was.
         sums = copy.deepcopy(self.sums_) if goes_on else self._empty_sums(labels)
         features = copy.copy(self.features_)
@@ -141,6 +108,10 @@ class PartialFitMixin(BaseHasher):
         if hasattr(self, "codes_"):
             self.codes_ = np.concatenate([self.codes_, packed]) if goes_on else packed
         return self
+
+    def _has_class_codes(self) -> bool:
+        known = getattr(self, "label_codes_", None)
+        return known is not None and known.names_ is not None and bool((np.diff(known.sets_.indptr) == 1).all())
 
     def _check_updatable(self) -> None:
         if self.function not in UPDATED_FUNCTIONS:
@@ -163,7 +134,7 @@ class PartialFitMixin(BaseHasher):
         known = self.label_codes_
         assert known.names_ is not None
         names = [known.names_[column] for column in known.sets_.indices]
-        self._check_kind(names[0], labels.names)
+        check_same_kind(labels.names, names, ("y", "the fit"))
         given = set(labels.names)
         missing = [name for name in names if name not in given]
         if missing:
@@ -198,25 +169,14 @@ class PartialFitMixin(BaseHasher):
 
     def _class_numbers(self, sums: ClassStatistics, X: Matrix, labels: Classes) -> IntArray:
         """Return the number of every row's class in the sums; classes that are new get codes there."""
-        places = {name: place for place, name in enumerate(sums.names)}
-        self._check_kind(sums.names[0], labels.names)
+        sets, names = sets_by_name(labels, sums.names, ("y", "the fit"))
+        numbers = np.full(X.shape[0], -1, dtype=np.intp)
+        numbers[labels.known] = sets.indices
         expected = self.expected_bits(X)
-        for number, name in enumerate(labels.names):
-            if name not in places:
-                mean = expected[labels.numbers == number].mean(axis=0, dtype=np.float64)
-                places[name] = len(places)
-                sums.add_class(name, new_class_code(mean, sums.codes))
-        moved = np.array([*(places[name] for name in labels.names), -1], dtype=np.intp)
-        return moved[labels.numbers]
-
-    def _check_kind(self, known: Any, names: Sequence[Any]) -> None:
-        """Refuse numbers after texts and texts after numbers, which would all be new classes."""
-        for name in names:
-            if isinstance(name, str) != isinstance(known, str):
-                raise ValueError(
-                    f"y holds the class {name!r}, and earlier calls had classes such as {known!r}, so no class of one "
-                    "side can equal one of the other: give all calls labels of one kind."
-                )
+        for number in range(len(sums.names), len(names)):
+            mean = expected[numbers == number].mean(axis=0, dtype=np.float64)
+            sums.add_class(names[number], new_class_code(mean, sums.codes))
+        return numbers
 
     def _fit_to_sums(self, sums: ClassStatistics, features: FeatureMap) -> None:
         """Fit the function to sums of these features and keep all three; thresholds of database bits stay."""

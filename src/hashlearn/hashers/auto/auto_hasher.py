@@ -18,7 +18,7 @@ from hashlearn.kernel import PlainFeatures, validated_rows
 from hashlearn.labels import Classes, as_labels
 from hashlearn.methodinfo import MethodInfo
 from hashlearn.pairwise.gsdhp import GSDHP
-from hashlearn.pairwise.partial_fit import PartialFitMixin, available_while
+from hashlearn.pairwise.partial_fit import PartialFitMixin
 from hashlearn.parameters import NON_NEGATIVE, Anything, fitted, parameter
 from hashlearn.progress import PhaseTimer, verbose_listening
 from hashlearn.rows.advice import SampledCodes, muted
@@ -33,11 +33,6 @@ from hashlearn.typing import Matrix
 def _updated_parts(hasher: AutoHasher) -> list[PartialFitMixin]:
     """Return the parts of a fitted hasher that ``partial_fit`` updates."""
     return [part for part in hasher.hasher_.hashers_ if isinstance(part, PartialFitMixin)]
-
-
-def _keeps_sums(hasher: AutoHasher) -> bool:
-    """Whether ``partial_fit`` can go on: after ``fit``, which keeps no sums over its rows, the method is missing."""
-    return not hasattr(hasher, "hasher_") or all(hasattr(part, "sums_") for part in _updated_parts(hasher))
 
 
 class AutoHasher(BaseHasher):
@@ -121,13 +116,12 @@ class AutoHasher(BaseHasher):
             self._finish(source, context, timer, sampled)
         return self
 
-    @available_while(_keeps_sums)
     def partial_fit(self, X: Matrix, y: Any = None) -> Self:
         """Learn from more rows, of known and of new classes, without the rows of earlier calls.
 
         The first call is ``fit``. Further calls update the bits that GSDH_P learned from labels, as
-        ``GSDHP.partial_fit`` does; the choice and the bits that keep the structure of the features stay. Stored codes
-        stay valid.
+        ``GSDHP.partial_fit`` does: the first one after ``fit`` takes its rows again. The choice and the bits that keep
+        the structure of the features stay. Stored codes stay valid.
 
         Parameters
         ----------
@@ -138,7 +132,7 @@ class AutoHasher(BaseHasher):
         -------
         self
         """
-        first = not hasattr(self, "hasher_")
+        first, goes_on = not hasattr(self, "hasher_"), False
         labels = as_labels(y, self._unlabeled)
         if not isinstance(labels, Classes):
             raise ValueError("AutoHasher.partial_fit learns from one class per row, not from label sets.")
@@ -154,9 +148,10 @@ class AutoHasher(BaseHasher):
             if first:
                 part._begin_sums(X, labels, part.encode(X, y))
             else:
+                goes_on = hasattr(part, "sums_")
                 part.partial_fit(X, y)
         if not first:
-            self.codes_ = np.concatenate([self.codes_, self.encode(X)])
+            self.codes_ = np.concatenate([self.codes_, self.encode(X)]) if goes_on else self.encode(X)
         return self
 
     def _fit_source(self, source: AnySource, context: FitContext, rng: np.random.RandomState) -> None:
