@@ -25,6 +25,7 @@ from hashlearn.collection.migration import commit_migration, plan_migration
 from hashlearn.collection.uri import MEMORY, shown
 from hashlearn.data.embed import embedding_model
 from hashlearn.data.texts import read_texts
+from hashlearn.files.arrays import split_part
 from hashlearn.files.payloads import payload_rows
 
 app = typer.Typer()
@@ -308,6 +309,38 @@ def migrate(
             "migrated": not dry_run,
         }
     tell({name: round(value, 4) if isinstance(value, float) else value for name, value in facts.items()}, as_json)
+
+
+@index.command(
+    epilog=epilog(
+        "hashlearn index learn faq/ --labels topic",
+        "hashlearn index learn faq/ --labels labels.csv:topic --ids labels.csv:id",
+    )
+)
+def learn(
+    uri: Uri,
+    labels: Annotated[
+        str | None,
+        typer.Option(metavar="FILE|FIELD", help="Labels, one per row; or the payload field that holds them."),
+    ] = None,
+    ids: Annotated[
+        str | None, typer.Option(metavar="FILE", help="The ids of the rows in the file of labels; others have none.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Fit the model of a collection again, with labels that came later. All rows get new codes; ids and payloads stay.
+
+    The rows are the vectors that the collection keeps, or its texts, which are embedded again.
+    """
+    with Collection.open(uri) as collection, progress("learning labels"):
+        given: Any = labels
+        if labels is not None and split_part(labels)[0].is_file():
+            given = files.read_labels(labels, missing=True)
+        elif ids is not None:
+            raise BadUse("--ids goes with a file of labels.")
+        collection.learn_labels(given, None if ids is None else read_ids(collection, ids))
+        facts = {"collection": collection.uri, "rows": len(collection), "label_field": collection.label_field}
+    tell(facts, as_json)
 
 
 _UNKNOWN = (

@@ -154,6 +154,7 @@ class AsyncCollection:
     verify = _awaited(Collection.verify)
     migrate = _awaited(Collection.migrate)
     undo_migration = _awaited(Collection.undo_migration)
+    learn_labels = _awaited(Collection.learn_labels)
     set_text_model = _awaited(Collection.set_text_model)
     compact = _awaited(Collection.compact)
     backup = _awaited(Collection.backup)

@@ -792,10 +792,10 @@ class Collection:
         texts : list of str, or one str, default=None
             Texts that the collection's text model embeds. They are not kept, unless ``payload`` holds them too, such
             as ``payload={"text": texts}``.
-        labels : as y of ``OpenHasher.encode``, default=None
-            Of collections of an OpenHasher: labels that are known, None or the hasher's ``unlabeled`` where they are
-            not. Codes hold them in place of predicted labels. They are not kept for reading, unless ``payload`` holds
-            them too.
+        labels : as y of the hasher's ``encode``, default=None
+            Of collections of an OpenHasher, or of a hasher that learned codes for labels (``GSDHP``, ``AutoHasher``):
+            labels that are known, None or the hasher's ``unlabeled`` where they are not. Codes hold them in place of
+            predicted labels. They are not kept for reading, unless ``payload`` holds them too.
         vectors : array (rows, vector_size), default=None
             Floats to keep in place of X, in a collection that keeps vectors.
         bit_order : {"big", "little"}, default="big"
@@ -1040,6 +1040,30 @@ class Collection:
 
         undo_migration(self, vectors)
 
+    def learn_labels(self, labels: Any = None, ids: Any = None) -> None:
+        """Fit the hasher again, with labels that came later, and give all rows the codes that it makes with them.
+
+        Ids and payloads stay. Rows are those vectors that the collection keeps (``store_vectors=True``), or else their
+        texts are embedded again, by ``text_model`` out of ``text_field``. Codes and hasher are replaced in one
+        transaction. Other processes that have the collection open are then told to open it again.
+
+        Parameters
+        ----------
+        labels : list or str, default=None
+            A class or a list of tags per row, None where it is unknown, in the order of ``scan``; or the name of the
+            field of payloads that holds them, which is ``label_field`` unless told otherwise.
+        ids : list, default=None
+            The ids of the rows whose labels are given; the labels of all others are unknown.
+
+        Raises
+        ------
+        UnsupportedByStoreError
+            On PostgreSQL and Milvus.
+        """
+        from hashlearn.collection.migration import learn_labels
+
+        learn_labels(self, labels, ids)
+
     def set_text_model(self, name: str) -> None:
         """Name the text model of a collection that does not know it, or whose text model has moved to another folder.
 
@@ -1161,6 +1185,10 @@ class Collection:
     def _replace_hasher(self, hasher: Any, vector_size: int | None) -> None:
         model, fingerprint = (b"", "") if hasher is None else (models.dumps(hasher), models.fingerprint(hasher))
         self._store.replace_model(model, fingerprint, vector_size)
+        self._making = Encoder(self.uri, self._store, hasher)
+
+    def _replace_codes(self, hasher: Any, numbers: NDArray[np.int64], packed: PackedCodes) -> None:
+        self._store.replace_codes(models.dumps(hasher), models.fingerprint(hasher), numbers, packed)
         self._making = Encoder(self.uri, self._store, hasher)
 
     def _check_filter(self, condition: Condition | None, found: bool, depth: int = 1) -> None:

@@ -138,10 +138,11 @@ class Encoder:
         """Return the packed codes of rows to store, whose labels may be known."""
         if labels is None:
             return self._encoded(rows, "encode", np.uint8, n_bytes(self.n_bits))
-        if not self.by_tables:
+        if not _knows_labels(self.hasher):
             raise ValueError(
-                f"labels= is for codes of an OpenHasher, which hold labels. {self._place} has codes of "
-                f"{type(self.hasher).__name__}: leave labels out, or keep them in the payload."
+                "labels= is for codes of an OpenHasher, or of another hasher that learned codes for labels. "
+                f"{self._place} has codes of {type(self.hasher).__name__}: leave labels out, or put them into the "
+                "payload."
             )
         labels = sliceable_labels(labels)
         n_labels = labels.shape[0] if labels.shape else 1
@@ -236,6 +237,14 @@ class Encoder:
             _refuse_missing_numbers(rows)  # says which row it is, which the hasher's own message does not
             raise
         return np.concatenate(parts) if parts else np.empty((0, width), dtype=dtype)
+
+
+def _knows_labels(hasher: Any) -> bool:
+    """Return whether codes of rows whose label is known differ from codes of rows whose label is predicted."""
+    if hasattr(hasher, "query") or hasattr(hasher, "label_codes_"):
+        return True
+    parts = [getattr(hasher, "hasher_", None), *getattr(hasher, "hashers_", ())]
+    return any(_knows_labels(part) for part in parts if part is not None)
 
 
 def with_notes(hasher: Any, **notes: str | None) -> Any:

@@ -243,6 +243,11 @@ def model_was_replaced(place: object) -> CollectionError:
     return CollectionError(f"Another process has replaced the model of {place}: open it again.")
 
 
+def rows_have_changed(place: object) -> CollectionError:
+    """Return what ``replace_codes`` raises if the codes are not those of all rows."""
+    return CollectionError(f"Rows of {place} were added or removed meanwhile, so nothing was changed: try again.")
+
+
 def rows_without_vectors(place: object, count: int) -> CollectionError:
     """Return what ``replace_model`` raises if vectors cannot be taken back into use."""
     return CollectionError(
@@ -375,6 +380,18 @@ class Store(ABC):
         The former size takes them back into use. CollectionError if rows have none by then, or if the stored model is
         no longer that of ``spec`` because another process has replaced it.
         """
+
+    def replace_codes(self, model: bytes, fingerprint: str, ids: Ids, codes: PackedCodes) -> None:
+        """Replace the model and the codes of all rows, whose increasing ids these are, all or nothing.
+
+        From then on, processes that opened the collection before get a CollectionError, because queries by the former
+        model find nothing of sense among the new codes. CollectionError if these are not the ids of all rows, because
+        rows were added or removed meanwhile.
+        """
+        raise UnsupportedByStoreError(
+            "Only collections in folders and on servers of hashlearn can give all rows new codes at once: make the "
+            "collection again, with the labels."
+        )
 
     def embed(self, texts: Sequence[str]) -> Float32Array | None:
         """Return the rows of texts by the text model of the collection, if the storage has it; else None."""

@@ -40,13 +40,19 @@ router = APIRouter(prefix="/api/v1/collections", include_in_schema=False)
 
 def _spec(service: Service, served: ServedCollection, call: wire.NoCall) -> wire.WireSpec:
     spec = served.collection._store.spec
-    facts = {name: getattr(spec, name) for name in wire.WireSpec.__struct_fields__ if name != "writable"}
-    return wire.WireSpec(
-        **{**facts, "indexed": [*spec.indexed]}, writable=served.writable and service.settings.may_write
-    )
+    facts = {name: getattr(spec, name) for name in wire.WireSpec.__struct_fields__ if hasattr(spec, name)}
+    writable = served.writable and service.settings.may_write
+    return wire.WireSpec(**{**facts, "indexed": [*spec.indexed]}, writable=writable, codes_by=served.codes_by)
+
+
+def _check_hasher(served: ServedCollection, call: wire.SearchCall | wire.WithinCall | wire.AddCall) -> None:
+    """Refuse queries and rows of a client whose hasher is not the one that made the codes."""
+    if call.codes_by and call.codes_by != served.codes_by:
+        raise ApiError(409, "replaced", "The codes were replaced by those of another hasher.")
 
 
 def _search(service: Service, served: ServedCollection, call: wire.SearchCall) -> wire.WireAnswer:
+    _check_hasher(served, call)
     query, limits = _checked_query(service, served, call.query), service.limits
     n_queries, size = len(query.values), served.collection.vector_size
     found = n_queries * min(max(call.k, 1), served.collection.count()) if call.include else 0
@@ -62,6 +68,7 @@ def _search(service: Service, served: ServedCollection, call: wire.SearchCall) -
 
 
 def _within(service: Service, served: ServedCollection, call: wire.WithinCall) -> wire.WireAnswer:
+    _check_hasher(served, call)
     query, limits = _checked_query(service, served, call.query), service.limits
     most = limits.hits_json if call.include else limits.hits_npy
     if "vector" in call.include:
@@ -117,6 +124,7 @@ def _embed(service: Service, served: ServedCollection, call: wire.EmbedCall) -> 
 
 
 def _add(service: Service, served: ServedCollection, call: wire.AddCall) -> wire.Changed:
+    _check_hasher(served, call)
     ids, payloads = _ids(call.ids), call.payloads
     check_count(len(ids), service.limits)
     names: Any = ids
@@ -179,7 +187,13 @@ def _replace(service: Service, served: ServedCollection, call: wire.ReplaceCall)
         raise bad("bad_request", f"The hasher must make codes of {collection.n_bits} bits.")
     if call.vector_size is not None and call.vector_size < 1:
         raise bad("bad_request", "vector_size must be at least 1.")
-    collection._replace_hasher(hasher, call.vector_size)
+    if call.ids is None or call.codes is None:
+        collection._replace_hasher(hasher, call.vector_size)
+    else:
+        ids, codes = _ids(call.ids), check_codes(call.codes.unpack(), collection.n_bits)
+        if len(ids) != len(codes):
+            raise bad("bad_request", f"There must be one code per id. Got {len(codes)} codes and {len(ids)} ids.")
+        collection._replace_codes(hasher, ids, codes)
     service.follow_hasher(served)
     return wire.Changed(1)
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hashlearn import models
 from hashlearn.codes import n_bytes
 from hashlearn.collection import Collection, Item, UnsupportedByStoreError
 from hashlearn.collection.health import Health
@@ -151,6 +152,7 @@ class ServedCollection:
     def look_at_hasher(self) -> None:
         """Note what the hasher takes; a client may have replaced it."""
         self.hasher = self.collection.hasher
+        self.codes_by = _made_by(self.hasher, self.collection._store.spec.fingerprint)
         takes_vectors = self.hasher is not None and not has_backbone(self.hasher)
         self.n_features = int(self.hasher.n_features_in_) if takes_vectors else None
         if self.texts is not None and getattr(self.hasher, "text_model_", None) != self.texts.name:
@@ -242,6 +244,14 @@ class ServedCollection:
             return None
         info = self.hasher.info
         return {"method": info.name, "title": info.title, "n_features": self.n_features}
+
+
+def _made_by(hasher: Any, fingerprint: str) -> str:
+    """Return the fingerprint of the hasher that made the codes: a migrated collection has those of its first one."""
+    first = hasher
+    while (before := getattr(first, "previous_", None)) is not None:
+        first = before
+    return fingerprint if first is hasher else models.fingerprint(first)
 
 
 def open_collection(

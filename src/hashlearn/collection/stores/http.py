@@ -168,7 +168,7 @@ class HttpStore(Store):
     batch_rows: ClassVar[int] = 10_000
 
     def __init__(self, link: HttpLink, spec: wire.WireSpec, read_only: bool) -> None:
-        self.spec = spec.unpack()
+        self.spec, self._codes_by = spec.unpack(), spec.codes_by
         self._link = link
         self._read_only = read_only or not spec.writable
 
@@ -213,7 +213,8 @@ class HttpStore(Store):
             part = slice(start, start + step)
             some = None if payloads is None else list(payloads[part])
             floats = None if vectors is None else wire.Array.pack(vectors[part])
-            message = wire.AddCall(wire.Array.pack(ids[part]), wire.Array.pack(codes[part]), some, floats)
+            arrays = wire.Array.pack(ids[part]), wire.Array.pack(codes[part])
+            message = wire.AddCall(*arrays, some, floats, self._codes_by)
             try:
                 self._link.call("write/add", message, wire.Changed)
             except TooLargeError:
@@ -273,7 +274,7 @@ class HttpStore(Store):
         step = min(_QUERIES, (_DETAILED_HITS if include else _BARE_HITS) // k, _FLOATS // max(floats, 1))
         parts = []
         for part in _blocks(query, max(1, step)):
-            message = wire.SearchCall(wire.WireQuery.pack(part), k, _filter(where), [*include])
+            message = wire.SearchCall(wire.WireQuery.pack(part), k, _filter(where), [*include], self._codes_by)
             parts.append(self._link.call("search", message, wire.WireAnswer).unpack())
         if len(parts) == 1:
             return parts[0]
@@ -296,7 +297,8 @@ class HttpStore(Store):
     ) -> RangeAnswer:
         parts = []
         for part in _blocks(query, _QUERIES):
-            message = wire.WithinCall(wire.WireQuery.pack(part), float(radius), _filter(where), [*include], limit)
+            asked = wire.WireQuery.pack(part)
+            message = wire.WithinCall(asked, float(radius), _filter(where), [*include], limit, self._codes_by)
             parts.append(self._link.call("within", message, wire.WireAnswer).unpack_range())
         if len(parts) == 1:
             return parts[0]
@@ -329,9 +331,17 @@ class HttpStore(Store):
         return {**facts, "uri": self._link.address.shown, "server": self._link.address.server}
 
     def replace_model(self, model: bytes, fingerprint: str, vector_size: int | None) -> None:
+        self._replace(wire.ReplaceCall(self.spec.fingerprint, model, vector_size))
+
+    def replace_codes(self, model: bytes, fingerprint: str, ids: Ids, codes: PackedCodes) -> None:
+        parts = (wire.Array.pack(ids), wire.Array.pack(codes))
+        self._replace(wire.ReplaceCall(self.spec.fingerprint, model, self.spec.vector_size, *parts))
+
+    def _replace(self, message: wire.ReplaceCall) -> None:
         self._require_writable()
-        self._link.call("write/replace", wire.ReplaceCall(self.spec.fingerprint, model, vector_size), wire.Changed)
-        self.spec = self._link.call("spec", wire.NoCall(), wire.WireSpec).unpack()
+        self._link.call("write/replace", message, wire.Changed)
+        found = self._link.call("spec", wire.NoCall(), wire.WireSpec)
+        self.spec, self._codes_by = found.unpack(), found.codes_by
 
     def embed(self, texts: Sequence[str]) -> Float32Array:
         parts = [

@@ -102,6 +102,7 @@ class SearchCall(Call):
     k: int
     where: Filter | None = None
     include: list[Include] = []
+    codes_by: str = ""
 
 
 class WithinCall(Call):
@@ -110,6 +111,7 @@ class WithinCall(Call):
     where: Filter | None = None
     include: list[Include] = []
     limit: int | None = None
+    codes_by: str = ""
 
 
 class GetCall(Call):
@@ -133,6 +135,7 @@ class AddCall(Call):
     codes: Array
     payloads: list[Payload] | None = None
     vectors: Array | None = None
+    codes_by: str = ""
 
 
 class UpdateCall(Call):
@@ -155,6 +158,8 @@ class ReplaceCall(Call):
     before: str
     model: bytes
     vector_size: int | None = None
+    ids: Array | None = None
+    codes: Array | None = None
 
 
 class CreateCall(Call):
@@ -250,7 +255,11 @@ class Facts(msgspec.Struct):
 
 
 class WireSpec(msgspec.Struct):
-    """What a collection is made for, with its model."""
+    """What a collection is made for, with its model.
+
+    ``codes_by`` is the fingerprint of the hasher that made the codes. Clients send it with queries and rows, so that
+    those of a former hasher are refused.
+    """
 
     n_bits: int
     model: bytes
@@ -261,10 +270,15 @@ class WireSpec(msgspec.Struct):
     indexed: list[str]
     ids: str
     writable: bool
+    codes_by: str
 
     def unpack(self) -> CollectionSpec:
         """Return the spec that was sent."""
-        facts = {name: getattr(self, name) for name in self.__struct_fields__ if name not in ("writable", "indexed")}
+        facts = {
+            name: getattr(self, name)
+            for name in self.__struct_fields__
+            if name not in ("writable", "codes_by", "indexed")
+        }
         return CollectionSpec(**facts, indexed=tuple(self.indexed))
 
 

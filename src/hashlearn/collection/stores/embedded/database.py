@@ -200,6 +200,7 @@ class Database:
         self._unshared = False
         self._stamp = (0, 0)
         self._generation = 0
+        self.upcoming: CollectionSpec | None = None  # that this process is about to write
         self._identity = 0
         self._known_commits = 0
         with errors_as_sentences(self.path):
@@ -316,7 +317,8 @@ class Database:
     def _accept(self, spec: CollectionSpec) -> None:
         """Continue with another file of this name, if it is a collection with the same spec."""
         # Two model files may differ although their hashers compute the same; then their fingerprints are equal.
-        if replace(spec, model=b"") != replace(self.spec, model=b""):
+        wanted = [replace(one, model=b"") for one in (self.spec, self.upcoming) if one is not None]
+        if replace(spec, model=b"") not in wanted:
             raise CollectionError(
                 f"{self.path.parent} was replaced by another collection ({spec.n_bits} bits, kind {spec.kind!r}) while "
                 "it was open: open it again."

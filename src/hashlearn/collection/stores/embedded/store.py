@@ -40,6 +40,7 @@ from hashlearn.collection.store import (
     VerifyReport,
     first_of_each,
     model_was_replaced,
+    rows_have_changed,
     rows_without_vectors,
     update_blocks,
 )
@@ -49,7 +50,7 @@ from hashlearn.collection.stores.embedded.blocks import Block, merged, to_merge,
 from hashlearn.collection.stores.embedded.database import Database, Transaction, file_size
 from hashlearn.collection.stores.embedded.filters import FilterCache
 from hashlearn.collection.stores.embedded.folder import backup, restore
-from hashlearn.collection.stores.embedded.schema import VERSION, block_sum, read_spec, replace_spec
+from hashlearn.collection.stores.embedded.schema import VERSION, block_sum, new_identity, read_spec, replace_spec
 from hashlearn.collection.stores.embedded.synced_index import Snapshot, SyncedIndex
 from hashlearn.collection.stores.embedded.tables import PayloadTable, VectorTable
 from hashlearn.collection.stores.embedded.verify import verify
@@ -250,14 +251,36 @@ class EmbeddedStore(Store):
                 return
 
     def replace_model(self, model: bytes, fingerprint: str, vector_size: int | None) -> None:
+        def check(moment: Transaction) -> None:
+            missing = 0 if vector_size is None else moment.state.rows - moment.state.vectors
+            if missing:
+                raise rows_without_vectors(self._folder, missing)
+
+        self._replace_spec(replace(self.spec, model=model, fingerprint=fingerprint, vector_size=vector_size), check)
+
+    def replace_codes(self, model: bytes, fingerprint: str, ids: Ids, codes: PackedCodes) -> None:
+        def put(moment: Transaction) -> None:
+            whole = self._following.all_rows(moment)
+            if not np.array_equal(whole.ids, ids):
+                raise rows_have_changed(self._folder)
+            self._write_all(moment, Block(whole.ids, codes, whole.gone, whole.columns))
+            # Processes that know the former identity find another spec behind this one, and say so.
+            moment.state = moment.state._replace(identity=new_identity())
+
+        spec = replace(self.spec, model=model, fingerprint=fingerprint)
+        self._database.upcoming = spec
+        try:
+            self._replace_spec(spec, put)
+        finally:
+            self._database.upcoming = None
+
+    def _replace_spec(self, spec: CollectionSpec, change: Callable[[Transaction], None]) -> None:
+        """Replace the spec and change rows in one transaction."""
         try:
             with self._database.writing() as moment:
                 if read_spec(moment.db, self._database.path, moment.state).fingerprint != self.spec.fingerprint:
                     raise model_was_replaced(self._folder)
-                missing = 0 if vector_size is None else moment.state.rows - moment.state.vectors
-                if missing:
-                    raise rows_without_vectors(self._folder, missing)
-                spec = replace(self.spec, model=model, fingerprint=fingerprint, vector_size=vector_size)
+                change(moment)
                 # The state changes even if the spec is the same: then the loss of this commit would be noticed.
                 state = replace_spec(moment.db, spec, moment.state)
                 moment.state = state._replace(commits=state.commits + 1)
@@ -268,7 +291,7 @@ class EmbeddedStore(Store):
             # The exception may have come after the commit.
             with self._database.reading() as moment:
                 found = read_spec(moment.db, self._database.path, moment.state)
-            if found.model == model:
+            if found.model == spec.model:
                 self._use_spec(found)
             raise
 
@@ -354,19 +377,19 @@ class EmbeddedStore(Store):
         with self._database.writing() as transaction:
             before = transaction.state
             # The new blocks are made from the old ones, because the index in memory has no checksums.
-            whole = self._following.all_rows(transaction)
-            transaction.db.execute("DELETE FROM block")
-            seq = before.seq
-            for rows in row_blocks(len(whole.ids), _REWRITTEN_ROWS):
-                fields = None if whole.columns is None else whole.columns.take(np.arange(rows.start, rows.stop))
-                seq = self._insert(
-                    transaction.db, seq + 1, Block(whole.ids[rows], whole.codes[rows], whole.gone, fields)
-                )
-            seq = max(seq, before.seq + 1)
-            transaction.state = before._replace(
-                seq=seq, base=seq, entries=before.rows, block_sum=block_sum(transaction.db)
-            )
+            self._write_all(transaction, self._following.all_rows(transaction))
         self._following.renumbered(before, transaction)
+
+    def _write_all(self, transaction: Transaction, whole: Block) -> None:
+        """Write all rows in place of the blocks that are there."""
+        before = transaction.state
+        transaction.db.execute("DELETE FROM block")
+        seq = before.seq
+        for rows in row_blocks(len(whole.ids), _REWRITTEN_ROWS):
+            fields = None if whole.columns is None else whole.columns.take(np.arange(rows.start, rows.stop))
+            seq = self._insert(transaction.db, seq + 1, Block(whole.ids[rows], whole.codes[rows], whole.gone, fields))
+        seq = max(seq, before.seq + 1)
+        transaction.state = before._replace(seq=seq, base=seq, entries=before.rows, block_sum=block_sum(transaction.db))
 
     def _rows(
         self, transaction: Transaction, ids: Ids, codes: PackedCodes, vectors: bool = False, payloads: bool = True
