@@ -130,6 +130,16 @@ class AsyncCollection:
         return self._collection.text_model
 
     @property
+    def text_field(self) -> str | None:
+        """The field of payloads that holds the texts of rows; None if it is not known."""
+        return self._collection.text_field
+
+    @property
+    def label_field(self) -> str | None:
+        """The field of payloads that holds the labels of rows; None if it is not known."""
+        return self._collection.label_field
+
+    @property
     def warns_of_filters(self) -> bool:
         """Whether a filter that finds nothing warns of fields that cannot match."""
         return self._collection.warns_of_filters
