@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from bitbudget import method
 
-from hashlearn.codecs import Codec, HasherCodec, RaBitCodec, RescoredCodec, ScalarCodec
+from hashlearn.codecs import Codec, HasherCodec, RaBitCodec, RescoredSignCodec
 from hashlearn.typing import Float32Array
 
 SIZES = (8, 16, 32, 64)
@@ -34,20 +34,16 @@ def registered(name: str, bits: int, make: Callable[[], Codec]) -> str:
     return name
 
 
-def rescored(size: int) -> Codec:
-    """Return bits of ITQ beside int8 vectors, by which all documents are ranked again; both are counted."""
-    return RescoredCodec(HasherCodec("itq", size), ScalarCodec(8))
-
-
 NAMES = [
     name
     for size in SIZES
     for name in (
         registered(f"hashlearn-itq-{size}B", 8 * size, lambda size=size: HasherCodec("itq", size)),
         registered(f"hashlearn-itq-real-{size}B", 8 * size, lambda size=size: HasherCodec("itq", size, queries="real")),
-        registered(f"hashlearn-itq+int8-{size}B", 8 * size, lambda size=size: rescored(size)),
     )
 ]
 NAMES += [
     registered(f"rabitq-billed-{size}B", 8 * size, lambda size=size: RaBitCodec(size)) for size in SIZES if size > 8
 ]
+# Sign bits beside int8 vectors, by which all documents are ranked again; both are counted.
+NAMES.append(registered("hashlearn-sign+int8", 9, RescoredSignCodec))

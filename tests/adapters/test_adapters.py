@@ -61,13 +61,13 @@ def test_bitbudget_scores_our_methods(adapters, rows):
         "binary",
         "hashlearn-itq-8B",
         "hashlearn-itq-real-8B",
-        "hashlearn-itq+int8-8B",
+        "hashlearn-sign+int8",
         "rabitq-billed-16B",
     ]
     found = bitbudget.evaluate(documents, queries, range(400), range(20), judgements, methods=chosen)
     rows_by_name = {row["method"]: row for row in found}
     assert rows_by_name["hashlearn-itq-8B"]["bytes"] == 8
-    assert rows_by_name["hashlearn-itq+int8-8B"]["bytes"] == 8 + 64
+    assert rows_by_name["hashlearn-sign+int8"]["bytes"] == 8 + 64
     assert rows_by_name["rabitq-billed-16B"]["bytes"] == 16
     assert rows_by_name["float32"]["recall"] == 1
     for name in chosen[2:]:

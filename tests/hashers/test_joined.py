@@ -158,13 +158,6 @@ def test_slopes_keep_the_sign_of_bits_that_say_nothing():
     assert (hasher.transform(X) == alone.transform(X)).all()
 
 
-def test_a_joined_hasher_of_an_older_model_file_has_projections_as_they_are():
-    X, y = classes()
-    hasher = joined().fit(X, y)
-    del hasher.calibration_
-    assert (hasher.expected_bits(X) == hasher.decision_function(X)).all()
-
-
 def test_chunks_give_the_same_as_memory():
     X, y = classes()
     in_memory = joined().fit(X, y)

@@ -39,7 +39,8 @@ def plan_migration(
     If it will not be committed, nothing becomes of kept vectors, so ``vectors`` may be None.
     """
     _check_choice(vectors)
-    refuse_tables(collection.hasher)
+    if collection.hasher is not None:
+        refuse_tables(collection.hasher)
     if commit and collection.vector_size is not None and vectors is None:
         raise CollectionError(
             f"{collection.uri} keeps vectors of the present embedding model, with which queries of another one cannot "
