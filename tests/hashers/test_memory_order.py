@@ -10,6 +10,7 @@ from small_methods import small
 
 import hashlearn as hl
 from hashlearn.hashers.pipeline import PipelineHasher
+from hashlearn.methods import FIRST
 
 FORMS = {
     "Fortran order": np.asfortranarray,
@@ -99,9 +100,10 @@ def test_masked_entries_are_refused_by_every_entrance():
                 pytest.fail(f"{name}, call {number}")
 
 
-def test_columns_of_vectors_are_matrices():
+@pytest.fixture(scope="module")
+def columns():
+    """Rows, their classes, and the rows as columns of vectors of several packages."""
     X = np.random.default_rng(0).normal(size=(60, 5)).astype(np.float32)
-    y = np.arange(60) % 3
     flat = pyarrow.FixedSizeListArray.from_arrays(pyarrow.array(X.ravel()), 5)
     frame, lists = pd.DataFrame({"v": list(X)}), pl.Series("v", [list(map(float, row)) for row in X])
     forms = {
@@ -116,20 +118,45 @@ def test_columns_of_vectors_are_matrices():
         "lists of polars": lists,
         "frame of polars": lists.to_frame(),
     }
-    expected = small("gsdhp", 8).fit(X, y)
-    codes = expected.encode(X)
+    return X, np.arange(60) % 3, forms
+
+
+def _entrances(name, hasher, rows, y):
+    """What the methods of a fitted hasher that take rows return for them."""
+    found = {"encode": hasher.encode(rows), "transform": hasher.transform(rows), "score": hasher.score(rows, y)}
+    found["encode(X, y)"] = hasher.encode(rows, y)
+    found["query"] = hasher.query(rows).nibbles if name == "open" else hasher.encode_queries(rows)
+    if name != "auto":
+        found["partial_fit"] = small(name, 8).partial_fit(rows, y).partial_fit(rows, y).encode(rows)
+    return found
+
+
+@pytest.mark.filterwarnings("ignore::hashlearn.FitAdvice")
+@pytest.mark.parametrize("name", ["gsdhp", *FIRST])
+def test_columns_of_vectors_are_matrices(name, columns):
+    X, y, forms = columns
+    expected = small(name, 8).fit(X, y)
+    results = _entrances(name, expected, X, y)
     with hl.Collection.create(":memory:", expected, store_vectors=True) as shop:
         shop.add(X)
         nearest = shop.search(X[:3], k=2).ids
         for form, rows in forms.items():
-            hasher = small("gsdhp", 8).fit(rows, y)
-            np.testing.assert_array_equal(hasher.codes_, expected.codes_, err_msg=form)
-            np.testing.assert_array_equal(hasher.encode(rows), codes, err_msg=form)
-            np.testing.assert_array_equal(small("gsdhp", 8).fit_chunks(rows, y).encode(X), codes, err_msg=form)
+            np.testing.assert_array_equal(small(name, 8).fit(rows, y).codes_, expected.codes_, err_msg=form)
+            for entrance, found in _entrances(name, expected, rows, y).items():
+                # Tables of float64 rows, as lists of polars are, are rounded otherwise than those of float32 rows.
+                np.testing.assert_allclose(found, results[entrance], atol=1e-5, err_msg=f"{form}, {entrance}")
             shop.add(rows, ids=np.arange(60), vectors=rows)
             np.testing.assert_array_equal(shop.search(rows[:3], k=2).ids, nearest, err_msg=form)
-    halves = [frame["v"][:30], frame["v"][30:]]
-    np.testing.assert_array_equal(small("gsdhp", 8).fit_chunks(halves, [y[:30], y[30:]]).encode(X), codes)
+
+
+def test_chunks_of_columns_of_vectors(columns):
+    X, y, forms = columns
+    codes = small("gsdhp", 8).fit_chunks(X, y).encode(X)
+    for form, rows in forms.items():
+        np.testing.assert_array_equal(small("gsdhp", 8).fit_chunks(rows, y).encode(X), codes, err_msg=form)
+    column = forms["column of pandas"]
+    halves = small("gsdhp", 8).fit_chunks([column[:30], column[30:]], [y[:30], y[30:]])
+    np.testing.assert_array_equal(halves.encode(X), codes)
 
 
 @pytest.mark.parametrize(("wrong", "got"), [(None, "none"), (np.zeros(4), "4")])

@@ -10,16 +10,15 @@ from typing import Any, NoReturn, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from hashlearn import codes
 from hashlearn.codes import check_codes
 from hashlearn.functions.linear import RidgeSums
 from hashlearn.hashers.base import BaseHasher
 from hashlearn.index import ScoreTables
-from hashlearn.kernel import dense_rows
+from hashlearn.kernel import dense_rows, validated_rows
 from hashlearn.labels import Classes, as_labels, check_variety, sets_by_name
-from hashlearn.messages import refuse_masked
 from hashlearn.methodinfo import MethodInfo
 from hashlearn.metrics import evaluate_scores
 from hashlearn.opencode.coder import LabelPart, OpenCoder, emphasis_number
@@ -375,7 +374,8 @@ class OpenHasher(BaseHasher):
         -------
         float
         """
-        packed, labels = self.encode(X), as_labels(y, self.unlabeled).sets
+        X, labels = self._check_rows(X), as_labels(y, self.unlabeled).sets
+        packed = self.encode(X)
         check_consistent_length(packed, labels)
         labeled = np.flatnonzero(np.diff(labels.indptr))
         if len(labeled) < 2:
@@ -395,9 +395,7 @@ class OpenHasher(BaseHasher):
 
     def _check_rows(self, X: Matrix) -> Matrix:
         check_is_fitted(self)
-        refuse_masked(X)
-        dtypes = [np.float32, np.float64]
-        return validate_data(self, X, accept_sparse="csr", dtype=dtypes, reset=False, ensure_min_samples=0)
+        return validated_rows(self, X, at_least=0)
 
     def _by_blocks(self, work: Callable[[slice], Part], n_rows: int, size: int = BLOCK_ROWS) -> list[Part]:
         """Return the results of blocks of rows, computed on threads; no rows are one empty block."""

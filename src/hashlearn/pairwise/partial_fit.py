@@ -85,7 +85,7 @@ class PartialFitMixin(BaseHasher):
         if not hasattr(self, "function_"):
             self._check_updatable()
             self.fit(X, y)
-            self._begin_sums(X, labels, self.codes_)
+            self._begin_sums(validated_rows(self, X), labels, self.codes_)
             return self
         goes_on = hasattr(self, "sums_")
         if not goes_on and not self._has_class_codes():
