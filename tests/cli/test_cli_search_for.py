@@ -37,6 +37,8 @@ def test_rows_are_searched_for_by_their_ids(call, model, folder, kind):
             wanted = shop.search(codes=code[None], k=40).to_list()[0]
             wanted = [(str(row["id"]), row["distance"]) for row in wanted if str(row["id"]) != ids[place]]
             assert [(str(row["id"]), row["distance"]) for row in rows] == wanted
+    later = facts(call("search", "shop", "--id", ids[3], "-k", 5, "--offset", 4, "--json"))["results"][0]
+    assert [str(row["id"]) for row in later] == [one for one, _ in wanted[4:9]]
     near = facts(call("search", "shop", "--id", ids[7], "-k", 2, "--rescore", 20, "--metric", "euclidean", "--json"))
     far = np.linalg.norm(X - X[7], axis=1)
     assert [str(row["id"]) for row in near["results"][0]] == [ids[n] for n in np.argsort(far)[1:3]]
@@ -48,6 +50,7 @@ def test_rows_are_searched_for_by_their_ids(call, model, folder, kind):
     ("words", "said"),
     [
         ((), "Give queries Q"),
+        (("X.npy", "--radius", "3", "--offset", "2"), "--offset goes with -k"),
         (("X.npy", "--id", "1"), "Give queries Q"),
         (("--text", "red shoes"), "names no text model"),
         (("--text", " "), "--text is empty"),

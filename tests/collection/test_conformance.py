@@ -178,6 +178,8 @@ def test_nearest_equals_brute_force_with_ties(empty):
     assert empty.get(2**63 - 1).id == 2**63 - 1
     for k in (1, 10, 150, 450):
         assert same_hits(empty.search(codes=queries, k=k), nearest(queries, ids, stored, k))
+        later = nearest(queries, ids, stored, k + 7)[:, :, 7:]
+        assert same_hits(empty.search(codes=queries, k=k, offset=7), later)
     for radius in (0, 3, 12, 99):
         ball = empty.within(codes=queries, radius=radius)
         for number, distances in enumerate(codes.hamming_distances(queries, stored).astype(int)):

@@ -1,5 +1,9 @@
 """Hits per query: without empty places, as lists, dicts and tables, from an index and from a collection."""
 
+import base64
+import io
+import re
+
 import numpy as np
 import pytest
 
@@ -119,6 +123,42 @@ def test_hits_in_a_notebook(shop):
     many = shop.search(codes=np.repeat(ZERO, 30, axis=0), k=4)._repr_html_()
     assert many.count("<tr>") == 51
     assert "and 70 more" in many
+
+
+def test_hits_print_their_texts(shop):
+    shop.update_payload(2, {"text": "I lost\nmy card"})
+    printed = repr(shop.search(codes=ZERO, k=2))
+    assert printed.splitlines() == [
+        "query  id  distance  color  payload.id  text",
+        "0      1   0         red    A",
+        "0      2   1         blue               I lost my card",
+    ]
+    assert repr(shop.search(codes=ZERO[0], k=1)).splitlines()[1] == "1   0         red    A"
+    assert repr(shop.within(codes=ZERO, radius=0)).splitlines()[1] == "0      1   0         red    A"
+    assert "and 10 more" in repr(shop.search(codes=np.repeat(ZERO, 10, axis=0), k=2))
+
+
+def test_pictures_are_thumbnails_in_a_notebook(shop, tmp_path):
+    from PIL import Image
+
+    Image.new("RGB", (400, 200), "red").save(tmp_path / "red.jpg")
+    (tmp_path / "broken.png").write_bytes(b"no picture")
+    names = [str(tmp_path / "red.jpg"), str(tmp_path / "broken.png"), "gone.png"]
+    shop.update_payload([1, 2, 3], [{"picture": name} for name in names])
+    shown = shop.search(codes=ZERO[0], k=3)._repr_html_()
+    (data,) = re.findall(r'<img src="data:image/png;base64,([^"]+)"', shown)
+    assert Image.open(io.BytesIO(base64.b64decode(data))).size == (96, 48)
+    assert "broken.png</td>" in shown
+    assert "gone.png</td>" in shown
+
+
+def test_later_pages(shop):
+    hits, rest = shop.search(codes=ZERO, k=3), shop.search(codes=ZERO, k=2, offset=1)
+    assert rest.to_list() == [hits.to_list()[0][1:]]
+    assert shop.search(codes=ZERO[0], k=5, offset=2).ids.tolist() == [3]
+    assert shop.search(codes=ZERO, k=5, offset=7).to_list() == [[]]
+    with pytest.raises(ValueError, match="offset must be"):
+        shop.search(codes=ZERO, offset=-1)
 
 
 def test_a_ball_of_an_index_is_used_like_hits(index):

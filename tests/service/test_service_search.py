@@ -70,6 +70,7 @@ def test_an_item_is_no_neighbour_of_its_own(shop):
     whole = [pair for pair in pairs(asked(http, ids=[7], k=ROWS, exclude_self=False)["results"][0]) if pair[0] != 7]
     assert len(whole) == ROWS - 1
     assert pairs(asked(http, ids=[7], k=5)["results"][0]) == whole[:5]
+    assert pairs(asked(http, ids=[7], k=5, offset=3)["results"][0]) == whole[3:8]
     near = [pair for pair in whole if pair[1] <= 4]
     result = asked(http, ids=[7], radius=4)["results"][0]
     assert pairs(result) == near
@@ -178,6 +179,8 @@ def test_histogram_counts_every_row(shop):
         ({"ids": [1], "codes": ["abc0"]}, "bad_request", "got ids and codes"),
         ({"ids": [1], "k": 0}, "bad_request", "k"),
         ({"ids": [1], "k": 5000}, "bad_k", "1,000"),
+        ({"ids": [1], "k": 1000, "offset": 1}, "bad_k", "1,000"),
+        ({"ids": [1], "radius": 2, "offset": 1}, "bad_request", "offset"),
         ({"ids": [1], "k": "5"}, "bad_request", "k"),
         ({"ids": [1], "radius": 2, "mode": "asymmetric"}, "bad_request", "hamming"),
         ({"ids": [1], "colour": 2}, "bad_request", "colour"),

@@ -51,6 +51,7 @@ def search(
         str | None, typer.Argument(metavar="[Q]", help="Features of the queries, or codes with --codes.")
     ] = None,
     k: Annotated[int, typer.Option("-k", min=1, help="Number of rows per query.")] = 10,
+    offset: Annotated[int, typer.Option(metavar="N", min=0, help="Leave out the N nearest rows: a later page.")] = 0,
     radius: Annotated[float | None, typer.Option(metavar="R", help=_RADIUS)] = None,
     text: Annotated[str | None, typer.Option("--text", metavar="WORDS", help=_TEXT)] = None,
     ids: Annotated[list[str] | None, typer.Option("--id", metavar="ID", help=_ID)] = None,
@@ -70,6 +71,8 @@ def search(
 ) -> None:
     """Find the nearest rows of every query, by Hamming distance and then by id."""
     needs_floats = asymmetric or rescore is not None
+    if radius is not None and offset:
+        raise BadUse("--offset goes with -k, not with --radius.")
     if radius is not None and needs_floats:
         raise BadUse("--radius is a Hamming distance: it does not go with --asymmetric or --rescore.")
     if codes and (needs_floats or text is not None or ids or queries is None):
@@ -85,7 +88,8 @@ def search(
             options["max_candidates"] = max_candidates
         results: list[list[dict[str, Any]]] = []
         for chunk in row_chunks(asked.rows):
-            results += _described(collection, _found(collection, asked, chunk, k, radius, options), payload)
+            found = _found(collection, asked, chunk, k + offset, radius, options)
+            results += _described(collection, [(ids[offset:], far[offset:]) for ids, far in found], payload)
             listener(f"searching {collection.uri}", chunk.stop, asked.rows.shape[0])
         if not any(results) and not len(collection):
             say(f"{collection.uri} is empty: add rows with hashlearn index add.")
@@ -93,7 +97,7 @@ def search(
     if as_json:
         print_json(facts)
     else:
-        _print(results, payload)
+        _print(results, payload, offset)
 
 
 def _found(
@@ -136,7 +140,7 @@ def _described(collection: Collection, found: list[tuple[Any, Any]], payload: bo
     ]
 
 
-def _print(results: list[list[dict[str, Any]]], payload: bool) -> None:
+def _print(results: list[list[dict[str, Any]]], payload: bool, offset: int) -> None:
     columns = ("query", "rank", "id", "distance", *(["payload"] if payload else []))
     lines = [
         (
@@ -145,7 +149,7 @@ def _print(results: list[list[dict[str, Any]]], payload: bool) -> None:
             *([json.dumps(row["payload"], ensure_ascii=False)] if payload else []),
         )
         for query, rows in enumerate(results)
-        for rank, row in enumerate(rows, 1)
+        for rank, row in enumerate(rows, 1 + offset)
     ]
     if len(lines) > _FOLDED_LINES:
         print("\n".join(plain_lines(columns, lines, right=columns[:4])))

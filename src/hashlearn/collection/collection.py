@@ -94,6 +94,7 @@ class _WithinOptions(TypedDict, total=False):
 class _SearchOptions(TypedDict, total=False):
     """Arguments that every kind of query to ``Collection.search`` may have."""
 
+    offset: int
     where: Where | None
     emphasis: str | float | None
     asymmetric: bool
@@ -471,6 +472,7 @@ class Collection:
         *,
         codes: ArrayLike | None = None,
         texts: Any = None,
+        offset: int = 0,
         where: Where | None = None,
         emphasis: str | float | None = None,
         asymmetric: bool = False,
@@ -494,6 +496,8 @@ class Collection:
             Packed codes of queries, in ``bit_order``.
         texts : list of str, or one str, default=None
             Texts that the collection's text model embeds. One str is a single query.
+        offset : int, default=0
+            Leave out this many of the nearest rows: ``offset=10`` is the second page of ``k=10``.
         where : dict, default=None
             Only rows whose payload matches, such as ``{"color": "red", "year": {">=": 2020}}``.
         emphasis : {"alike", "auto", "label"} or float from 0 to 1, default=None
@@ -524,7 +528,8 @@ class Collection:
         encoder, store = self._encoder, self._store
         rows, single = self._queries(X, codes, texts)
         kept = self._checked_include(include)
-        k = checked_count(k, "k", 1)
+        offset = checked_count(offset, "offset", 0)
+        k = checked_count(k, "k", 1) + offset
         condition = condition_of(where)
         rescoring = rescore is not None and rescore is not False
         if codes is not None and (asymmetric or rescoring):
@@ -544,7 +549,7 @@ class Collection:
                 stacklevel=2,
             )
         self._check_filter(condition, bool((answer.hits.ids >= 0).any()))
-        hits = self._ids.hits(answer, include)
+        hits = self._ids.hits(answer, include).after(offset)
         return hits[0] if single else hits
 
     @overload

@@ -44,6 +44,10 @@ class Found(Table):
     def __init__(self, details: RowDetails | None) -> None:
         self._details = details
 
+    @property
+    def _has_payloads(self) -> bool:
+        return self._details is not None and self._details.payloads is not None
+
     @abstractmethod
     def __len__(self) -> int:
         """Return the number of queries."""
@@ -128,6 +132,8 @@ class Hits(Found):
         return np.where(self.filled, -self.distances, -np.inf)
 
     def __repr__(self) -> str:
+        if self._has_payloads:
+            return self._as_text()
         return f"Hits(ids={self.ids!r}, distances={self.distances!r})"
 
     def __len__(self) -> int:
@@ -136,6 +142,11 @@ class Hits(Found):
     def __iter__(self) -> Iterator[NDArray[Any]]:
         """Iterate over the two arrays, for ``ids, distances = hits``; see ``per_query``."""
         return iter((self.ids, self.distances))
+
+    def after(self, offset: int) -> Hits:
+        """Return the hits without the first ``offset`` rows of each query."""
+        kept = np.s_[:, offset:]
+        return Hits(self.ids[kept], self.distances[kept], self._details, self._numbers[kept], self.skipped)
 
     def _of_query(self, number: int) -> tuple[NDArray[Any], NDArray[Any], Ids]:
         filled = self.filled[number]
@@ -183,6 +194,8 @@ class RangeHits(Found):
         return -self.distances
 
     def __repr__(self) -> str:
+        if self._has_payloads:
+            return self._as_text()
         return f"RangeHits(offsets={self.offsets!r}, ids={self.ids!r}, distances={self.distances!r})"
 
     def __len__(self) -> int:
@@ -226,7 +239,7 @@ class HitList(Table):
         self.payloads, self.vectors, self.codes = payloads, vectors, codes
 
     def __repr__(self) -> str:
-        return f"HitList({list(self)!r})"
+        return f"HitList({list(self)!r})" if self.payloads is None else self._as_text()
 
     def __len__(self) -> int:
         return len(self.ids)

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import base64
 import html
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, ClassVar
 
-SHOWN_LINES = 50
-SHOWN_CHARACTERS = 200
+from hashlearn.files.images import ENDINGS, as_png, opened_image, shrink_on_load, upright
+
+SHOWN_LINES, PRINTED_LINES = 50, 10
+SHOWN_CHARACTERS, PRINTED_CHARACTERS = 200, 60
+THUMBNAIL = 96  # pixels of the longer side
+_FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF")
 
 
 class Table(ABC):
@@ -32,6 +38,10 @@ class Table(ABC):
         Polars, DuckDB and others take it as it is.
         """
         return to_arrow(self.lines(), self.columns)
+
+    def _as_text(self) -> str:
+        """Return the first lines as text, for ``repr``."""
+        return to_text(self.lines(), self.columns)
 
     def _repr_html_(self) -> str:
         return to_html(self.lines(), self.columns)
@@ -71,7 +81,7 @@ def to_arrow(lines: list[dict[str, Any]], columns: Sequence[str]) -> Any:
 
 
 def to_html(lines: list[dict[str, Any]], columns: Sequence[str]) -> str:
-    """Return the first lines as an HTML table; long values are cut."""
+    """Return the first lines as an HTML table; long values are cut, and names of picture files become thumbnails."""
     names = _all_columns(lines, columns)
     head = "".join(f"<th>{html.escape(name)}</th>" for name in names)
     body = "".join(
@@ -82,9 +92,40 @@ def to_html(lines: list[dict[str, Any]], columns: Sequence[str]) -> str:
     return f"<table><tr>{head}</tr>{body}</table>{rest}"
 
 
+def to_text(lines: list[dict[str, Any]], columns: Sequence[str]) -> str:
+    """Return the first lines as a table of plain text."""
+    shown = lines[:PRINTED_LINES]
+    names = _all_columns(shown, columns)
+    table = [names, *([_printed(line.get(name, "")) for name in names] for line in shown)]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    texts = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in table]
+    return "\n".join(texts + ([f"and {len(lines) - len(shown):,} more"] if len(lines) > len(shown) else []))
+
+
+def _printed(value: Any) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else _cut(" ".join(str(value).split()), PRINTED_CHARACTERS)
+
+
 def _cell(value: Any) -> str:
-    text = str(value)
-    return html.escape(text if len(text) <= SHOWN_CHARACTERS else text[: SHOWN_CHARACTERS - 1] + "…")
+    text = html.escape(_cut(str(value), SHOWN_CHARACTERS))
+    picture = _thumbnail(value) if isinstance(value, str) and value.lower().endswith(ENDINGS) else None
+    return text if picture is None else f'<img src="data:image/png;base64,{picture}" alt="{text}" title="{text}">'
+
+
+def _thumbnail(path: str) -> str | None:
+    """Return the picture in a file as the base64 of a small PNG; None if there is none that can be read."""
+    try:
+        with opened_image(Path(path).read_bytes(), path, formats=_FORMATS) as image:
+            shrink_on_load(image, THUMBNAIL)
+            small = upright(image)
+            small.thumbnail((THUMBNAIL, THUMBNAIL))
+            return base64.b64encode(as_png(small)).decode()
+    except (OSError, ValueError):
+        return None
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def _all_columns(lines: list[dict[str, Any]], columns: Sequence[str]) -> list[str]:

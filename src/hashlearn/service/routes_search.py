@@ -52,10 +52,12 @@ class SearchOptions:
     metric: Metric = "cosine"
     where: dict[str, Any] | None = None
     emphasis: str | float | None = None
+    offset: int = 0
 
     @property
     def top_k(self) -> int:
-        return DEFAULT_K if self.k is None else self.k
+        """How many rows to look for, those before the offset too."""
+        return self.offset + (DEFAULT_K if self.k is None else self.k)
 
     def check(self, n_queries: int, max_k: int, max_hits: int, limits: Limits) -> None:
         """Refuse what asks for too much."""
@@ -63,8 +65,10 @@ class SearchOptions:
             raise ApiError(413, "too_many", f"At most {limits.queries:,} queries are taken at once. Got {n_queries:,}.")
         if self.radius is not None and self.mode != "hamming":
             raise bad("bad_request", f"A radius counts bits, so its mode is hamming. Got {self.mode}.")
+        if self.radius is not None and self.offset:
+            raise bad("bad_request", f"An offset goes with k, not with a radius. Got offset={self.offset}.")
         if self.top_k > max_k:
-            raise bad("bad_k", f"k may be at most {max_k:,} here. Got {self.top_k}.")
+            raise bad("bad_k", f"k and offset may be at most {max_k:,} together here. Got {self.top_k}.")
         if self.oversample > limits.oversample:
             raise bad("bad_request", f"oversample may be at most {limits.oversample:g}. Got {self.oversample:g}.")
         candidates = self.top_k * (self.oversample if self.mode == "rescore" else 1)
@@ -122,7 +126,7 @@ def search_json(served: ServedCollection, body: bytes, limits: Limits) -> bytes:
     started = time.perf_counter()
     asked = parse_request(SearchRequest, body, limits)
     options = SearchOptions(
-        asked.k, asked.radius, asked.mode, asked.oversample, asked.metric, asked.where, asked.emphasis
+        asked.k, asked.radius, asked.mode, asked.oversample, asked.metric, asked.where, asked.emphasis, asked.offset
     )
     given = (asked.vectors, asked.ids, asked.codes, asked.texts)
     n_queries = next(len(part) for part in given if part is not None)
@@ -152,7 +156,7 @@ def search_npy(
     else:
         queries = queries_from_vectors(served, array)
     if options.radius is None:
-        hits = _nearest(served, queries, options, ())
+        hits = _nearest(served, queries, options, ()).after(options.offset)
         told = served.filter_warnings(options.where, bool(hits.filled.any()))
         return {"ids": plain_ids(hits.ids), "distances": hits.distances, **_as_arrays(told)}
     balls = list(_within(served, queries.codes, options, (), limits.hits_npy, limits))
@@ -216,7 +220,7 @@ def _hits_of_all(
     limits: Limits,
 ) -> list[_QueryHits]:
     """Return the hits of every query; with ``exclude_self`` one more is searched for, and own items are left out."""
-    size, own = served.collection.vector_size, int(exclude_self)
+    size, own, first = served.collection.vector_size, int(exclude_self), options.offset
     wanted: set[Any] = include | ({"payload"} if served.pictures is not None else set())
     most = limits.hits_json
     if size is None:
@@ -224,7 +228,7 @@ def _hits_of_all(
     elif "vector" in wanted:
         most = min(most, limits.floats_json // size)
     if exclude_self and (options.k is not None or options.radius is None):
-        options = replace(options, k=options.top_k + 1)
+        options = replace(options, k=options.top_k + 1, offset=0)
     if options.radius is not None:
         balls = _within(served, queries.codes, options, wanted, most, limits, own)
         found = [
@@ -238,10 +242,10 @@ def _hits_of_all(
         if len(queries.codes) * (min(options.top_k - own, rows)) > most:
             raise _too_many(most, limits)
         found = [_QueryHits(list(hits)) for hits in _nearest(served, queries, options, wanted).per_query()]
-    if not exclude_self:
-        return found
-    max_hits = None if options.k is None else options.k - 1
-    return [_without(hits, item.id, max_hits) for hits, item in zip(found, queries.items or (), strict=True)]
+    if exclude_self:
+        max_hits = None if options.k is None else options.k - 1
+        found = [_without(hits, item.id, max_hits) for hits, item in zip(found, queries.items or (), strict=True)]
+    return [query._replace(hits=query.hits[first:]) for query in found]
 
 
 def _without(query: _QueryHits, id: Any, max_hits: int | None) -> _QueryHits:
@@ -340,12 +344,13 @@ def options_in_address(
     metric: Metric = "cosine",
     where: Annotated[str | None, Query(description="A filter as JSON text.")] = None,
     emphasis: Annotated[str | None, Query(description=schemas.EMPHASIS)] = None,
+    offset: Annotated[int, Query(ge=0, description=schemas.OFFSET)] = 0,
 ) -> SearchOptions:
     """How to search, from the query part of the address: for bodies that are not JSON."""
     condition = None
     if where is not None:
         condition = read_json_object(where.encode("utf-8", "replace"), _FILTER_CHARS, _FILTER_CHARS)
-    return SearchOptions(k, radius, mode, oversample, metric, condition, schemas.emphasis_in_address(emphasis))
+    return SearchOptions(k, radius, mode, oversample, metric, condition, schemas.emphasis_in_address(emphasis), offset)
 
 
 OptionsDep = Annotated[SearchOptions, Depends(options_in_address)]

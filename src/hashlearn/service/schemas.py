@@ -94,6 +94,7 @@ _TEXTS = "Texts that the collection's text model embeds."
 _WARNINGS = "Only where a filter found nothing: one sentence per field of it that cannot match, with why."
 _MERGE = "Replace only the fields that the new payload has; false replaces payloads whole."
 EMPHASIS = "Codes of OpenHasher: how much labels count: alike, auto, label, or a number from 0 to 1."
+OFFSET = "Leave out this many of the nearest hits: a later page."
 _WHERE = 'A filter over payloads: {"color": "red", "year": {">=": 2020}}.'
 
 
@@ -157,6 +158,7 @@ class SearchRequest(RequestModel):
     texts: list[str] | None = Field(None, min_length=1, description=_TEXTS)
     k: int | None = Field(None, ge=1, description="Hits per query, nearest first; 10 if there is no radius either.")
     radius: int | None = Field(None, ge=0, description="All hits at most this many bits away; k then cuts them off.")
+    offset: int = Field(0, ge=0, description=OFFSET)
     mode: Mode = Field("hamming", description="asymmetric: by expected bits of the query; rescore: by kept vectors.")
     oversample: FiniteFloat = Field(DEFAULT_FACTOR, ge=1, description="rescore looks at this many times k candidates.")
     metric: Metric = Field("cosine", description="How rescore compares vectors.")
