@@ -21,6 +21,7 @@ from hashlearn.bench.frontier import (
 )
 from hashlearn.bench.frontier_page import (
     _best_section,
+    _budget_section,
     _table_section,
     frontier_notes,
     frontier_picture,
@@ -33,7 +34,7 @@ from hashlearn.data.own import DataSource
 
 FEW = ("float cosine", "sign bits, all rescored by int8", "PQ", "itq", "LDA + PQ", "class number")
 BUDGETS = (LabelBudget(), LabelBudget(5), LabelBudget(None, 0.4), LabelBudget(absent=True))
-CLASSES, SETS = PoolFacts("mixed", False, True, 10_000), PoolFacts("new", True, True, 10_000)
+CLASSES, SETS = PoolFacts("mixed", False, True, 10_000, 6000), PoolFacts("new", True, True, 10_000, 10_000)
 
 
 def point(label, n_bytes, known, unknown, seed=0, sized=True, budget=BUDGETS[0]):
@@ -182,7 +183,7 @@ def test_label_sets_are_searched_on_new_rows(call, tmp_path):
     assert "| gsdhp, Hamming | 2 |" in text
     assert "| float Euclidean | 96 |" in text  # because rows are not of unit length
     assert "MAP unknown" not in text
-    assert "NDCG@10" in (tmp_path / "out" / "frontier.svg").read_text()
+    assert "NDCG@50" in (tmp_path / "out" / "frontier.svg").read_text()
 
 
 @pytest.mark.parametrize(
@@ -216,6 +217,31 @@ def test_rows_are_means_over_seeds_and_equal_sizes_count_once():
     assert len(row.by_seed) == 2
     assert row.mean("map known").mean == pytest.approx(0.85)
     assert row.mean("map unknown").deviation == pytest.approx(np.std([0.4, 0.6], ddof=1))
+
+
+def test_rows_whose_bytes_follow_from_the_classes_are_one_row():
+    """A class with few rows is in the training rows of some seeds only."""
+    points = [point("posterior floats", 32, 0.8, 0.4, sized=False)]
+    points += [point("posterior floats", 28, 0.9, 0.6, seed=1, sized=False)]
+    (row,) = frontier_rows(points)
+    assert (row.bytes, len(row.by_seed)) == (32, 2)
+
+
+def test_budgets_of_fits_that_failed_are_dashes():
+    known = {BUDGETS[0]: 0.9, BUDGETS[3]: 0.8}
+    points = [point("a", 8, known[b], 0.5, seed, budget=b) for b in known for seed in (0, 1)]
+    points += [point("PQ", 8, 0.7, 0.5, seed) for seed in (0, 1)]
+    points.append(point("PQ", 8, 0.6, 0.5, 1, budget=BUDGETS[3]))
+    section = _budget_section(frontier_rows(points), [BUDGETS[0], BUDGETS[3]], 8)
+    assert section.rows == [["a", "0.900 / 0.500", "0.800 / 0.500"], ["PQ", "0.700 / 0.500", "–"]]
+
+
+def test_too_few_labeled_rows_for_centroids_are_not_tried():
+    plan = FrontierPlan(DataSource("digits"), budgets=(BUDGETS[0], BUDGETS[3]))
+    few = PoolFacts("mixed", False, True, 300, 200)
+    absent = {method.name for _, budget, method, _ in frontier._jobs(plan, few) if budget.absent}
+    assert "gsdhp" in absent
+    assert not absent & {"PQ", "LDA + PQ", "class number + PQ"}
 
 
 def test_differences_are_paired():
@@ -360,7 +386,7 @@ class TestStrangersFiles:
         text = page(*self.rows(800, 2), *self.METHODS)
         assert "No class is unknown here, because mixed needs at least 3 classes" in text
         assert "| LDA + PQ | 4 |" in text
-        assert "NDCG@10" in text
+        assert "NDCG@50" in text
 
     def test_rows_without_labels(self, page):
         X, y = self.rows(900, 6)

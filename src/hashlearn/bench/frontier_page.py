@@ -9,6 +9,7 @@ from typing import Any
 
 from hashlearn.bench.frontier import (
     FLOATS,
+    NDCG_AT,
     QUICK_QUERIES,
     QUICK_ROWS,
     FrontierPlan,
@@ -30,7 +31,7 @@ CLASSES = {
     "recall known": "recall@10 known",
     "recall unknown": "recall@10 unknown",
 }
-SETS = {"ndcg new": "NDCG@10", "map new": "MAP", "recall new": "recall@10"}
+SETS = {"ndcg new": f"NDCG@{NDCG_AT}", "map new": "MAP", "recall new": "recall@10"}
 OWN = {"own row first": "own row first", "distinct": "distinct codes"}
 # Lines of the picture. The table has all methods; with all of them, a picture could not be read.
 _DRAWN = (
@@ -52,7 +53,8 @@ class FrontierRow:
 
     @property
     def bytes(self) -> int:
-        return int(next(iter(self.by_seed.values()))["bytes"])
+        # Where classes decide the bytes, seeds may differ: a rare class is not in every draw.
+        return int(max(values["bytes"] for values in self.by_seed.values()))
 
     def found(self, name: str) -> SeedMean | None:
         """Return mean and deviation of a value over the seeds; None if it was not measured."""
@@ -73,10 +75,10 @@ def frontier_rows(points: Sequence[FrontierPoint]) -> list[FrontierRow]:
 
     With few features, several sizes that were asked for give the same number of bytes: the first of them counts.
     """
-    rows: dict[tuple[str, float, LabelBudget], FrontierRow] = {}
+    rows: dict[tuple[str, float | None, LabelBudget], FrontierRow] = {}
     for point in points:
-        key = (point.label, point.values["bytes"], point.budget)
         size = point.size if point.method.sized else None
+        key = (point.label, size and point.values["bytes"], point.budget)
         row = rows.setdefault(key, FrontierRow(point.label, size, point.method.supervised, point.budget, {}))
         row.by_seed.setdefault(point.seed, point.values)
     return list(rows.values())
@@ -242,15 +244,15 @@ def _budget_section(rows: Sequence[FrontierRow], budgets: Sequence[LabelBudget],
     for label, mine in chosen.items():
         cells = []
         for budget in budgets:
-            asked = budget if budget in mine or mine[budgets[0]].supervised else budgets[0]
-            if asked not in mine:
+            # Labels do not change the other methods; rows that are absent from training do.
+            found = mine.get(budget if budget.absent or mine[budgets[0]].supervised else budgets[0])
+            if found is None or not set(seeds) <= set(found.by_seed):
                 cells.append("–")
                 continue
-            row = mine[asked]
-            means = {name: mean_of([row.by_seed[seed].get(name) for seed in seeds]) for name in columns_of(rows)}
+            means = {name: mean_of([found.by_seed[seed].get(name) for seed in seeds]) for name in columns_of(rows)}
             cells.append(" / ".join("–" if (mean := means[name]) is None else f"{mean.mean:.3f}" for name in names))
             values = {name: mean and mean.mean for name, mean in means.items()}
-            section.records.append({"method": label, "bytes": row.bytes, "budget": str(budget), **values})
+            section.records.append({"method": label, "bytes": found.bytes, "budget": str(budget), **values})
         section.rows.append([label, *cells])
     return section
 
