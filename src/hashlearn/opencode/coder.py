@@ -82,7 +82,7 @@ class OpenCoder:
         rows = dense_rows(X, block_precision(X))
         nibbles = self.quantizer.encode(self.metric.map_block(rows, rows.dtype))
         if self.labels is not None:
-            nibbles = np.hstack([_nibbles_of(self.labels.encode(rows, labels)), nibbles])
+            nibbles = np.hstack([nibbles_of(self.labels.encode(rows, labels)), nibbles])
         if nibbles.shape[1] % 2:
             nibbles = np.pad(nibbles, ((0, 0), (0, 1)))
         return (nibbles[:, ::2] << 4 | nibbles[:, 1::2]).astype(np.uint8)
@@ -118,7 +118,7 @@ class OpenCoder:
         nibbles = np.zeros((len(content), n_nibbles + n_nibbles % 2, 16), dtype=np.float32)
         nibbles[:, lead:n_nibbles] = content
         if own_word is not None:
-            np.put_along_axis(nibbles[:, :lead], _nibbles_of(own_word)[:, :, None].astype(np.intp), OWN_WORD, axis=2)
+            np.put_along_axis(nibbles[:, :lead], nibbles_of(own_word)[:, :, None].astype(np.intp), OWN_WORD, axis=2)
         return ScoreTables(nibbles, word_table)
 
 
@@ -140,5 +140,6 @@ def emphasis_number(emphasis: str | float) -> float:
     raise ValueError(f"emphasis must be 'alike', 'auto', 'label' or a number from 0 to 1. Got {emphasis!r} instead.")
 
 
-def _nibbles_of(word: IntArray) -> NDArray[np.uint8]:
+def nibbles_of(word: IntArray) -> NDArray[np.uint8]:
+    """Return the three nibbles of label words."""
     return np.stack([word >> 8, word >> 4 & 15, word & 15], axis=1).astype(np.uint8)

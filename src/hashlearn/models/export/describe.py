@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,17 +30,22 @@ from hashlearn.models.export.steps import (
     Kernel,
     Largest,
     LogOdds,
+    Neighbors,
+    Rank,
     Relu,
     Scale,
     Softmax,
     Step,
     Subtract,
+    Tables,
+    Take,
     Trees,
     Unit,
 )
-from hashlearn.opencode.coder import OpenCoder
+from hashlearn.opencode.coder import OWN_WORD, WORD_NIBBLES, OpenCoder, nibbles_of
+from hashlearn.opencode.familiarity import NEIGHBORS
 from hashlearn.opencode.open_hasher import OpenHasher
-from hashlearn.opencode.quantizers import WORD_BITS
+from hashlearn.opencode.quantizers import NIBBLE_WORDS, WORD_BITS, NibbleQuantizer
 from hashlearn.zoo.bases.asymmetric import AsymmetricHasher
 from hashlearn.zoo.class_code import ClassCodeFunction
 from hashlearn.zoo.nsh import PivotFunction
@@ -66,6 +71,7 @@ def describe(hasher: BaseHasher) -> Description:
         None if calibration is None else calibration.slopes_,
         None if calibration is None else calibration.offsets_,
         hasher._database_shift(),
+        _tables(hasher),
     )
 
 
@@ -90,29 +96,77 @@ def _projection_steps(hasher: BaseHasher) -> Steps:
 
 
 def _open_code(coder: OpenCoder) -> Steps:
-    """Return the steps to the bits of a database row, as signs, for rows whose labels are not known."""
-    metric, quantizer = coder.metric, coder.quantizer
+    """Return the steps to the bits of a database row, as signs, for rows whose labels are not known.
+
+    All but the last one lead to what codes and tables are made of: the affinity of the label probabilities to each
+    label word, the rank of the best label score and this score, and the content vector.
+    """
+    metric, quantizer, part = coder.metric, coder.quantizer, coder.labels
     assert metric.axes_ is not None
     scales = () if metric.scales_ is None else (_product(metric.scales_),)
-    parts: list[Steps] = []
-    if (part := coder.labels) is not None:
-        scores = Affine(part.scores.weights_, part.scores.offsets_)
-        words = part.words.words_
-        word = Affine(words.T, -np.einsum("ij,ij->i", words, words) / 2)
-        probabilities = _probabilities(part.scores.temperature_, len(scores.bias))
-        parts.append(
-            (*_feature_steps(part.scores.kernel_), scores, *probabilities, word, *_bits_of(len(words), WORD_BITS))
-        )
-    nibbles: list[Steps] = []
-    for axes, book in zip(quantizer.axes_, quantizer.books_, strict=True):
-        weights = np.zeros((quantizer.n_axes, len(book)))
-        weights[axes] = book.T
-        nibbles.append((Affine(weights, -(book.astype(np.float64) ** 2).sum(axis=1) / 2), *_bits_of(len(book), 4)))
+    content = (Unit(), Subtract(metric.mean_), *scales, Unit(), _product(metric.axes_))
+    nibbles: list[Steps] = [
+        (_affinities(quantizer, [place]), *_bits_of(NIBBLE_WORDS, 4)) for place in range(len(quantizer.axes_))
+    ]
     unused = 4 * (quantizer.n_nibbles - len(nibbles))
     if unused:
         nibbles.append((Affine(np.zeros((quantizer.n_axes, unused)), np.full(unused, -1.0)),))
-    content = (Unit(), Subtract(metric.mean_), *scales, Unit(), _product(metric.axes_), Join(tuple(nibbles)))
-    return (Join((*parts, content)),)
+    if part is None:
+        return (*content, Join(tuple(nibbles)))
+    words, familiarity = part.words.words_, part.familiarity
+    scores = Affine(part.scores.weights_, part.scores.offsets_)
+    power = 1 - familiarity.separation_ / 2
+    about_labels = Join(
+        (
+            (*_probabilities(part.scores.temperature_, len(scores.bias)), _product(words.T)),
+            (Rank(familiarity.best_, power),),
+        )
+    )
+    both = Join(((*_feature_steps(part.scores.kernel_), scores, about_labels), content))
+    take_vector = Take(len(words) + 2, len(words) + 2 + quantizer.n_axes)
+    word = (*_nearest_word(words), *_bits_of(len(words), WORD_BITS)[1:])
+    return (both, Join((word, (take_vector, Join(tuple(nibbles))))))
+
+
+def _tables(hasher: BaseHasher) -> Tables | None:
+    """Return how queries of codes that are searched by tables are made; None for other hashers."""
+    if isinstance(hasher, PipelineHasher):
+        return _tables(hasher.hasher_)
+    if not isinstance(hasher, OpenHasher):
+        return None
+    quantizer, part = hasher.coder_.quantizer, hasher.coder_.labels
+    content = _affinities(quantizer, range(len(quantizer.axes_)))
+    lead = 0 if part is None else WORD_NIBBLES
+    unused = 2 * hasher.n_bits_ // 8 - lead - len(quantizer.axes_)
+    rest: tuple[Steps, ...] = ((_product(np.zeros((quantizer.n_axes, unused * NIBBLE_WORDS))),),) if unused else ()
+    if part is None:
+        return Tables((Join(((content,), *rest)),), 0, ())
+    words, familiarity = part.words.words_, part.familiarity
+    own = OWN_WORD * np.eye(NIBBLE_WORDS)[nibbles_of(np.arange(len(words)))].reshape(len(words), -1)
+    take_vector = Take(len(words) + 2, len(words) + 2 + quantizer.n_axes)
+    if len(familiarity.vectors_):
+        marks = familiarity.labeled_ / familiarity.usual_
+        near: Step = Neighbors(familiarity.vectors_, marks, NEIGHBORS)
+    else:
+        near = Affine(np.zeros((quantizer.n_axes, 1)), np.ones(1))
+    return Tables(
+        (Join(((*_nearest_word(words), _product(own)), (take_vector, Join(((content,), *rest))))),),
+        len(words),
+        (Join(((Take(len(words), len(words) + 2),), (take_vector, near))),),
+    )
+
+
+def _nearest_word(words: NDArray[Any]) -> Steps:
+    return (Take(0, len(words)), Subtract((words.astype(np.float64) ** 2).sum(axis=1) / 2), Largest())
+
+
+def _affinities(quantizer: NibbleQuantizer, places: Sequence[int]) -> Affine:
+    """Return the step from content vectors to their affinities to the words of some nibbles."""
+    books = quantizer.books_.astype(np.float64)
+    weights = [np.zeros((quantizer.n_axes, NIBBLE_WORDS), dtype=np.float32) for _ in places]
+    for block, place in zip(weights, places, strict=True):
+        block[quantizer.axes_[place]] = books[place].T
+    return Affine(np.hstack(weights), np.concatenate([-(books[place] ** 2).sum(axis=1) / 2 for place in places]))
 
 
 def _probabilities(temperature: float | None, n_labels: int) -> Steps:

@@ -113,11 +113,56 @@ class Trees(Step):
 
 
 @dataclass(frozen=True)
+class Take(Step):
+    """The numbers from ``start`` to before ``stop``."""
+
+    name = "take"
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True)
+class Rank(Step):
+    """Two numbers: the share of ``values`` below the largest number, to a power, and that number cut to [0, 1]."""
+
+    name = "rank"
+    values: NDArray[Any]
+    power: float
+
+
+@dataclass(frozen=True)
+class Neighbors(Step):
+    """The mean of the ``marks`` of the ``count`` rows of ``rows`` with the largest inner products, at most 1."""
+
+    name = "neighbors"
+    rows: NDArray[Any]
+    marks: NDArray[Any]
+    count: int
+
+
+@dataclass(frozen=True)
 class Join(Step):
     """The results of several lists of steps, side by side."""
 
     name = "join"
     parts: tuple[tuple[Step, ...], ...]
+
+
+@dataclass(frozen=True)
+class Tables:
+    """How queries make score tables from what the steps of codes, except for the last one, make of a row.
+
+    Attributes
+    ----------
+    nibbles : to the tables of nibbles, 16 entries each.
+    n_words : so many first numbers are the table of label words at familiarity 1; 0 without labels.
+    familiarity : to three numbers: rank and neighbors, whose product is the familiarity up to "auto", and the best
+        label score, which is the familiarity at "label".
+    """
+
+    nibbles: tuple[Step, ...]
+    n_words: int
+    familiarity: tuple[Step, ...]
 
 
 @dataclass(frozen=True)
@@ -131,6 +176,7 @@ class Description:
     steps : from a row to its projections z (n_bits).
     slopes, offsets : calibration of the bits; None for a model that has none, whose expected bits are z itself.
     shift : what z must reach for a database bit to be 1; None for 0.
+    tables : how queries are made for codes that are searched by tables; None for codes with Hamming distance.
     """
 
     method: str
@@ -140,3 +186,4 @@ class Description:
     slopes: NDArray[Any] | None
     offsets: NDArray[Any] | None
     shift: NDArray[Any] | None
+    tables: Tables | None = None

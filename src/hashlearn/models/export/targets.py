@@ -98,6 +98,10 @@ def as_json(description: Description) -> str:
     """
     value = {name: _value(getattr(description, name)) for name in ("method", "n_features", "n_bits")}
     value["steps"] = [_step(step) for step in description.steps]
+    tables = description.tables
+    if tables is not None:
+        lists = {name: [_step(step) for step in getattr(tables, name)] for name in ("nibbles", "familiarity")}
+        value["tables"] = {"n_words": tables.n_words, **lists}
     value |= {name: _value(getattr(description, name)) for name in ("slopes", "offsets", "shift")}
     return json.dumps(value, allow_nan=False)
 

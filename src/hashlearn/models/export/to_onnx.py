@@ -21,11 +21,15 @@ from hashlearn.models.export.steps import (
     Kernel,
     Largest,
     LogOdds,
+    Neighbors,
+    Rank,
     Relu,
     Scale,
     Softmax,
     Step,
     Subtract,
+    Tables,
+    Take,
     Trees,
     Unit,
 )
@@ -34,6 +38,8 @@ OPSET = 17
 TREE_OPSET = 3
 IR_VERSION = 8
 """The versions of 2022: runtimes of today read them, and nothing newer is needed."""
+N_WORDS = 4096
+"""Label words that a code can name."""
 FINITE_ROWS = "ROWS_MUST_BE_FINITE"
 """The node that refuses NaN and infinity. Runtimes name it in their error."""
 
@@ -42,27 +48,37 @@ def onnx_model(description: Description) -> bytes:
     """Return the bytes of a model.
 
     Its input ``rows`` is float32 (n, n_features). Its outputs ``codes`` and ``query_codes`` are uint8
-    (n, ceil(n_bits / 8)), bit 0 the most significant bit of byte 0, and ``expected_bits`` is float32 (n, n_bits).
+    (n, ceil(n_bits / 8)), bit 0 the most significant bit of byte 0, and ``expected_bits`` is float32 (n, n_bits). For
+    codes that are searched by tables the outputs beside ``codes`` are these tables, ``nibbles`` (n, 2 n_bits / 8, 16)
+    and ``words`` (n, 4096), both float32, and the number ``emphasis`` is an input that may be left out (0.5).
     Rows with NaN or infinity are an error of the node ``FINITE_ROWS``.
     """
     onnx = _import_onnx()
-    graph = _Graph(onnx)
-    z = graph.run(description.steps, graph.finite_rows())
+    graph, kinds = _Graph(onnx), onnx.TensorProto
+    base = graph.run(description.steps[:-1], graph.finite_rows())
+    z = graph.step(description.steps[-1], base)
     shifted = z if description.shift is None else graph.add("Sub", z, graph.constant(description.shift))
     graph.pack(shifted, description.n_bits, "codes")
-    graph.pack(z, description.n_bits, "query_codes")
-    expected = z
-    if description.slopes is not None and description.offsets is not None:
-        half = graph.add("Mul", z, graph.constant(description.slopes / 2))
-        expected = graph.add("Tanh", graph.add("Add", half, graph.constant(description.offsets / 2)))
-    graph.add("Cast", expected, result="expected_bits", to=onnx.TensorProto.FLOAT)
     helper, width = onnx.helper, n_bytes(description.n_bits)
-    outputs = [
-        helper.make_tensor_value_info("codes", onnx.TensorProto.UINT8, ["rows", width]),
-        helper.make_tensor_value_info("query_codes", onnx.TensorProto.UINT8, ["rows", width]),
-        helper.make_tensor_value_info("expected_bits", onnx.TensorProto.FLOAT, ["rows", description.n_bits]),
-    ]
-    inputs = [helper.make_tensor_value_info("rows", onnx.TensorProto.FLOAT, ["rows", description.n_features])]
+    inputs = [helper.make_tensor_value_info("rows", kinds.FLOAT, ["rows", description.n_features])]
+    outputs = [helper.make_tensor_value_info("codes", kinds.UINT8, ["rows", width])]
+    if description.tables is not None:
+        flat = graph.add("Cast", graph.run(description.tables.nibbles, base), to=kinds.FLOAT)
+        graph.add("Reshape", flat, graph.tensor(np.array([0, -1, 16])), result="nibbles")
+        outputs.append(helper.make_tensor_value_info("nibbles", kinds.FLOAT, ["rows", 2 * width, 16]))
+        if description.tables.n_words:
+            graph.word_table(description.tables, base)
+            inputs.append(helper.make_tensor_value_info("emphasis", kinds.FLOAT, []))
+            outputs.append(helper.make_tensor_value_info("words", kinds.FLOAT, ["rows", N_WORDS]))
+    else:
+        graph.pack(z, description.n_bits, "query_codes")
+        expected = z
+        if description.slopes is not None and description.offsets is not None:
+            half = graph.add("Mul", z, graph.constant(description.slopes / 2))
+            expected = graph.add("Tanh", graph.add("Add", half, graph.constant(description.offsets / 2)))
+        graph.add("Cast", expected, result="expected_bits", to=kinds.FLOAT)
+        outputs.append(helper.make_tensor_value_info("query_codes", kinds.UINT8, ["rows", width]))
+        outputs.append(helper.make_tensor_value_info("expected_bits", kinds.FLOAT, ["rows", description.n_bits]))
     made = helper.make_graph(graph.nodes, description.method, inputs, outputs, graph.tensors)
     imports = [helper.make_opsetid("", OPSET), helper.make_opsetid("ai.onnx.ml", TREE_OPSET)]
     model = helper.make_model(made, opset_imports=imports, producer_name="hashlearn")
@@ -137,6 +153,13 @@ class _Graph:
                 return self._log_odds(x, limit)
             case Largest():
                 return self._largest(x)
+            case Take(start, stop):
+                first, last, columns = (self.tensor(np.array([number])) for number in (start, stop, 1))
+                return self.add("Slice", x, first, last, columns)
+            case Rank():
+                return self._rank(step, x)
+            case Neighbors():
+                return self._neighbors(step, x)
             case Trees():
                 return self._trees(step, x)
             case Join(parts):
@@ -153,6 +176,45 @@ class _Graph:
         split = self.add("Reshape", numbers, self.tensor(np.array([-1, n_bytes(n_bits), 8])))
         places = self.tensor(2.0 ** np.arange(7, -1, -1, dtype=np.float32))
         self.add("Cast", self.add("MatMul", split, places), result=result, to=self.onnx.TensorProto.UINT8)
+
+    def word_table(self, tables: Tables, base: str) -> None:
+        """Add the nodes that make the table of label words, as output ``words``."""
+        kinds = self.onnx.TensorProto
+        zero, one, two = (self.constant(np.float64(number)) for number in (0, 1, 2))
+        # An input that has a value may be left out.
+        self.tensors.append(self.onnx.numpy_helper.from_array(np.array(0.5, dtype=np.float32), "emphasis"))
+        twice = self.add("Mul", self.add("Cast", "emphasis", to=kinds.DOUBLE), two)
+        root, trust = self.add("Min", twice, one), self.add("Max", self.add("Sub", twice, one), zero)
+        strength = self.add("Mul", self.add("Mul", root, root), self.constant(np.float64(8)))
+        familiarity = self.run(tables.familiarity, base)
+        rank, best, near = (self.step(Take(place, place + 1), familiarity) for place in range(3))
+        usual = self.add("Mul", self.add("Mul", rank, near), self.add("Sub", one, trust))
+        familiarity = self.add("Add", usual, self.add("Mul", best, trust))
+        weight = self.add("Mul", familiarity, strength)
+        words = self.add("Cast", self.add("Mul", self.step(Take(0, tables.n_words), base), weight), to=kinds.FLOAT)
+        missing = self.tensor(np.array([0, 0, 0, N_WORDS - tables.n_words]))
+        self.add("Pad", words, missing, result="words")
+
+    def _rank(self, step: Rank, x: str) -> str:
+        best = self.add("ReduceMax", x, axes=[1])
+        # One value above all others does not count as below; without values the share is 0.
+        values = np.append(step.values.astype(np.float64), np.inf)[None]
+        below = self.add("Cast", self.add("Less", self.constant(values), best), to=self.onnx.TensorProto.DOUBLE)
+        count = self.constant(np.float64(max(len(step.values), 1)))
+        share = self.add("Div", self.add("ReduceSum", below, self.tensor(np.array([1]))), count)
+        power = self.add("Pow", share, self.constant(np.float64(step.power)))
+        zero, one = self.constant(np.float64(0)), self.constant(np.float64(1))
+        return self.add("Concat", power, self.add("Clip", best, zero, one), axis=1)
+
+    def _neighbors(self, step: Neighbors, x: str) -> str:
+        products = self.add("MatMul", x, self.constant(step.rows.T))
+        places = f"value_{len(self.nodes)}_places"
+        top = self.onnx.helper.make_node(
+            "TopK", [products, self.tensor(np.array([step.count]))], [f"{places}_values", places], axis=1
+        )
+        self.nodes.append(top)
+        marks = self.add("Gather", self.constant(step.marks), places)
+        return self.add("Min", self.add("ReduceMean", marks, axes=[1]), self.constant(np.float64(1)))
 
     def _unit(self, x: str) -> str:
         norms = self.add("ReduceL2", x, axes=[1])
