@@ -43,7 +43,9 @@ class MethodInfo:
     revision : int, default=1
         Increased when a change of the code changes what the method computes, so that kept runs are made again.
     components : tuple of classes, default=()
-        Classes of its own that a fitted hasher contains; a model file may name them.
+        Classes of the method's file that a fitted hasher contains; a model file may name them.
+    example : str, default=""
+        Arguments that make the fit in the docstring's example fast.
     """
 
     name: str
@@ -61,6 +63,7 @@ class MethodInfo:
     remark: str = ""
     revision: int = 1
     components: tuple[type, ...] = ()
+    example: str = ""
 
     @property
     def supervised(self) -> bool:

@@ -118,6 +118,12 @@ class BaseHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DeclaredEsti
         "(n_bits,) Expected bits above which the bit of a database row is 1; set only if they are spread."
     )
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        of_method = "info" in vars(cls) and cls.info.kind != "composition"
+        if of_method and cls.__doc__ and "Examples\n---" not in cls.__doc__:
+            cls.__doc__ += _example(cls)
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
@@ -518,3 +524,19 @@ class BaseHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DeclaredEsti
 
     def _rng(self) -> np.random.RandomState:
         return check_random_state(self.random_state)
+
+
+def _example(cls: type[BaseHasher]) -> str:
+    """Return the section Examples of a method's docstring, which is the same for every method but for its name."""
+    package = next((name for name in ("hashlearn.deep", "hashlearn") if cls.__module__.startswith(f"{name}.")), "")
+    arguments = ", ".join(filter(None, ["n_bits=16", cls.info.example, "random_state=0"]))
+    rows = "X[:200], y[:200]" if cls.info.supervised else "X[:200]"
+    return f"""
+Examples
+--------
+>>> from sklearn.datasets import load_digits
+>>> from {package or cls.__module__} import {cls.__name__}
+>>> X, y = load_digits(return_X_y=True)
+>>> {cls.__name__}({arguments}).fit({rows}).encode(X).shape
+(1797, 2)
+"""

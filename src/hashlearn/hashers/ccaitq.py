@@ -28,14 +28,6 @@ class CCAITQ(KernelParameters, SumsHasher):
     signs after the last rotation; the authors' code keeps training codes from half a step earlier. Correlations that
     rounding makes negative count as 0, whereas the authors' code takes their square root. The paper learns on the rows
     themselves (``kernel=None``); kernel features retrieve better. Training codes are hashed.
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_digits
-    >>> from hashlearn import CCAITQ
-    >>> X, y = load_digits(return_X_y=True)
-    >>> CCAITQ(n_bits=16, random_state=0).fit(X, y).encode(X).shape
-    (1797, 2)
     """
 
     info = MethodInfo(

@@ -18,14 +18,6 @@ class ITQ(SumsHasher):
 
     With more bits than features, or than directions in which the rows extend, the components are padded with zeros, so
     that the rotation spreads them over all bits. The rotation is learned from at most 100,000 rows, drawn at random.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from hashlearn import ITQ
-    >>> X = np.random.default_rng(0).normal(size=(100, 20))
-    >>> ITQ(n_bits=16, random_state=0).fit(X).encode(X).shape
-    (100, 2)
     """
 
     info = MethodInfo(

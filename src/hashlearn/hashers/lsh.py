@@ -23,14 +23,6 @@ class LSH(BaseHasher):
     """Locality-sensitive hashing by random hyperplanes through the mean of the data.
 
     Two rows at angle t (seen from the mean) agree on a bit with probability 1 - t / pi.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from hashlearn import LSH
-    >>> X = np.random.default_rng(0).normal(size=(100, 8))
-    >>> LSH(n_bits=16, random_state=0).fit(X).encode(X).shape
-    (100, 2)
     """
 
     info = MethodInfo(

@@ -41,14 +41,6 @@ class MetricITQ(BaseHasher):
     Directions in which rows of one class differ count for little, directions in which rows of all classes differ count
     for much. That serves classes without labels too, so these bits find rows of known and of unknown classes better
     than those of ITQ. The hash function is linear. It is learned from at most 12,000 rows, drawn at random.
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_digits
-    >>> from hashlearn import MetricITQ
-    >>> X, y = load_digits(return_X_y=True)
-    >>> MetricITQ(n_bits=16, random_state=0).fit(X, y).encode(X).shape
-    (1797, 2)
     """
 
     info = MethodInfo(

@@ -16,14 +16,6 @@ class PCARR(SumsHasher):
 
     This is ITQ before its first round. With more bits than features, zero-padded components are rotated. Our notes
     describe only ITQ; this baseline of its paper follows from the definition. Training codes are hashed.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from hashlearn import PCARR
-    >>> X = np.random.default_rng(0).normal(size=(100, 20))
-    >>> PCARR(n_bits=16, random_state=0).fit(X).encode(X).shape
-    (100, 2)
     """
 
     info = MethodInfo(

@@ -36,14 +36,6 @@ class SH(InMemoryHasher):
     Functions cos(k pi v / length) on an axis of a given length are smooth if k / length is small. So long axes get many
     bits and short ones none. Equal frequencies are taken in the order of the axes. For rows outside the box of the
     training rows the waves continue, as in the authors' code. Training codes are hashed.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from hashlearn import SH
-    >>> X = np.random.default_rng(0).normal(size=(100, 8))
-    >>> SH(n_bits=16).fit(X).encode(X).shape
-    (100, 2)
     """
 
     info = MethodInfo(

@@ -28,14 +28,6 @@ class ADGH(KernelParameters, SumsHasher):
     We had only the paper's abstract, so the objective is a reconstruction (``verified`` is False). An anchor matters
     through its class alone, so P is kept once per class and no anchor is ever drawn: with n_k rows and p_k anchors in
     class k, A P repeats sqrt(p_k / n_k) P_k. ``codes_`` are the learned codes.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from hashlearn import ADGH
-    >>> X = np.random.default_rng(0).normal(size=(100, 20))
-    >>> ADGH(n_bits=16, random_state=0).fit(X, np.arange(100) % 4).encode(X).shape
-    (100, 2)
     """
 
     info = MethodInfo(

@@ -89,14 +89,6 @@ class AGH(InMemoryHasher):
     of the graph. If too few others remain, these are used next (never the constant one), and then random mixtures of
     all, so that every number of bits works. With an odd number the first layer has one bit more. Labels are not used
     and the training codes are hashed.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from hashlearn import AGH
-    >>> X = np.random.default_rng(0).normal(size=(100, 20))
-    >>> AGH(n_bits=16, n_anchors=30, random_state=0).fit(X).encode(X).shape
-    (100, 2)
     """
 
     info = MethodInfo(
@@ -111,6 +103,8 @@ class AGH(InMemoryHasher):
         slow=True,
         remark="unsupervised",
         components=(AnchorGraph, AnchorGraphFunction),
+
+        example="n_anchors=30",
     )
 
     n_layers: int = parameter(Interval(int, 1, 2, closed="both"), "Bits that each eigenvector gives.", default=1)

@@ -26,14 +26,6 @@ class BRE(InMemoryHasher):
     runs on a sample of rows, as in the authors' code, because its cost is quadratic. The rows are centered, the kernel
     is linear, and the fit stops when a pass gains less than ``tol`` of the loss; the authors' code stops at a gain
     below 1, which depends on the number of pairs. ``codes_`` are hashed, as in the authors' evaluation.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from hashlearn import BRE
-    >>> X = np.random.default_rng(0).normal(size=(100, 20))
-    >>> BRE(n_bits=16, random_state=0).fit(X, np.arange(100) % 4).encode(X).shape
-    (100, 2)
     """
 
     info = MethodInfo(

@@ -33,16 +33,6 @@ class CGH(KernelParameters, InMemoryHasher):
     proportion to their weights, which brings the plain distance closer to the weighted one; copies share their weight.
     Triplets are drawn at random, not from nearest neighbors. The mathematics is the paper's, the solver and the
     defaults are ours. Training codes are hashed.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from hashlearn import CGH
-    >>> rng = np.random.default_rng(0)
-    >>> y = rng.integers(3, size=100)
-    >>> X = rng.normal(size=(100, 20)) + y[:, None]
-    >>> CGH(n_bits=16, random_state=0).fit(X, y).encode(X).shape
-    (100, 2)
     """
 
     info = MethodInfo(

@@ -36,14 +36,6 @@ class ClassCode(KernelParameters, SumsHasher):
     classifies, not that its codes order rows within or across classes; see Sablayrolles et al. The baseline knows
     nothing about classes that it was not trained on. Its codes are as far apart as those of FSDH, so more bits change
     nothing. ``codes_`` are those of the true classes; ``encode(X)`` gives those of the predicted ones.
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_digits
-    >>> from hashlearn import ClassCode
-    >>> X, y = load_digits(return_X_y=True)
-    >>> ClassCode(n_bits=16, n_landmarks=100, random_state=0).fit(X, y).encode(X).shape
-    (1797, 2)
     """
 
     info = MethodInfo(

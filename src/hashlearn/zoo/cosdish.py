@@ -32,14 +32,6 @@ class COSDISH(KernelParameters, TwoStepHasher):
     paper's. Features are scaled to unit variance on the training rows alone. The authors' code learns on the rows
     themselves (``kernel=None``); kernel features retrieve better. The paper's boosted trees as hash functions are left
     out. ``codes_`` are B, which derive from the labels; ``encode(X)`` hashes the database.
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_digits
-    >>> from hashlearn import COSDISH
-    >>> X, y = load_digits(return_X_y=True)
-    >>> COSDISH(n_bits=16, random_state=0).fit(X, y).encode(X).shape
-    (1797, 2)
     """
 
     info = MethodInfo(

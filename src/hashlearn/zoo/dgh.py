@@ -31,14 +31,6 @@ class DGH(InMemoryHasher):
     This follows notes on a reimplementation. If the centered B loses rank, Y is completed by random columns orthogonal
     to the others and to 1, which a plain decomposition would not give. ``codes_`` are the learned B; new rows get
     sgn(z(x) L^-1 Z'B). Labels are not used. There must be more rows than bits.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from hashlearn import DGH
-    >>> X = np.random.default_rng(0).normal(size=(100, 20))
-    >>> DGH(n_bits=16, n_anchors=30, random_state=0).fit(X).encode(X).shape
-    (100, 2)
     """
 
     info = MethodInfo(
@@ -53,6 +45,8 @@ class DGH(InMemoryHasher):
         database="learned",
         slow=True,
         remark="unsupervised",
+
+        example="n_anchors=30",
     )
 
     rho: float = parameter(POSITIVE, "Weight of balance and decorrelation, 0.1 to 5 in the paper.", default=0.1)

@@ -30,14 +30,6 @@ class FastH(InMemoryHasher):
     Trees are gradient-boosted by LightGBM, each on 50 random features; the authors run AdaBoost with 200 random
     features per node, which gives the same kind of function in more time. Partners are drawn with replacement and
     repeats are dropped. ``codes_`` are hashed by the trees, as in the authors' evaluation.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from hashlearn import FastH
-    >>> X = np.random.default_rng(0).normal(size=(100, 20))
-    >>> FastH(n_bits=8, n_trees=10, random_state=0).fit(X, np.arange(100) % 4).encode(X).shape
-    (100, 1)
     """
 
     info = MethodInfo(
@@ -51,6 +43,8 @@ class FastH(InMemoryHasher):
         verified=True,
         slow=True,
         remark="hinge loss; otherwise as fasth-ksh",
+
+        example="n_trees=10",
     )
 
     loss: str = parameter(Options(*PAIR_LOSSES), "What a pair costs.", default="hinge")

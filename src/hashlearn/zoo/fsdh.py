@@ -30,14 +30,6 @@ class FSDH(KernelParameters, SumsHasher):
     many draws is kept. If no matrix of order ``n_bits`` with a row for each class is known, ``n_bits`` columns of a
     larger one are also drawn, and codes are then only nearly orthogonal. The authors' code has no ridge. ``codes_`` are
     those of the classes; ``encode(X)`` hashes the database, as the authors do.
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_digits
-    >>> from hashlearn import FSDH
-    >>> X, y = load_digits(return_X_y=True)
-    >>> FSDH(n_bits=16, n_landmarks=100, random_state=0).fit(X, y).encode(X).shape
-    (1797, 2)
     """
 
     info = MethodInfo(

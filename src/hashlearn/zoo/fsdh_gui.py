@@ -22,14 +22,6 @@ class FSDHGui(KernelParameters, SumsHasher):
     With the authors' tiny ``nu`` the code of a class is the majority of the random bits that its rows started with, so
     it is a random code and one round is as good as five. A tied vote keeps each row's bit; in the authors' code the bit
     becomes 0. ``codes_`` are B, which derive from the labels; ``encode(X)`` hashes the database, as the authors do.
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_digits
-    >>> from hashlearn import FSDHGui
-    >>> X, y = load_digits(return_X_y=True)
-    >>> FSDHGui(n_bits=16, n_landmarks=100, random_state=0).fit(X, y).encode(X).shape
-    (1797, 2)
     """
 
     info = MethodInfo(

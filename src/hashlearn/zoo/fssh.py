@@ -30,14 +30,6 @@ class FSSH(KernelParameters, SumsHasher):
 
     We know the method from notes (``verified`` is False). ``codes_`` are B; the hash function is a ridge regression of
     B, the two-step variant of the paper.
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_digits
-    >>> from hashlearn import FSSH
-    >>> X, y = load_digits(return_X_y=True)
-    >>> FSSH(n_bits=16, n_landmarks=100, random_state=0).fit(X, y).encode(X).shape
-    (1797, 2)
     """
 
     info = MethodInfo(

@@ -28,14 +28,6 @@ class HMOH(KernelParameters, InMemoryHasher):
     projections where the lengths differ, here columns are drawn as in FSDH. The weights are the mean over the steps of
     the last epoch, because those of the last step alone depend on the last few rows. There is no ``partial_fit`` yet.
     ``codes_`` are the targets, ``encode`` hashes.
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_digits
-    >>> from hashlearn import HMOH
-    >>> X, y = load_digits(return_X_y=True)
-    >>> HMOH(n_bits=16, n_landmarks=100, random_state=0).fit(X, y).encode(X).shape
-    (1797, 2)
     """
 
     info = MethodInfo(

@@ -26,14 +26,6 @@ class KNNH(InMemoryHasher):
 
     We know the method from notes (``verified`` is False). Neighbors are searched among ``n_samples`` rows at most, in
     O(n_samples^2 d), a block at a time. Labels are not used and training codes are hashed.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from hashlearn import KNNH
-    >>> X = np.random.default_rng(0).normal(size=(100, 20))
-    >>> KNNH(n_bits=16, random_state=0).fit(X).encode(X).shape
-    (100, 2)
     """
 
     info = MethodInfo(

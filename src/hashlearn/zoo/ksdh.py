@@ -33,14 +33,6 @@ class KSDH(KernelParameters, SumsHasher):
 
     The fit needs K'K, the sums of K by label set (n_sets x n_landmarks numbers, held in memory) and one pass over the
     rows per round.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from hashlearn import KSDH
-    >>> X = np.random.default_rng(0).normal(size=(100, 20))
-    >>> KSDH(n_bits=16, random_state=0).fit(X, np.arange(100) % 4).encode(X).shape
-    (100, 2)
     """
 
     info = MethodInfo(

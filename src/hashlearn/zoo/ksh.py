@@ -25,14 +25,6 @@ class KSH(KernelParameters, InMemoryHasher):
     accelerated descent on -u'Ru with u = tanh(K a / 2). The authors' code stores R, l x l numbers; here R is only
     multiplied with vectors, so ``n_samples`` may be all rows. Label sets use the graded S of this library, scaled so
     that its largest entry is m. A projection of 0 is bit 1 (0 in the authors' code). Training codes are hashed.
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_digits
-    >>> from hashlearn import KSH
-    >>> X, y = load_digits(return_X_y=True)
-    >>> KSH(n_bits=16, n_landmarks=50, n_samples=200, max_iter=20, random_state=0).fit(X, y).encode(X).shape
-    (1797, 2)
     """
 
     info = MethodInfo(
@@ -45,6 +37,8 @@ class KSH(KernelParameters, InMemoryHasher):
         cost="O(m (l p^2 + p^3 + T l (p + c + m))), l samples, p landmarks, T steps",
         verified=True,
         remark="authors' sample of 2,000 rows and 300 landmarks; the paper's run is nearer to ksh-large",
+
+        example="max_iter=20",
     )
 
     n_landmarks: int = 300

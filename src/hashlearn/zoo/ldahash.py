@@ -26,14 +26,6 @@ class LDAHash(InMemoryHasher):
     We did not have the paper; this follows notes on it (``verified`` is False). P and N are sums over all pairs, in
     closed form from the labels; thresholds come from sampled pairs. Bits beyond the number of features are random
     mixtures of the directions, each with its own threshold. Training codes are hashed.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from hashlearn import LDAHash
-    >>> X = np.random.default_rng(0).normal(size=(100, 20))
-    >>> LDAHash(n_bits=16, random_state=0).fit(X, np.arange(100) % 4).encode(X).shape
-    (100, 2)
     """
 
     info = MethodInfo(

@@ -35,14 +35,6 @@ class LFH(KernelParameters, SumsHasher):
     projections; the authors' code repeats features, but equal columns would stay equal. The authors' code learns on the
     rows themselves (``kernel=None``); kernel features retrieve better. ``codes_`` are the signs of U, which derive from
     the labels; ``encode(X)`` hashes the database.
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_digits
-    >>> from hashlearn import LFH
-    >>> X, y = load_digits(return_X_y=True)
-    >>> LFH(n_bits=16, random_state=0).fit(X, y).encode(X).shape
-    (1797, 2)
     """
 
     info = MethodInfo(

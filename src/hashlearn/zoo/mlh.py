@@ -28,14 +28,6 @@ class MLH(InMemoryHasher):
     A row is never paired with itself, and half of the pairs are similar. The authors' code makes 500 epochs (the paper
     2000), ten times the default here, and improves the radius on held-out data, which this does not. ``codes_`` are
     hashed, as in the authors' evaluation.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from hashlearn import MLH
-    >>> X = np.random.default_rng(0).normal(size=(100, 20))
-    >>> MLH(n_bits=16, epoch_pairs=500, random_state=0).fit(X, np.arange(100) % 4).encode(X).shape
-    (100, 2)
     """
 
     info = MethodInfo(
@@ -49,6 +41,8 @@ class MLH(InMemoryHasher):
         verified=True,
         slow=True,
         remark="50 epochs, balanced pairs, unit-length rows",
+
+        example="epoch_pairs=500",
     )
 
     radius: int | None = parameter(

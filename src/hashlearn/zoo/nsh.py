@@ -44,14 +44,6 @@ class NSH(InMemoryHasher):
     but for two conditions, met by projecting out directions: its projections sum to zero over the training rows, and
     they are uncorrelated with the bits before it. When all directions are used up (few different rows), the second
     condition starts again. Labels are not used and the training codes are hashed.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from hashlearn import NSH
-    >>> X = np.random.default_rng(0).normal(size=(100, 20))
-    >>> NSH(n_bits=16, random_state=0).fit(X).encode(X).shape
-    (100, 2)
     """
 
     info = MethodInfo(

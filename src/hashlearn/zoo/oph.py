@@ -24,16 +24,6 @@ class OPH(DescentHasher):
     The paper orders by feature distance (``order="features"``, for which y is not needed). With labels the number of
     shared labels decides first and feature distance among equals. We know the method from notes (``verified`` is
     False); the steps are Adam's. Training codes are hashed.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from hashlearn import OPH
-    >>> rng = np.random.default_rng(0)
-    >>> y = rng.integers(3, size=100)
-    >>> X = rng.normal(size=(100, 20)) + y[:, None]
-    >>> OPH(n_bits=16, max_iter=20, random_state=0).fit(X, y).encode(X).shape
-    (100, 2)
     """
 
     info = MethodInfo(
@@ -47,6 +37,8 @@ class OPH(DescentHasher):
         verified=False,
         slow=True,
         remark="from notes; labels decide the order first, feature distance among equals",
+
+        example="max_iter=20",
     )
 
     order: str = parameter(

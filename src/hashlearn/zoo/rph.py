@@ -21,16 +21,6 @@ class RPH(DescentHasher):
 
     We know the method from notes (``verified`` is False): the annealing, the weights of the penalties and Adam's steps
     are ours. Training codes are hashed.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from hashlearn import RPH
-    >>> rng = np.random.default_rng(0)
-    >>> y = rng.integers(3, size=100)
-    >>> X = rng.normal(size=(100, 20)) + y[:, None]
-    >>> RPH(n_bits=16, max_iter=20, random_state=0).fit(X, y).encode(X).shape
-    (100, 2)
     """
 
     info = MethodInfo(
@@ -44,6 +34,8 @@ class RPH(DescentHasher):
         verified=False,
         slow=True,
         remark="from notes; annealing and penalties are ours",
+
+        example="max_iter=20",
     )
 
     temperature: float = parameter(POSITIVE, "t as a share of n_bits.", default=0.1)

@@ -31,16 +31,6 @@ class RSH(KernelParameters, InMemoryHasher):
     most, so with ``orthogonality="hard"`` all further bits are noise and precision falls with their number. The soft
     solver keeps W'W near I but leaves the rotation open, so that every bit has a share in the few directions that
     matter. In the paper features are the centered rows (``kernel=None``). Training codes are hashed.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from hashlearn import RSH
-    >>> rng = np.random.default_rng(0)
-    >>> y = rng.integers(3, size=100)
-    >>> X = rng.normal(size=(100, 20)) + y[:, None]
-    >>> RSH(n_bits=16, random_state=0).fit(X, y).encode(X).shape
-    (100, 2)
     """
 
     info = MethodInfo(

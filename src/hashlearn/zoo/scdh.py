@@ -26,14 +26,6 @@ class SCDH(KernelParameters, InMemoryHasher):
 
     We know the method from notes (``verified`` is False). ``codes_`` are B, ``encode`` hashes by P. There must be more
     labeled rows than bits.
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_digits
-    >>> from hashlearn import SCDH
-    >>> X, y = load_digits(return_X_y=True)
-    >>> SCDH(n_bits=16, n_landmarks=100, random_state=0).fit(X, y).encode(X).shape
-    (1797, 2)
     """
 
     info = MethodInfo(

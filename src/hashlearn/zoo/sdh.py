@@ -24,14 +24,6 @@ class SDH(KernelParameters, SumsHasher):
     factored once, and a bit whose update is a tie keeps its value instead of becoming 0. The squared loss is
     implemented, the hinge loss is not. ``codes_`` are B, which derive from the labels; the authors' evaluation hashes
     the database instead, which is ``encode(X)``.
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_digits
-    >>> from hashlearn import SDH
-    >>> X, y = load_digits(return_X_y=True)
-    >>> SDH(n_bits=16, n_landmarks=100, random_state=0).fit(X, y).encode(X).shape
-    (1797, 2)
     """
 
     info = MethodInfo(

@@ -27,14 +27,6 @@ class SSH(InMemoryHasher):
 
     We did not have the paper; this follows notes on it (``verified`` is False), with our own scales for eta, rho and
     the step. Bits beyond the number of features are random mixtures of the directions. Training codes are hashed.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from hashlearn import SSH
-    >>> X = np.random.default_rng(0).normal(size=(100, 20))
-    >>> SSH(n_bits=16, random_state=0).fit(X, np.arange(100) % 4).encode(X).shape
-    (100, 2)
     """
 
     info = MethodInfo(

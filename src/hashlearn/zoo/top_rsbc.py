@@ -26,16 +26,6 @@ class TopRSBC(KernelParameters, InMemoryHasher):
 
     We had only the paper's abstract, so the formula is our reconstruction; the online variant is left out. Features are
     divided by their root mean square first. Training codes are hashed.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from hashlearn import TopRSBC
-    >>> rng = np.random.default_rng(0)
-    >>> y = rng.integers(3, size=100)
-    >>> X = rng.normal(size=(100, 20)) + y[:, None]
-    >>> TopRSBC(n_bits=16, max_iter=20, random_state=0).fit(X, y).encode(X).shape
-    (100, 2)
     """
 
     info = MethodInfo(
@@ -49,6 +39,8 @@ class TopRSBC(KernelParameters, InMemoryHasher):
         verified=False,
         slow=True,
         remark="reconstruction: the surrogate is ours, so the gap says nothing about the paper's solver",
+
+        example="max_iter=20",
     )
 
     sharpness: float = parameter(POSITIVE, "kappa, the slope of the sigmoids.", default=8.0)

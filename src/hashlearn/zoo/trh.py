@@ -28,14 +28,6 @@ class TRH(KernelParameters, InMemoryHasher):
     x+ shares more labels with x than x- does. Rows have unit length for learning, as in MLH of the same authors. We
     know the method from notes (``verified`` is False); the paper also learns from neighbors in feature space, which
     this does not. Training codes are hashed.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from hashlearn import TRH
-    >>> X = np.random.default_rng(0).normal(size=(100, 20))
-    >>> TRH(n_bits=16, epoch_triplets=500, random_state=0).fit(X, np.arange(100) % 4).encode(X).shape
-    (100, 2)
     """
 
     info = MethodInfo(
@@ -49,6 +41,8 @@ class TRH(KernelParameters, InMemoryHasher):
         verified=False,
         slow=True,
         remark="from notes; 20 epochs, unit-length rows",
+
+        example="epoch_triplets=500",
     )
 
     n_epochs: int = parameter(COUNT, "Epochs, each with newly drawn triplets.", default=20)

@@ -43,14 +43,6 @@ class TSH(KernelParameters, TwoStepHasher):
 
     If there are more than 20,000 labeled rows, that many are drawn and paired with each other. The other rows of a
     label set share one code, in which each bit is the cheapest one with partners among the drawn rows.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from hashlearn import TSH
-    >>> X = np.random.default_rng(0).normal(size=(100, 20))
-    >>> TSH(n_bits=16, random_state=0).fit(X, np.arange(100) % 4).encode(X).shape
-    (100, 2)
     """
 
     info = MethodInfo(

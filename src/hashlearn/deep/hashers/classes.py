@@ -42,15 +42,6 @@ class CSQ(DeepHasher):
 
     Centers are rows of a Hadamard matrix if n_bits is a power of two and there are at most 2 n_bits labels, otherwise
     they are drawn at random.
-
-    Examples
-    --------
-    >>> import hashlearn as hl
-    >>> from sklearn.datasets import load_digits
-    >>> X, y = load_digits(return_X_y=True)
-    >>> hasher = hl.deep.CSQ(n_bits=16, n_epochs=3, random_state=0).fit(X[:1000], y[:1000])
-    >>> hasher.encode(X[1000:]).shape
-    (797, 2)
     """
 
     loss_class = CSQLoss
@@ -132,15 +123,6 @@ class OrthoHashLoss(MethodLoss):
 
 class OrthoHash(DeepHasher):
     """Cosine softmax towards random binary centers, with a margin; batch normalization balances the bits.
-
-    Examples
-    --------
-    >>> import hashlearn as hl
-    >>> from sklearn.datasets import load_digits
-    >>> X, y = load_digits(return_X_y=True)
-    >>> hasher = hl.deep.OrthoHash(n_bits=16, n_epochs=3, random_state=0).fit(X[:1000], y[:1000])
-    >>> hasher.encode(X[1000:]).shape
-    (797, 2)
     """
 
     loss_class = OrthoHashLoss
@@ -182,15 +164,6 @@ class DLBHC(DeepHasher):
     Nothing but the classifier says what bits should be. With label sets the targets of the softmax are shared equally
     by a row's labels. We know the method from notes (``verified`` is False); the paper also rescores by the features of
     the network, which is not a matter of codes.
-
-    Examples
-    --------
-    >>> import hashlearn as hl
-    >>> from sklearn.datasets import load_digits
-    >>> X, y = load_digits(return_X_y=True)
-    >>> hasher = hl.deep.DLBHC(n_bits=16, n_epochs=3, random_state=0).fit(X[:1000], y[:1000])
-    >>> hasher.encode(X[1000:]).shape
-    (797, 2)
     """
 
     loss_class = DLBHCLoss
@@ -219,15 +192,6 @@ class DSCH(DeepHasher):
     """Deep supervised convolutional hashing: softmax of the bits tanh(u), with penalties for quantization and balance.
 
     We know the method from notes (``verified`` is False); the authors' weights are not known, so both are parameters.
-
-    Examples
-    --------
-    >>> import hashlearn as hl
-    >>> from sklearn.datasets import load_digits
-    >>> X, y = load_digits(return_X_y=True)
-    >>> hasher = hl.deep.DSCH(n_bits=16, n_epochs=3, random_state=0).fit(X[:1000], y[:1000])
-    >>> hasher.encode(X[1000:]).shape
-    (797, 2)
     """
 
     loss_class = DSCHLoss

@@ -58,15 +58,6 @@ class DHNLoss(MethodLoss):
 
 class DHN(DeepHasher):
     """Deep hashing network: pairwise logistic loss on inner products of tanh outputs, and a quantization loss.
-
-    Examples
-    --------
-    >>> import hashlearn as hl
-    >>> from sklearn.datasets import load_digits
-    >>> X, y = load_digits(return_X_y=True)
-    >>> hasher = hl.deep.DHN(n_bits=16, n_epochs=3, random_state=0).fit(X[:1000], y[:1000])
-    >>> hasher.encode(X[1000:]).shape
-    (797, 2)
     """
 
     loss_class = DHNLoss
@@ -151,15 +142,6 @@ class HashNetLoss(MethodLoss):
 
 class HashNet(DeepHasher):
     """Hashing by continuation: weighted logistic loss on tanh(beta u), with beta growing until tanh is nearly a sign.
-
-    Examples
-    --------
-    >>> import hashlearn as hl
-    >>> from sklearn.datasets import load_digits
-    >>> X, y = load_digits(return_X_y=True)
-    >>> hasher = hl.deep.HashNet(n_bits=16, n_epochs=3, random_state=0).fit(X[:1000], y[:1000])
-    >>> hasher.encode(X[1000:]).shape
-    (797, 2)
     """
 
     loss_class = HashNetLoss
@@ -245,15 +227,6 @@ class DCH(DeepHasher):
     """Deep Cauchy hashing: a pair is similar with probability gamma / (gamma + d), so small distances cost most.
 
     It was made for search within a small Hamming radius.
-
-    Examples
-    --------
-    >>> import hashlearn as hl
-    >>> from sklearn.datasets import load_digits
-    >>> X, y = load_digits(return_X_y=True)
-    >>> hasher = hl.deep.DCH(n_bits=16, n_epochs=3, random_state=0).fit(X[:1000], y[:1000])
-    >>> hasher.encode(X[1000:]).shape
-    (797, 2)
     """
 
     loss_class = DCHLoss
@@ -318,15 +291,6 @@ class DPSH(DeepHasher):
     """Deep pairwise-supervised hashing: logistic loss of a batch against the last outputs of all training rows.
 
     It keeps the outputs (n, n_bits) and the dense label sets (n, c) of all training rows in memory.
-
-    Examples
-    --------
-    >>> import hashlearn as hl
-    >>> from sklearn.datasets import load_digits
-    >>> X, y = load_digits(return_X_y=True)
-    >>> hasher = hl.deep.DPSH(n_bits=16, n_epochs=3, random_state=0).fit(X[:1000], y[:1000])
-    >>> hasher.encode(X[1000:]).shape
-    (797, 2)
     """
 
     loss_class = DPSHLoss
@@ -372,15 +336,6 @@ class DSHLoss(MethodLoss):
 
 class DSH(DeepHasher):
     """Deep supervised hashing: contrastive loss on squared distances, with outputs held near +1 and -1.
-
-    Examples
-    --------
-    >>> import hashlearn as hl
-    >>> from sklearn.datasets import load_digits
-    >>> X, y = load_digits(return_X_y=True)
-    >>> hasher = hl.deep.DSH(n_bits=16, n_epochs=3, random_state=0).fit(X[:1000], y[:1000])
-    >>> hasher.encode(X[1000:]).shape
-    (797, 2)
     """
 
     loss_class = DSHLoss

@@ -57,15 +57,6 @@ class DNNH(DeepHasher):
     """Triplet ranking loss on sigmoid outputs; each bit has its own channels (divide and encode).
 
     This follows a re-implementation, not the authors' code; the published figures are not claimed.
-
-    Examples
-    --------
-    >>> import hashlearn as hl
-    >>> from sklearn.datasets import load_digits
-    >>> X, y = load_digits(return_X_y=True)
-    >>> hasher = hl.deep.DNNH(n_bits=16, n_epochs=3, random_state=0).fit(X[:1000], y[:1000])
-    >>> hasher.encode(X[1000:]).shape
-    (797, 2)
     """
 
     loss_class = DNNHLoss
@@ -134,15 +125,6 @@ class DSRH(DeepHasher):
 
     We know the method from notes (``verified`` is False). The paper feeds two layers of its network to the hash layer;
     here that is up to ``backbone`` and ``head``. Its weight decay is ``weight_decay``.
-
-    Examples
-    --------
-    >>> import hashlearn as hl
-    >>> from sklearn.datasets import load_digits
-    >>> X, y = load_digits(return_X_y=True)
-    >>> hasher = hl.deep.DSRH(n_bits=16, n_epochs=3, random_state=0).fit(X[:1000], y[:1000])
-    >>> hasher.encode(X[1000:]).shape
-    (797, 2)
     """
 
     loss_class = DSRHLoss

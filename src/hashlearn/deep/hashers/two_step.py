@@ -27,15 +27,6 @@ class CNNH(DeepHasher):
 
     With classes, stage 1 ends near one codeword per class. The loss of stage 2 is ours, because the paper's is not
     confirmed.
-
-    Examples
-    --------
-    >>> import hashlearn as hl
-    >>> from sklearn.datasets import load_digits
-    >>> X, y = load_digits(return_X_y=True)
-    >>> hasher = hl.deep.CNNH(n_bits=16, n_epochs=3, random_state=0).fit(X[:1000], y[:1000])
-    >>> hasher.encode(X[1000:]).shape
-    (797, 2)
     """
 
     info = MethodInfo(
@@ -147,15 +138,6 @@ class GSDHPStar(DeepHasher):
 
     The authors released no code of the network's training; its loss and settings here are ours. ``codes_`` of labeled
     training rows are the codes learned first, ``encode`` gives those of the network.
-
-    Examples
-    --------
-    >>> import hashlearn as hl
-    >>> from sklearn.datasets import load_digits
-    >>> X, y = load_digits(return_X_y=True)
-    >>> hasher = hl.deep.GSDHPStar(n_bits=16, n_epochs=3, random_state=0).fit(X[:1000], y[:1000])
-    >>> hasher.encode(X[1000:]).shape
-    (797, 2)
     """
 
     info = MethodInfo(
@@ -209,15 +191,6 @@ class TDBE(DeepHasher):
     We know the method from notes (``verified`` is False). The authors' code solves the binary problems by graph cuts
     and learns one bit after the other once; here sweeps over the bits begin with random codes. ``codes_`` of labeled
     rows are the codes learned first, ``encode`` gives those of the network.
-
-    Examples
-    --------
-    >>> import hashlearn as hl
-    >>> from sklearn.datasets import load_digits
-    >>> X, y = load_digits(return_X_y=True)
-    >>> hasher = hl.deep.TDBE(n_bits=16, n_epochs=3, random_state=0).fit(X[:1000], y[:1000])
-    >>> hasher.encode(X[1000:]).shape
-    (797, 2)
     """
 
     info = MethodInfo(
