@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 import hashlearn.rowkeys as rowkeys
 from hashlearn.messages import refuse_masked
 from hashlearn.parallel import one_blas_thread, ordered_map, row_blocks
-from hashlearn.typing import Matrix
+from hashlearn.typing import Float32Array, FloatArray, Matrix
 
 LEAST_LANDMARKS, MOST_LANDMARKS = 1000, 3000
 
@@ -74,7 +74,7 @@ def landmark_count(n_landmarks: int | str, n_rows: int) -> int:
     return n_landmarks
 
 
-def row_sums(X: Matrix) -> NDArray[np.float64]:
+def row_sums(X: Matrix) -> FloatArray:
     """Return the sum of the rows in double precision."""
     rows = X if sparse.issparse(X) else np.asarray(X, order="C")
     return np.asarray(rows.sum(axis=0, dtype=np.float64)).ravel()
@@ -150,7 +150,7 @@ class LandmarkKernel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         self.center_ = (total / X.shape[0]).astype(np.float32)
         return self
 
-    def transform(self, X: Matrix) -> NDArray[np.float32]:
+    def transform(self, X: Matrix) -> Float32Array:
         """Return the centered kernel features (n, n_landmarks) of rows X."""
         check_is_fitted(self)
         X = validated_rows(self, X)
@@ -181,7 +181,7 @@ class LandmarkKernel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             )
         return int(check_random_state(self.random_state).randint(2**31))
 
-    def set_landmarks(self, rows: Matrix, total: NDArray[np.float64], squares: float, n_rows: int) -> None:
+    def set_landmarks(self, rows: Matrix, total: FloatArray, squares: float, n_rows: int) -> None:
         """Set landmarks to the drawn rows, and mean and bandwidth from the sums of ``moments`` over all rows."""
         mean = total / n_rows
         self.mean_ = mean.astype(np.float32)
@@ -195,7 +195,7 @@ class LandmarkKernel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             self.bandwidth_ = 1.0
         self._n_features_out = len(self.landmarks_)
 
-    def add_landmarks(self, rows: Matrix, ridge: float) -> NDArray[np.float64]:
+    def add_landmarks(self, rows: Matrix, ridge: float) -> FloatArray:
         """Make more rows landmarks, and return weights (n_landmarks, n_before) from the features before to those after.
 
         For the new features the weights are those of the Nyström method: they are exact for rows that are landmarks
@@ -219,7 +219,7 @@ class LandmarkKernel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         """
         return self._kernel(self._unit(dense_rows(X, dtype)) - self.mean_, dtype)
 
-    def typical(self) -> NDArray[np.float32]:
+    def typical(self) -> Float32Array:
         """Return the mean features of the landmarks. It estimates the mean of all rows without a pass over them."""
         with one_blas_thread():
             return self._kernel(self.landmarks_, np.float32).mean(axis=0)
@@ -248,7 +248,7 @@ class LandmarkKernel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         norms[norms == 0] = 1.0
         return rows / norms[:, None].astype(rows.dtype)
 
-    def moments(self, X: Matrix) -> tuple[NDArray[np.float64], float]:
+    def moments(self, X: Matrix) -> tuple[FloatArray, float]:
         """Return the sum of a block's scaled rows, and the sum of their squared lengths."""
         rows = self._unit(dense_rows(X))
         return rows.sum(axis=0, dtype=np.float64), float(np.einsum("ij,ij->", rows, rows, dtype=np.float64))
@@ -257,7 +257,7 @@ class LandmarkKernel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 class PlainFeatures:
     """The feature map of ``kernel=None``: features are the rows themselves."""
 
-    center_: NDArray[np.float32]
+    center_: Float32Array
 
     n_landmarks: int | str = 0
 
@@ -267,10 +267,10 @@ class PlainFeatures:
     def draw_seed(self) -> int:
         return 0
 
-    def set_landmarks(self, rows: Matrix, total: NDArray[np.float64], squares: float, n_rows: int) -> None:
+    def set_landmarks(self, rows: Matrix, total: FloatArray, squares: float, n_rows: int) -> None:
         """Do nothing, because there are no landmarks."""
 
-    def moments(self, X: Matrix) -> tuple[NDArray[np.float64], float]:
+    def moments(self, X: Matrix) -> tuple[FloatArray, float]:
         """Return the sum of a block's rows, and 0 for the squared lengths, which are not needed."""
         return row_sums(X), 0.0
 

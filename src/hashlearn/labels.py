@@ -22,7 +22,7 @@ from __future__ import annotations
 import numbers
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,9 @@ from scipy import sparse
 
 from hashlearn.messages import refuse_masked
 from hashlearn.typing import IntArray
+
+LabelMatrix: TypeAlias = sparse.csr_matrix
+"""Label sets of rows, (n, c) of 0 and 1; a row without labels is empty."""
 
 UNKNOWN = -1
 NO_LABELS = "No row has a label: at least one labeled row is needed to learn from labels."
@@ -186,7 +189,7 @@ def check_variety(n_distinct: int) -> None:
         )
 
 
-def group_rows(labels: sparse.csr_matrix) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def group_rows(labels: LabelMatrix) -> tuple[IntArray, IntArray]:
     """Return the group number of every row (-1 for empty rows) and one row of each group.
 
     The key of a row is the sum of random 64-bit weights of its labels. Every row is then compared with the first row of
@@ -211,7 +214,7 @@ def group_rows(labels: sparse.csr_matrix) -> tuple[NDArray[np.intp], NDArray[np.
     raise RuntimeError("Grouping label sets failed: hash collisions in 16 draws.")
 
 
-def one_hot(codes: NDArray[np.intp]) -> sparse.csr_matrix:
+def one_hot(codes: IntArray) -> sparse.csr_matrix:
     """Return class numbers as label sets of one label; -1 becomes an empty set."""
     rows = np.flatnonzero(codes >= 0)
     width = int(codes.max(initial=-1)) + 1

@@ -15,8 +15,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from sklearn.utils.validation import check_array
 
-from hashlearn.labels import NO_LABELS, UNKNOWN, group_rows, label_matrix, one_hot
-from hashlearn.typing import FloatArray
+from hashlearn.labels import NO_LABELS, UNKNOWN, LabelMatrix, group_rows, label_matrix, one_hot
+from hashlearn.typing import Float32Array, FloatArray, IntArray
 
 RelevanceName = Literal["count", "jaccard", "binary"]
 RelevanceFunction = Callable[[Any, Any], ArrayLike]
@@ -65,7 +65,7 @@ def set_sizes(sets: Any) -> FloatArray:
 class Similarity(Protocol):
     """What a solver needs: the group of every row, and S between groups and anchors."""
 
-    group: NDArray[np.intp]
+    group: IntArray
     largest: float
     graded: bool
     """Whether similarity has degrees (label sets), rather than pairs being only similar or dissimilar."""
@@ -75,11 +75,11 @@ class Similarity(Protocol):
     @property
     def n_groups(self) -> int: ...
 
-    def columns(self, anchors: NDArray[np.intp]) -> NDArray[np.intp]:
+    def columns(self, anchors: IntArray) -> IntArray:
         """Return a column number for each anchor row; anchors with equal similarities may share a column."""
         ...
 
-    def table(self, groups: NDArray[np.intp], columns: NDArray[np.intp]) -> NDArray[np.float64]:
+    def table(self, groups: IntArray, columns: IntArray) -> FloatArray:
         """Return S between groups and columns."""
         ...
 
@@ -105,8 +105,8 @@ class LabelSimilarity:
 
     def __init__(
         self,
-        group: NDArray[np.intp],
-        labels: sparse.csr_matrix,
+        group: IntArray,
+        labels: LabelMatrix,
         relevance: RelevanceRule = "count",
         dissimilar: float | str | None = None,
         largest: float | None = None,
@@ -128,14 +128,14 @@ class LabelSimilarity:
     def n_groups(self) -> int:
         return int(self.labels.shape[0])
 
-    def columns(self, anchors: NDArray[np.intp]) -> NDArray[np.intp]:
+    def columns(self, anchors: IntArray) -> IntArray:
         return self.group[anchors]
 
-    def table(self, groups: NDArray[np.intp], columns: NDArray[np.intp]) -> NDArray[np.float64]:
+    def table(self, groups: IntArray, columns: IntArray) -> FloatArray:
         related = self._related(groups, columns)
         return np.where(related == 0, self.alpha, related)
 
-    def _related(self, groups: NDArray[np.intp], columns: NDArray[np.intp]) -> NDArray[np.float64]:
+    def _related(self, groups: IntArray, columns: IntArray) -> FloatArray:
         left, right = self.labels[groups], self.labels[columns]
         if callable(self.relevance):
             return called_relevance(self.relevance, left.toarray(), right.toarray())
@@ -157,7 +157,7 @@ class MatrixSimilarity:
     graded = False
     classes: tuple[float, float] | None = None
 
-    def __init__(self, matrix: Any, anchors: NDArray[np.intp], largest: float | None = None) -> None:
+    def __init__(self, matrix: Any, anchors: IntArray, largest: float | None = None) -> None:
         self.matrix = sparse.csr_matrix(matrix, dtype=np.float64) if sparse.issparse(matrix) else matrix
         self.anchors = anchors
         known = np.asarray((self.matrix != 0).sum(axis=1)).ravel() > 0
@@ -173,10 +173,10 @@ class MatrixSimilarity:
     def n_groups(self) -> int:
         return int(self.matrix.shape[0])
 
-    def columns(self, anchors: NDArray[np.intp]) -> NDArray[np.intp]:
+    def columns(self, anchors: IntArray) -> IntArray:
         return self._position[anchors]
 
-    def table(self, groups: NDArray[np.intp], columns: NDArray[np.intp]) -> NDArray[np.float64]:
+    def table(self, groups: IntArray, columns: IntArray) -> FloatArray:
         block = self.matrix[groups][:, columns]
         return np.asarray(block.toarray() if sparse.issparse(block) else block, dtype=np.float64)
 
@@ -188,7 +188,7 @@ def from_labels(
     dissimilar: float | str | None = None,
     largest: float | None = None,
     unlabeled: Hashable = None,
-    clusters: NDArray[np.intp] | None = None,
+    clusters: IntArray | None = None,
 ) -> LabelSimilarity:
     """Return the similarity from classes (n,) or label sets (n, c), optionally joined by feature clusters.
 
@@ -225,7 +225,7 @@ def from_pairs(n_rows: int, similar: ArrayLike, dissimilar: ArrayLike) -> sparse
     return sparse.csr_matrix((values, (rows, columns)), shape=(n_rows, n_rows))
 
 
-def check_similarity(S: Any, anchors: ArrayLike, n_rows: int) -> tuple[Any, NDArray[np.intp]]:
+def check_similarity(S: Any, anchors: ArrayLike, n_rows: int) -> tuple[Any, IntArray]:
     """Check S (n_rows, p) between rows and anchors, and the row numbers of the anchors; return both.
 
     S is returned dense or as CSR. ValueError is raised if S and anchors do not match.
@@ -248,7 +248,7 @@ def check_similarity(S: Any, anchors: ArrayLike, n_rows: int) -> tuple[Any, NDAr
 
 
 def neighbor_similarity(
-    features: NDArray[np.float32], anchors: NDArray[np.intp], n_neighbors: int, far_quantile: float
+    features: Float32Array, anchors: IntArray, n_neighbors: int, far_quantile: float
 ) -> NDArray[np.int8]:
     """Return S (n, p) from distances: +1 for the nearest anchors, -1 beyond a quantile of distances, 0 between.
 
@@ -274,7 +274,7 @@ def neighbor_similarity(
     return result
 
 
-def _squared_distances(a: NDArray[np.float32], b: NDArray[np.float32]) -> NDArray[np.float32]:
+def _squared_distances(a: Float32Array, b: Float32Array) -> Float32Array:
     return np.maximum((a * a).sum(axis=1)[:, None] + (b * b).sum(axis=1)[None, :] - 2 * (a @ b.T), 0)
 
 
@@ -290,7 +290,7 @@ def _alpha(dissimilar: float | str | None, largest: float, default_share: float)
     return float(dissimilar) * largest
 
 
-def _index_pairs(pairs: ArrayLike, n_rows: int, name: str) -> NDArray[np.intp]:
+def _index_pairs(pairs: ArrayLike, n_rows: int, name: str) -> IntArray:
     array = np.asarray(pairs)
     if array.size == 0:
         return np.empty((0, 2), dtype=np.intp)
@@ -301,6 +301,6 @@ def _index_pairs(pairs: ArrayLike, n_rows: int, name: str) -> NDArray[np.intp]:
     return array.astype(np.intp)
 
 
-def _in_both(first: NDArray[np.intp], second: NDArray[np.intp]) -> tuple[int, int] | None:
+def _in_both(first: IntArray, second: IntArray) -> tuple[int, int] | None:
     shared = set(map(tuple, first.tolist())) & set(map(tuple, second.tolist()))
     return min(shared) if shared else None

@@ -12,6 +12,9 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.intp]
 Int64Array = NDArray[np.int64]
 
+Rng = np.random.RandomState
+"""The source of random numbers of a fit."""
+
 Matrix = Any
 """Rows of features: a dense array or a SciPy sparse matrix."""
 

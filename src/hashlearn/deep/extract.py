@@ -22,6 +22,7 @@ from hashlearn.files.arrays import FileError
 from hashlearn.files.feature_file import FeatureWriter, is_finished, read_finished
 from hashlearn.parallel import in_order, thread_count
 from hashlearn.progress import report
+from hashlearn.typing import IntArray
 
 DTYPES = ("float32", "float16")
 PHASE = "features"
@@ -142,7 +143,7 @@ def _in_file(
 class _Batch:
     """Row numbers, their features, and how many images are finished."""
 
-    rows: NDArray[np.intp]
+    rows: IntArray
     features: NDArray[Any]
     done: int
 
@@ -155,7 +156,7 @@ def _batches(
     size = batch_size or (_CPU_BATCH if place.type == "cpu" else _GPU_BATCH)
     total = len(source)
 
-    def forward(images: tuple[NDArray[np.intp], Tensor]) -> tuple[NDArray[np.intp], NDArray[Any]]:
+    def forward(images: tuple[IntArray, Tensor]) -> tuple[IntArray, NDArray[Any]]:
         rows, pixels = images
         if not len(rows):
             return rows, np.empty((0, backbone.n_features), dtype)
@@ -192,7 +193,7 @@ def _run(forward: Callable[[Any], Any], images: Iterator[Any], workers: int | No
         yield from in_order(lambda batch: pool.submit(forward, batch), images, workers)
 
 
-def _finite(features: NDArray[Any], dtype: str, source: ImageSource, rows: NDArray[np.intp]) -> NDArray[Any]:
+def _finite(features: NDArray[Any], dtype: str, source: ImageSource, rows: IntArray) -> NDArray[Any]:
     with np.errstate(over="ignore"):
         stored = features.astype(dtype)
     good = np.isfinite(stored).all(axis=1)

@@ -18,7 +18,7 @@ from hashlearn.files.arrays import FileError
 from hashlearn.files.images import Pixels, Scaling
 from hashlearn.parallel import in_order, row_blocks, thread_count
 from hashlearn.progress import report
-from hashlearn.typing import IntArray
+from hashlearn.typing import Int64Array, IntArray
 
 __all__ = ["ImageSource", "folder_classes", "image_source"]
 
@@ -163,7 +163,7 @@ class ImageSource:
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    def _windows(self, count: int, train: bool, rng: np.random.Generator | None) -> NDArray[np.int64]:
+    def _windows(self, count: int, train: bool, rng: np.random.Generator | None) -> Int64Array:
         """Top, left and whether mirrored, one row per image; places are counted from the image, without its border."""
         spare = self._scaling.side + 2 * self._pad - self.size
         if not train:
@@ -173,7 +173,7 @@ class ImageSource:
         places = rng.integers(0, spare + 1, (count, 2)) - self._pad
         return np.column_stack([places, rng.integers(0, 2, count) * self._mirror])
 
-    def _begin(self, rows: IntArray, windows: NDArray[np.int64]) -> _Work:
+    def _begin(self, rows: IntArray, windows: Int64Array) -> _Work:
         size = self.size
         # Padding leaves pixels unwritten, which must be black.
         made = np.zeros if self._pad else np.empty
@@ -202,7 +202,7 @@ class ImageSource:
             self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="hashlearn-images")
         return self._pool
 
-    def _fill(self, pixels: Pixels, row: int, window: NDArray[np.int64]) -> bool:
+    def _fill(self, pixels: Pixels, row: int, window: Int64Array) -> bool:
         """Put the window of an image into its place. Returns False if the image is damaged and is to be skipped."""
         image = self._image(row)
         if image is None:

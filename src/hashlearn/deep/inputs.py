@@ -10,12 +10,12 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from scipy import sparse
 from torch import Tensor, nn
 
 from hashlearn.parallel import in_order, row_blocks
 from hashlearn.progress import report
+from hashlearn.typing import Float32Array, FloatArray, IntArray
 
 WAITING = 2
 
@@ -27,11 +27,11 @@ class Inputs(Protocol):
     """
 
     slow: bool
-    usable: NDArray[np.intp] | None
+    usable: IntArray | None
 
     def __len__(self) -> int: ...
 
-    def batch(self, indices: NDArray[np.intp], train: bool, rng: np.random.Generator) -> Tensor: ...
+    def batch(self, indices: IntArray, train: bool, rng: np.random.Generator) -> Tensor: ...
 
     def stamp(self) -> str:
         """Return a hash that changes when files do; nothing where rows are in memory."""
@@ -44,7 +44,7 @@ class ArrayInputs:
     """Rows of an array of any shape, or of a sparse matrix, as float32 (float64 where the network is)."""
 
     slow = False
-    usable: NDArray[np.intp] | None = None
+    usable: IntArray | None = None
 
     def __init__(self, rows: Any, dtype: Any = np.float32) -> None:
         self.rows = rows
@@ -53,7 +53,7 @@ class ArrayInputs:
     def __len__(self) -> int:
         return int(self.rows.shape[0])
 
-    def batch(self, indices: NDArray[np.intp], train: bool, rng: np.random.Generator) -> Tensor:
+    def batch(self, indices: IntArray, train: bool, rng: np.random.Generator) -> Tensor:
         # NumPy copies only the requested rows, also from a memory-mapped file.
         rows = self.rows[indices]
         return torch.from_numpy(np.asarray(rows.toarray() if sparse.issparse(rows) else rows, dtype=self.dtype))
@@ -76,7 +76,7 @@ class ImageInputs:
     def __init__(self, source: Any, own: bool = False) -> None:
         self.source = source
         self.own = own
-        self.usable: NDArray[np.intp] | None = None
+        self.usable: IntArray | None = None
         if source.on_error == "skip":
             self.usable = source.usable()
             if len(self.usable) < len(source):
@@ -88,7 +88,7 @@ class ImageInputs:
     def __len__(self) -> int:
         return len(self.source)
 
-    def batch(self, indices: NDArray[np.intp], train: bool, rng: np.random.Generator) -> Tensor:
+    def batch(self, indices: IntArray, train: bool, rng: np.random.Generator) -> Tensor:
         images: Tensor = self.source.batch(indices, train, rng)
         return images
 
@@ -100,9 +100,7 @@ class ImageInputs:
             self.source.close()
 
 
-def in_turn(
-    inputs: Inputs, plan: Sequence[NDArray[np.intp]], train: bool, seed: Sequence[int] = (0,)
-) -> Iterator[Tensor]:
+def in_turn(inputs: Inputs, plan: Sequence[IntArray], train: bool, seed: Sequence[int] = (0,)) -> Iterator[Tensor]:
     """Yield the batches of a plan. Each has its own random generator: a resumed epoch draws the same numbers."""
 
     def made(number: int) -> Tensor:
@@ -115,7 +113,7 @@ def in_turn(
         yield from in_order(lambda number: pool.submit(made, number), range(len(plan)), WAITING)
 
 
-def moments(rows: Any) -> tuple[NDArray[np.float64], float]:
+def moments(rows: Any) -> tuple[FloatArray, float]:
     """Mean of the rows, and the root mean square of the features around it; 1 if they are constant."""
     n_rows, width = rows.shape
     total, squares = np.zeros(width), np.zeros(width)
@@ -137,8 +135,8 @@ def outputs(
     inputs: Inputs,
     n_bits: int,
     device: torch.device | str = "cpu",
-    places: NDArray[np.intp] | None = None,
-) -> NDArray[np.float32]:
+    places: IntArray | None = None,
+) -> Float32Array:
     """Return the first ``n_bits`` outputs for all inputs or those at ``places``, in the inputs' own precision.
 
     Inputs that cannot be read and are to be left out have NaN for outputs.

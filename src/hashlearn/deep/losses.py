@@ -15,9 +15,10 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from hashlearn.deep.extra import torch
+from hashlearn.labels import LabelMatrix
+from hashlearn.typing import Rng
 
 LOG_2 = math.log(2.0)
 
@@ -69,7 +70,7 @@ class MethodLoss(Loss):
     ``labels`` are the label sets of the training rows. A loss that needs them, or random numbers, extends ``__init__``.
     """
 
-    def __init__(self, method: Any, labels: sparse.csr_matrix, rng: np.random.RandomState) -> None:
+    def __init__(self, method: Any, labels: LabelMatrix, rng: Rng) -> None:
         self.method, self.n_bits = method, int(method.n_bits)
 
 
@@ -78,7 +79,7 @@ class ClassifiedBitsLoss(MethodLoss):
 
     learned = ("classifier", "intercept")
 
-    def __init__(self, method: Any, labels: sparse.csr_matrix, rng: np.random.RandomState) -> None:
+    def __init__(self, method: Any, labels: LabelMatrix, rng: Rng) -> None:
         super().__init__(method, labels, rng)
         start = rng.uniform(-1.0, 1.0, (self.n_bits, labels.shape[1])) / math.sqrt(self.n_bits)
         self.classifier = torch.from_numpy(start).float().requires_grad_()
@@ -166,7 +167,7 @@ def squared_distances(t: torch.Tensor) -> torch.Tensor:
     return (norms[:, None] + norms[None, :] - 2.0 * (t @ t.T)).clamp(min=0.0)
 
 
-def similar_share(labels: sparse.csr_matrix, most_rows: int = 5000, seed: int = 0) -> float:
+def similar_share(labels: LabelMatrix, most_rows: int = 5000, seed: int = 0) -> float:
     """Return the share of similar pairs among pairs of different training rows, estimated from a sample of rows."""
     n_rows = labels.shape[0]
     if n_rows > most_rows:

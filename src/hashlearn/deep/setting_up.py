@@ -15,6 +15,7 @@ from torch import nn
 from hashlearn.deep.inputs import ArrayInputs, ImageInputs, Inputs
 from hashlearn.deep.network import Spec
 from hashlearn.deep.trainer import TrainingSettings
+from hashlearn.typing import IntArray, Rng
 
 if TYPE_CHECKING:
     from hashlearn.deep.hashers.base import DeepHasher
@@ -96,9 +97,7 @@ def own_module(backbone: Any) -> nn.Module | None:
     return module if isinstance(module, nn.Module) else None
 
 
-def hold_out(
-    known: NDArray[np.intp], share: float, rng: np.random.RandomState
-) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def hold_out(known: IntArray, share: float, rng: Rng) -> tuple[IntArray, IntArray]:
     """Return rows to train on and rows to choose the best epoch by."""
     if share == 0:
         return known, known[:0]

@@ -33,9 +33,10 @@ from hashlearn.deep.network import (
     useful_threads,
 )
 from hashlearn.functions.network import Network, NetworkFunction
+from hashlearn.labels import LabelMatrix
 from hashlearn.models.format import ModelFileError, from_bytes, read, to_bytes, write
 from hashlearn.progress import steps
-from hashlearn.typing import Arrays
+from hashlearn.typing import Arrays, Float32Array, IntArray
 
 PHASE = "training"
 Schedule = str | Sequence[Sequence[float]] | None
@@ -82,8 +83,8 @@ def train(
     network: HashNetwork,
     loss: Loss,
     inputs: Inputs,
-    rows: NDArray[np.intp],
-    labels: sparse.csr_matrix,
+    rows: IntArray,
+    labels: LabelMatrix,
     settings: TrainingSettings,
     *,
     device: torch.device | str = "cpu",
@@ -105,7 +106,7 @@ def train(
     label_sets = _LabelSets(labels, device)
     epoch_steps = plan_of.size
     batches: Iterator[Tensor] = iter(())
-    plan: list[NDArray[np.intp]] = []
+    plan: list[IntArray] = []
     total = settings.n_epochs * epoch_steps
     first = total if run.finished else run.epoch * epoch_steps
     with _seeded(device):
@@ -125,7 +126,7 @@ def train(
 
 
 def learn_codes(
-    network: Network, X: NDArray[np.float32], bits: NDArray[Any], seed: int, n_jobs: int | None
+    network: Network, X: Float32Array, bits: NDArray[Any], seed: int, n_jobs: int | None
 ) -> NetworkFunction:
     """Return a network with the settings of ``network`` that learns the bits (n, m) of feature rows."""
     n_rows, n_bits = bits.shape
@@ -276,7 +277,7 @@ class _EpochPlans:
         self.n_rows, self.settings = n_rows, settings
         self.size = max(1, min(math.ceil(n_rows / settings.batch_size), n_rows // 2))
 
-    def __call__(self, epoch: int) -> list[NDArray[np.intp]]:
+    def __call__(self, epoch: int) -> list[IntArray]:
         order = np.random.default_rng([self.settings.seed, epoch]).permutation(self.n_rows)
         return [part.astype(np.intp) for part in np.array_split(order, self.size)]
 
@@ -284,16 +285,16 @@ class _EpochPlans:
 class _LabelSets:
     """Label sets of batches as 0/1 rows, cut from one tensor if all of them fit: slicing a sparse matrix is slow."""
 
-    def __init__(self, labels: sparse.csr_matrix, device: torch.device) -> None:
+    def __init__(self, labels: LabelMatrix, device: torch.device) -> None:
         self.labels, self.device = labels, device
         self.all = self._dense(labels) if labels.shape[0] * labels.shape[1] <= MAX_DENSE_LABELS else None
 
-    def __call__(self, idx: NDArray[np.intp]) -> Tensor:
+    def __call__(self, idx: IntArray) -> Tensor:
         if self.all is not None:
             return self.all[torch.from_numpy(idx).to(self.device)]
         return self._dense(self.labels[idx])
 
-    def _dense(self, labels: sparse.csr_matrix) -> Tensor:
+    def _dense(self, labels: LabelMatrix) -> Tensor:
         return torch.from_numpy(labels.astype(np.float32).toarray()).to(self.device)
 
 

@@ -10,7 +10,7 @@ from scipy import linalg
 
 from hashlearn.codes import sign
 from hashlearn.parallel import ordered_map, row_blocks
-from hashlearn.typing import FloatArray
+from hashlearn.typing import Float32Array, FloatArray, Rng
 
 
 def fix_signs(vectors: FloatArray) -> FloatArray:
@@ -39,15 +39,13 @@ def top_generalized(
     return values[::-1], fix_signs(vectors[:, ::-1])
 
 
-def random_rotation(size: int, rng: np.random.RandomState) -> FloatArray:
+def random_rotation(size: int, rng: Rng) -> FloatArray:
     """Return a uniformly random orthogonal matrix."""
     q, r = linalg.qr(rng.standard_normal((size, size)))
     return q * np.where(np.diag(r) < 0, -1.0, 1.0)
 
 
-def itq_rotation(
-    projections: FloatArray, rng: np.random.RandomState, n_iter: int = 50
-) -> tuple[FloatArray, list[float]]:
+def itq_rotation(projections: FloatArray, rng: Rng, n_iter: int = 50) -> tuple[FloatArray, list[float]]:
     """Return an orthogonal R that lowers |sgn(VR) - VR|^2 in every step, and that loss before every step."""
     rotation = random_rotation(projections.shape[1], rng)
     losses: list[float] = []
@@ -70,9 +68,7 @@ TASK_SIZE = 512
 """Rows of a product that one task computes."""
 
 
-def principal_directions(
-    rows: NDArray[np.float32], count: int, n_jobs: int | None = None
-) -> tuple[FloatArray, FloatArray]:
+def principal_directions(rows: Float32Array, count: int, n_jobs: int | None = None) -> tuple[FloatArray, FloatArray]:
     """Return the ``count`` largest eigenvalues of X'X, descending, and their vectors (columns), for rows X (n, d).
 
     If n >= d, X'X is decomposed. If n < d and n is large, the eigenvectors are sought in a Krylov space of X X' (block
@@ -103,7 +99,7 @@ def _from_all_products(rows: FloatArray, count: int, n_jobs: int | None) -> tupl
     return values, rows.T @ left
 
 
-def _from_krylov_space(rows: NDArray[np.float32], count: int, n_jobs: int | None) -> tuple[FloatArray, FloatArray]:
+def _from_krylov_space(rows: Float32Array, count: int, n_jobs: int | None) -> tuple[FloatArray, FloatArray]:
     """Find eigenvectors of X'X in the span of X'Q, for an orthonormal basis Q of a random block and its images by X X'.
 
     Products with the rows are in single precision like the rows; the basis is in double precision.

@@ -36,7 +36,7 @@ def project_block(features: FeatureMap, function: HashFunction, X: Matrix) -> ND
     return function.project(mapped)
 
 
-def database_signs(project: Callable[[Matrix], NDArray[Any]], shift: NDArray[np.float32], X: Matrix) -> NDArray[Any]:
+def database_signs(project: Callable[[Matrix], NDArray[Any]], shift: Float32Array, X: Matrix) -> NDArray[Any]:
     """Bits of a block of rows as signs: 1 where a projection is at least ``shift``, in the precision of ``encode``."""
     projections = np.asarray(project(X), dtype=np.float32)
     # Not the difference, which may round to 0.

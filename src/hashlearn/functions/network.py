@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hashlearn.typing import Float32Array
+
 Spec = dict[str, Any]
 
 _making = threading.Lock()
@@ -119,9 +121,7 @@ class Network:
         self.learning_rate = learning_rate
         self.weight_decay = weight_decay
 
-    def fit(
-        self, X: NDArray[np.float32], bits: NDArray[Any], *, seed: int = 0, n_jobs: int | None = None
-    ) -> NetworkFunction:
+    def fit(self, X: Float32Array, bits: NDArray[Any], *, seed: int = 0, n_jobs: int | None = None) -> NetworkFunction:
         """Train a network whose outputs have the signs of ``bits`` (n, m) of 0/1."""
         from hashlearn.deep.extra import require_torch
 

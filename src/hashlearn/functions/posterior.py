@@ -17,7 +17,7 @@ from scipy import linalg
 from hashlearn.functions.linalg import fix_signs
 from hashlearn.functions.linear import HeldOutRows, RidgeSums
 from hashlearn.parallel import one_blas_thread
-from hashlearn.typing import FloatArray, IntArray
+from hashlearn.typing import Float32Array, FloatArray, IntArray
 
 RIDGES = (1e-3, 1e-2, 1e-1, 1.0)
 """Ridges to choose from, as shares of the mean variance within classes; the search begins at the second."""
@@ -72,7 +72,7 @@ class ClassSums:
     by_class: FloatArray
     counts: FloatArray
 
-    def without(self, x: NDArray[np.float32], group: IntArray) -> ClassSums:
+    def without(self, x: Float32Array, group: IntArray) -> ClassSums:
         """Return the sums without those of some of the rows."""
         by_class, counts = self.by_class.copy(), self.counts.copy()
         np.subtract.at(by_class, group, x)

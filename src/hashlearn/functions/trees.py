@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hashlearn.parallel import row_blocks, thread_count
+from hashlearn.typing import Float32Array, FloatArray
 
 CACHED_ROWS = 256
 # With fewer rows times features per tree, threads cost more than they save: on a busy machine they wait for each other
@@ -42,8 +43,8 @@ class BoostedTrees:
     """
 
     feature_: NDArray[np.int32]
-    threshold_: NDArray[np.float64]
-    leaf_: NDArray[np.float64]
+    threshold_: FloatArray
+    leaf_: FloatArray
 
     def __init__(
         self, n_trees: int = 100, max_depth: int = 4, learning_rate: float = 0.2, feature_fraction: float = 0.4
@@ -61,10 +62,10 @@ class BoostedTrees:
 
     def fit(
         self,
-        X: NDArray[np.float32],
+        X: Float32Array,
         bits: NDArray[Any],
         *,
-        weights: NDArray[np.float64] | None = None,
+        weights: FloatArray | None = None,
         seed: int = 0,
         n_jobs: int | None = None,
     ) -> BoostedTrees:
@@ -74,11 +75,11 @@ class BoostedTrees:
             grower.grow(j, bits[:, j], weights)
         return self
 
-    def project(self, X: NDArray[np.float32]) -> NDArray[np.float32]:
+    def project(self, X: Float32Array) -> Float32Array:
         """Return the projections (n, n_bits): the sums of the trees' leaves."""
         return np.stack([self.project_bit(X, j) for j in range(len(self.leaf_))], axis=1)
 
-    def project_bit(self, X: NDArray[np.float32], bit: int) -> NDArray[np.float32]:
+    def project_bit(self, X: Float32Array, bit: int) -> Float32Array:
         """Return the projections (n,) of one bit."""
         n_trees, splits = self.feature_.shape[1:]
         feature, threshold, leaf = self.feature_[bit].ravel(), self.threshold_[bit].ravel(), self.leaf_[bit].ravel()
@@ -116,7 +117,7 @@ class TreeGrower:
     """
 
     def __init__(
-        self, trees: BoostedTrees, X: NDArray[np.float32], n_bits: int, *, seed: int = 0, n_jobs: int | None = None
+        self, trees: BoostedTrees, X: Float32Array, n_bits: int, *, seed: int = 0, n_jobs: int | None = None
     ) -> None:
         self.trees = trees
         self.lightgbm = _import_lightgbm()
@@ -142,7 +143,7 @@ class TreeGrower:
         trees.threshold_ = np.full((*shape, 2**trees.max_depth - 1), np.inf)
         trees.leaf_ = np.zeros((*shape, 2**trees.max_depth))
 
-    def grow(self, bit: int, target: NDArray[Any], weights: NDArray[np.float64] | None = None) -> None:
+    def grow(self, bit: int, target: NDArray[Any], weights: FloatArray | None = None) -> None:
         """Grow the trees of one bit for a target (n,) of 0/1."""
         if target.min() == target.max():
             self.trees.leaf_[bit, 0] = 1.0 if target[0] else -1.0
@@ -161,13 +162,13 @@ class EstimatorFunction:
     def __init__(self, estimator: Any) -> None:
         self.estimator = estimator
 
-    def fit(self, X: NDArray[np.float32], bits: NDArray[Any]) -> EstimatorFunction:
+    def fit(self, X: Float32Array, bits: NDArray[Any]) -> EstimatorFunction:
         from sklearn.base import is_classifier
 
         self.estimator.fit(X, bits if is_classifier(self.estimator) else 2.0 * bits - 1.0)
         return self
 
-    def project(self, X: NDArray[np.float32]) -> NDArray[np.float32]:
+    def project(self, X: Float32Array) -> Float32Array:
         from sklearn.base import is_classifier
 
         if hasattr(self.estimator, "decision_function"):

@@ -30,7 +30,7 @@ from hashlearn.rows.checkpoint import Checkpoint, content_hash
 from hashlearn.rows.readers import as_source
 from hashlearn.rows.reduce import FitContext, encode_source
 from hashlearn.rows.source import AnySource, CalibrationSample
-from hashlearn.typing import IntArray, Matrix, PackedCodes
+from hashlearn.typing import Float32Array, FloatArray, IntArray, Matrix, PackedCodes, Rng
 
 
 class LabelCodes:
@@ -114,7 +114,7 @@ class BaseHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DeclaredEsti
         "label is known."
     )
     advice_: list[str] = fitted("What the fit advises about labels and codes, one sentence each.")
-    thresholds_: NDArray[np.float64] = fitted(
+    thresholds_: FloatArray = fitted(
         "(n_bits,) Expected bits above which the bit of a database row is 1; set only if they are spread."
     )
 
@@ -229,7 +229,7 @@ class BaseHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DeclaredEsti
     def _check_chunked(self) -> None:
         """Raise ValueError if a parameter's value needs all rows in memory."""
 
-    def _fit_source(self, source: AnySource, context: FitContext, rng: np.random.RandomState) -> None:
+    def _fit_source(self, source: AnySource, context: FitContext, rng: Rng) -> None:
         """Learn from a source; methods that learn from chunks implement it."""
         raise NotImplementedError
 
@@ -256,7 +256,7 @@ class BaseHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DeclaredEsti
                 ) from error
         return {"method": type(self).__name__, "parameters": params, "data": source.signature()}
 
-    def decision_function(self, X: Matrix) -> NDArray[np.float32]:
+    def decision_function(self, X: Matrix) -> Float32Array:
         """Project rows: the signs of the projections are the bits.
 
         Parameters
@@ -271,7 +271,7 @@ class BaseHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DeclaredEsti
         X = validated_rows(self, X)
         return self._project(X)
 
-    def expected_bits(self, X: Matrix) -> NDArray[np.float32]:
+    def expected_bits(self, X: Matrix) -> Float32Array:
         """Compute the expected bits e(x), calibrated projections: what a real-valued query is.
 
         A value is near -1 or +1 where the bit is certain and near 0 where it is not, on one scale for all bits of all
@@ -426,11 +426,11 @@ class BaseHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DeclaredEsti
         projections = self.decision_function(X)
         return self._database_codes(projections), codes.pack(projections >= 0)
 
-    def _database_codes(self, projections: NDArray[np.float32]) -> PackedCodes:
+    def _database_codes(self, projections: Float32Array) -> PackedCodes:
         shift = self._database_shift()
         return codes.pack(projections >= (0 if shift is None else shift))
 
-    def _database_shift(self) -> NDArray[np.float32] | None:
+    def _database_shift(self) -> Float32Array | None:
         """Return how large projections must be for the bits of a database row to be 1; None for at least 0."""
         thresholds = getattr(self, "thresholds_", None)
         if thresholds is None:
@@ -457,7 +457,7 @@ class BaseHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DeclaredEsti
                     calibration = Calibration.fit_neighbors(projections, dense_rows(sample.rows))
         self._set_calibration(calibration, projections)
 
-    def _set_calibration(self, calibration: Calibration, projections: NDArray[np.float32] | None = None) -> None:
+    def _set_calibration(self, calibration: Calibration, projections: Float32Array | None = None) -> None:
         """Set ``calibration_`` such that signs of expected bits are those of projections, and remove old thresholds.
 
         Projections of a sample of training rows say how certain the bits are (``confidence_``).
@@ -467,7 +467,7 @@ class BaseHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DeclaredEsti
         if projections is not None:
             self.confidence_ = float(np.abs(self.calibration_.expected_bits(projections)).mean())
 
-    def _project(self, X: Matrix) -> NDArray[np.float32]:
+    def _project(self, X: Matrix) -> Float32Array:
         """Project validated rows, block by block on threads, in their own precision.
 
         Float64 rows give the same bits in any batches. Float32 rows are twice as fast; their bits can differ between
@@ -475,7 +475,7 @@ class BaseHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DeclaredEsti
         """
         return self._project_by(self._block_projection(), X)
 
-    def _project_by(self, project: Callable[[Matrix], NDArray[Any]], X: Matrix) -> NDArray[np.float32]:
+    def _project_by(self, project: Callable[[Matrix], NDArray[Any]], X: Matrix) -> Float32Array:
         result = np.empty((X.shape[0], self.n_bits_), dtype=np.float32)
         blocks = row_blocks(X.shape[0])
         parts = ordered_map(lambda block: project(X[block]), blocks, self.n_jobs)
@@ -522,7 +522,7 @@ class BaseHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DeclaredEsti
         advice.note(sampled)
         self._advise(advice.code_advice(sampled.packed, sampled.n_bits, self._structure_bits))
 
-    def _rng(self) -> np.random.RandomState:
+    def _rng(self) -> Rng:
         return check_random_state(self.random_state)
 
 

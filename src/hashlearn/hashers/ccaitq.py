@@ -14,7 +14,7 @@ from hashlearn.hashers.sums import GramSums, LearnedFunction, SumsHasher, Traini
 from hashlearn.methodinfo import MethodInfo
 from hashlearn.parameters import COUNT, POSITIVE, Anything, Options, fitted, parameter
 from hashlearn.rows.reduce import FitContext
-from hashlearn.typing import FloatArray
+from hashlearn.typing import FloatArray, Rng
 
 PRINTED_RIDGE = 1e-4
 RIDGES = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0)
@@ -61,9 +61,7 @@ class CCAITQ(KernelParameters, SumsHasher):
     n_iter_: int = fitted("Rounds made.")
     losses_: FloatArray = fitted("(max_iter,) ITQ's loss after every round; it never rises.")
 
-    def _learn_sums(
-        self, training: Training, sums: GramSums, context: FitContext, rng: np.random.RandomState
-    ) -> LearnedFunction:
+    def _learn_sums(self, training: Training, sums: GramSums, context: FitContext, rng: Rng) -> LearnedFunction:
         mean = sums.x / sums.count
         covariances = Covariances.of(sums)
         ridge, label_ridge = self.ridge, self.ridge

@@ -8,7 +8,6 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from hashlearn import codes
 from hashlearn.functions.linear import HashFunction, LinearFunction
@@ -19,7 +18,7 @@ from hashlearn.parallel import one_blas_thread, ordered_map, row_blocks
 from hashlearn.parameters import COUNT, Options, fitted, parameter
 from hashlearn.progress import PhaseTimer, verbose_listening
 from hashlearn.rows.source import CalibrationSample
-from hashlearn.typing import Matrix
+from hashlearn.typing import Float32Array, Matrix, Rng
 
 
 @dataclass
@@ -48,9 +47,7 @@ class InMemoryHasher(BaseHasher):
     seconds_: dict[str, float] = fitted("Seconds of each phase of the fit.")
 
     @abstractmethod
-    def _learn(
-        self, features: NDArray[np.float32], labels: sparse.csr_matrix | None, rng: np.random.RandomState
-    ) -> Learned:
+    def _learn(self, features: Float32Array, labels: Any, rng: Rng) -> Learned:
         """Learn from features (n, d) and label sets (n, c), empty for unlabeled rows; None if unsupervised."""
 
     def fit(self, X: Matrix, y: Any = None) -> Self:
@@ -81,10 +78,10 @@ class InMemoryHasher(BaseHasher):
         self.seconds_ = timer.seconds
         return self
 
-    def _hash(self, features: NDArray[np.float32]) -> NDArray[np.uint8]:
+    def _hash(self, features: Float32Array) -> NDArray[np.uint8]:
         return codes.pack(self.function_.project(features) >= 0)
 
-    def _map_rows(self, X: Matrix, rng: np.random.RandomState) -> NDArray[np.float32]:
+    def _map_rows(self, X: Matrix, rng: Rng) -> Float32Array:
         """Return the features of all rows, centered as ``kernel`` says; sets ``features_``."""
         self.features_ = self._feature_map(rng)
         self.features_.fit_landmarks(X)
@@ -102,7 +99,7 @@ class InMemoryHasher(BaseHasher):
         """Whether the mean of the features is taken away."""
         return True
 
-    def _feature_map(self, rng: np.random.RandomState) -> FeatureMap:
+    def _feature_map(self, rng: Rng) -> FeatureMap:
         """Return the features to learn on, not fitted yet."""
         return PlainFeatures()
 
@@ -141,7 +138,7 @@ class KernelParameters(BaseHasher):
     def _centers_features(self) -> bool:
         return self.kernel != "rbf-fixed"
 
-    def _feature_map(self, rng: np.random.RandomState) -> FeatureMap:
+    def _feature_map(self, rng: Rng) -> FeatureMap:
         if self.kernel is None:
             return PlainFeatures()
         bandwidth = FIXED_BANDWIDTH if self.kernel == "rbf-fixed" else None

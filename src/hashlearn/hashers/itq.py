@@ -10,7 +10,7 @@ from hashlearn.hashers.sums import LearnedFunction, SumsHasher, Training
 from hashlearn.methodinfo import MethodInfo
 from hashlearn.parameters import COUNT, fitted, parameter
 from hashlearn.rows.reduce import FitContext
-from hashlearn.typing import FloatArray
+from hashlearn.typing import FloatArray, Rng
 
 
 class ITQ(SumsHasher):
@@ -38,7 +38,7 @@ class ITQ(SumsHasher):
     n_iter_: int = fitted("Rounds made.")
     losses_: FloatArray = fitted("(max_iter,) The quantization loss after every round; it never rises.")
 
-    def _learn_rows(self, training: Training, context: FitContext, rng: np.random.RandomState) -> LearnedFunction:
+    def _learn_rows(self, training: Training, context: FitContext, rng: Rng) -> LearnedFunction:
         components = self._principal_directions(training, context, self.n_bits_)
         components = np.pad(components, ((0, 0), (0, self.n_bits_ - components.shape[1])))
         rotation, losses = itq_rotation(self._sample(training, components, context), rng, self.max_iter)

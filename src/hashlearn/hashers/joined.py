@@ -23,7 +23,7 @@ from hashlearn.rows import advice
 from hashlearn.rows.advice import SampledCodes
 from hashlearn.rows.reduce import FitContext
 from hashlearn.rows.source import AnySource
-from hashlearn.typing import FloatArray, Matrix
+from hashlearn.typing import Float32Array, FloatArray, Matrix, Rng
 from hashlearn.zoo.bases.asymmetric import AsymmetricHasher
 
 JOINED_ROWS = 1 << 18
@@ -142,7 +142,7 @@ class JoinedHasher(BaseHasher):
                 )
             hasher._check_chunked()
 
-    def _fit_source(self, source: AnySource, context: FitContext, rng: np.random.RandomState) -> None:
+    def _fit_source(self, source: AnySource, context: FitContext, rng: Rng) -> None:
         timer = PhaseTimer()
         self.hashers_ = []
         with advice.muted() as sampled:
@@ -216,7 +216,7 @@ class JoinedHasher(BaseHasher):
         """What the first hasher that has a class for it calls unlabeled: the hashers all see the same labels."""
         return next((found for _, hasher in self._named() if (found := hasher._unlabeled) is not None), None)
 
-    def _project(self, X: Matrix) -> NDArray[np.float32]:
+    def _project(self, X: Matrix) -> Float32Array:
         return np.hstack([hasher._project(X) for hasher in self.hashers_])
 
     def _named(self) -> list[tuple[str, BaseHasher]]:

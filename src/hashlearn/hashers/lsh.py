@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hashlearn import codes
 from hashlearn.functions.linear import LinearFunction
@@ -16,7 +15,7 @@ from hashlearn.parallel import ordered_map, row_blocks
 from hashlearn.rows.reduce import FitContext, hash_rows
 from hashlearn.rows.source import AnySource, CalibrationSample
 from hashlearn.rows.survey import SurveyPlan, survey
-from hashlearn.typing import Matrix
+from hashlearn.typing import FloatArray, Matrix, Rng
 
 
 class LSH(BaseHasher):
@@ -49,7 +48,7 @@ class LSH(BaseHasher):
         self._calibrate(CalibrationSample.from_array(X))
         return self
 
-    def _fit_source(self, source: AnySource, context: FitContext, rng: np.random.RandomState) -> None:
+    def _fit_source(self, source: AnySource, context: FitContext, rng: Rng) -> None:
         found = survey(source, SurveyPlan.for_source(source, PlainFeatures()), context)
         self._advise(found.advice(self.n_bits_))
         self._draw(found.total / found.n_rows, rng)
@@ -58,7 +57,7 @@ class LSH(BaseHasher):
         self._calibrate(found.sample)
         self._store_codes(context, source="hashed")
 
-    def _draw(self, mean: NDArray[np.float64], rng: np.random.RandomState) -> None:
+    def _draw(self, mean: FloatArray, rng: Rng) -> None:
         self.features_ = PlainFeatures()
         self.features_.center_ = mean.astype(np.float32)
         self.function_ = LinearFunction(rng.standard_normal((len(mean), self.n_bits_)), ridge=0.0)

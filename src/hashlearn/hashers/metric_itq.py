@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy import linalg, sparse
+from scipy import linalg
 
 from hashlearn.functions.linalg import itq_rotation
 from hashlearn.hashers.base import BaseHasher
 from hashlearn.hashers.in_memory import linear
 from hashlearn.kernel import PlainFeatures, dense_rows
-from hashlearn.labels import check_variety
+from hashlearn.labels import LabelMatrix, check_variety
 from hashlearn.methodinfo import MethodInfo
 from hashlearn.opencode.metric import LabelMetric, LabelSums
 from hashlearn.parallel import one_blas_thread
@@ -23,7 +22,7 @@ from hashlearn.rows.reduce import FitContext, hash_rows
 from hashlearn.rows.row_sample import LabeledRows, draw_sample
 from hashlearn.rows.source import AnySource, Source
 from hashlearn.rows.survey import CalibrationSample, SurveyPlan, survey
-from hashlearn.typing import Float32Array, FloatArray, Matrix
+from hashlearn.typing import Float32Array, FloatArray, Matrix, Rng
 
 SAMPLE_ROWS = 12_000
 """The metric is learned from at most this number of rows."""
@@ -77,7 +76,7 @@ class MetricITQ(BaseHasher):
             self._learn(Source(X), known, calibration, FitContext(n_jobs=self.n_jobs), PhaseTimer())
         return self
 
-    def _fit_source(self, source: AnySource, context: FitContext, rng: np.random.RandomState) -> None:
+    def _fit_source(self, source: AnySource, context: FitContext, rng: Rng) -> None:
         timer = PhaseTimer()
         with timer("sample"):
             found = survey(source, SurveyPlan.for_source(source, PlainFeatures(), LabelReader(self.unlabeled)), context)
@@ -92,7 +91,7 @@ class MetricITQ(BaseHasher):
         calibration: CalibrationSample,
         context: FitContext,
         timer: PhaseTimer,
-        rng: np.random.RandomState | None = None,
+        rng: Rng | None = None,
     ) -> None:
         rng = self._rng() if rng is None else rng
         with timer("sample"):
@@ -125,7 +124,7 @@ class TaughtAxes:
     explained : share of the variance that the labels explain.
     """
 
-    def __init__(self, rows: Matrix, labels: sparse.csr_matrix, count: int) -> None:
+    def __init__(self, rows: Matrix, labels: LabelMatrix, count: int) -> None:
         with one_blas_thread():
             x = dense_rows(rows).copy()
             self.center: Float32Array = x.mean(axis=0, dtype=np.float64).astype(np.float32)
@@ -137,14 +136,14 @@ class TaughtAxes:
             metric = _taught(x, labels)
             metric.set_axes(metric.moments(x))
             self.explained = metric.explained_
-            self.vectors: NDArray[np.float32] = metric.map_unit(x)[:, :count]
+            self.vectors: Float32Array = metric.map_unit(x)[:, :count]
             assert metric.axes_ is not None
             weights = metric.axes_[:, :count]
             if metric.scales_ is not None:
                 weights = metric.scales_ @ weights
             self.weights: FloatArray = np.asarray(weights if directions is None else directions @ weights, np.float64)
 
-    def rotated(self, n_bits: int, rng: np.random.RandomState, max_iter: int = 50) -> FloatArray:
+    def rotated(self, n_bits: int, rng: Rng, max_iter: int = 50) -> FloatArray:
         """Return the weights (n_features, n_bits) of the first ``n_bits`` axes after ITQ's rotation.
 
         With fewer axes than bits, columns of zeros are added and the rotation spreads the axes over all bits.
@@ -167,7 +166,7 @@ def _leading_span(x: Float32Array, count: int) -> Float32Array:
     return basis
 
 
-def _taught(x: Float32Array, labels: sparse.csr_matrix) -> LabelMetric:
+def _taught(x: Float32Array, labels: LabelMatrix) -> LabelMetric:
     """Learn the metric from centered rows and their label sets, which are empty for unlabeled rows."""
     sizes = np.diff(labels.indptr)
     known, other = x[sizes > 0], x[sizes == 0]

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from hashlearn.functions.linalg import random_rotation
 from hashlearn.hashers.in_memory import linear
 from hashlearn.hashers.sums import LearnedFunction, SumsHasher, Training
 from hashlearn.methodinfo import MethodInfo
 from hashlearn.rows.reduce import FitContext
+from hashlearn.typing import Rng
 
 
 class PCARR(SumsHasher):
@@ -31,7 +30,7 @@ class PCARR(SumsHasher):
         remark="unsupervised",
     )
 
-    def _learn_rows(self, training: Training, context: FitContext, rng: np.random.RandomState) -> LearnedFunction:
+    def _learn_rows(self, training: Training, context: FitContext, rng: Rng) -> LearnedFunction:
         components = self._principal_directions(training, context, self.n_bits_)
         rotation = random_rotation(self.n_bits_, rng)[: components.shape[1]]
         return LearnedFunction(linear(components @ rotation))

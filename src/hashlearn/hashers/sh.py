@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy import sparse
 
 from hashlearn.functions.linalg import principal_directions, top_eigenvectors
 from hashlearn.hashers.in_memory import InMemoryHasher, Learned
+from hashlearn.labels import LabelMatrix
 from hashlearn.methodinfo import MethodInfo
-from hashlearn.typing import FloatArray
+from hashlearn.typing import Float32Array, FloatArray, IntArray, Rng
 
 
 class SpectralFunction:
     """cos(k pi (v - low) / length) for each bit; v is the projection on its axis, k its number of half waves."""
 
     def __init__(
-        self, components: FloatArray, axis: NDArray[np.intp], waves: FloatArray, low: FloatArray, length: FloatArray
+        self, components: FloatArray, axis: IntArray, waves: FloatArray, low: FloatArray, length: FloatArray
     ) -> None:
         self.components_ = components.astype(np.float32)
         self.axis_ = axis
@@ -24,7 +23,7 @@ class SpectralFunction:
         self.low_ = low
         self.length_ = length
 
-    def project(self, features: NDArray[np.float32]) -> NDArray[np.float32]:
+    def project(self, features: Float32Array) -> Float32Array:
         """Waves at centered features."""
         place = (features @ self.components_ - self.low_) / self.length_
         return np.cos(np.pi * self.waves_ * place[:, self.axis_]).astype(np.float32)
@@ -51,9 +50,7 @@ class SH(InMemoryHasher):
         components=(SpectralFunction,),
     )
 
-    def _learn(
-        self, features: NDArray[np.float32], labels: sparse.csr_matrix | None, rng: np.random.RandomState
-    ) -> Learned:
+    def _learn(self, features: Float32Array, labels: LabelMatrix | None, rng: Rng) -> Learned:
         n_rows, width = features.shape
         if n_rows >= width:
             covariance = (features.T @ features).astype(np.float64)
@@ -70,7 +67,7 @@ class SH(InMemoryHasher):
         return Learned(SpectralFunction(components, axis, waves, low, length))
 
 
-def slowest_waves(length: FloatArray, count: int) -> tuple[NDArray[np.intp], FloatArray]:
+def slowest_waves(length: FloatArray, count: int) -> tuple[IntArray, FloatArray]:
     """Axis and half waves k >= 1 of the ``count`` smallest k / length. The longest axis alone has enough of them."""
     most = np.ceil((count + 1) * length / length.max()).astype(np.intp) - 1
     axis = np.repeat(np.arange(len(length)), np.maximum(most, 0))

@@ -36,7 +36,7 @@ from hashlearn.rows.reduce import (
 )
 from hashlearn.rows.source import AnySource, CalibrationSample, RowRange, Source
 from hashlearn.rows.survey import SurveyPlan, survey
-from hashlearn.typing import Float32Array, FloatArray, Int64Array, IntArray, Matrix, PackedCodes
+from hashlearn.typing import Float32Array, FloatArray, Int64Array, IntArray, Matrix, PackedCodes, Rng
 
 
 @dataclass
@@ -219,9 +219,7 @@ class SumsHasher(InMemoryHasher):
     """Whether the method needs the sums of features by label set, which are n_groups x d numbers."""
 
     @abstractmethod
-    def _learn_sums(
-        self, training: Training, sums: GramSums, context: FitContext, rng: np.random.RandomState
-    ) -> LearnedFunction:
+    def _learn_sums(self, training: Training, sums: GramSums, context: FitContext, rng: Rng) -> LearnedFunction:
         """Learn from sums. A method may make further passes over ``training``."""
 
     def fit(self, X: Matrix, y: Any = None) -> Self:
@@ -250,7 +248,7 @@ class SumsHasher(InMemoryHasher):
             self._learn_all(training, source, features, sample, context, rng)
         return self
 
-    def _fit_source(self, source: AnySource, context: FitContext, rng: np.random.RandomState) -> None:
+    def _fit_source(self, source: AnySource, context: FitContext, rng: Rng) -> None:
         with context.timer("features"):
             features = self._feature_map(rng)
             reader = LabelReader(self._unlabeled) if self._uses_labels else None
@@ -262,7 +260,7 @@ class SumsHasher(InMemoryHasher):
             training = Training(source, view, found.table, found.counts, found.n_unlabeled, self._row_seed(rng))
         self._learn_all(training, source, features, found.sample, context, rng)
 
-    def _row_seed(self, rng: np.random.RandomState) -> int:
+    def _row_seed(self, rng: Rng) -> int:
         """Draw the seed of what is drawn by row numbers. A method that draws nothing so returns 0."""
         return int(rng.randint(2**31))
 
@@ -273,7 +271,7 @@ class SumsHasher(InMemoryHasher):
         features: FeatureMap,
         sample: CalibrationSample,
         context: FitContext,
-        rng: np.random.RandomState,
+        rng: Rng,
     ) -> None:
         """Learn from rows of any source, and code them: rows of ``source`` are hashed by ``features``."""
         context.open_codes(training.n_rows, self.n_bits_, sample.numbers)
@@ -304,7 +302,7 @@ class SumsHasher(InMemoryHasher):
     def _check_training(self, training: Training) -> None:
         """Raise ValueError if the method cannot learn from such labels or features, before the long passes."""
 
-    def _learn_rows(self, training: Training, context: FitContext, rng: np.random.RandomState) -> LearnedFunction:
+    def _learn_rows(self, training: Training, context: FitContext, rng: Rng) -> LearnedFunction:
         """Make all passes that learn."""
         return self._learn_sums(training, self._add_up(training, context), context, rng)
 

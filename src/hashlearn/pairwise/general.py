@@ -38,7 +38,7 @@ class GeneralAnchors(AnchorState):
         self.table = problem.dense_table()
         self.slopes = Slopes(loss, self.table, self.codes.shape[1])
 
-    def update(self, batch: NDArray[np.intp]) -> None:
+    def update(self, batch: IntArray) -> None:
         """Update the codes of a batch. Its anchors stay separate from the merged states, because they change."""
         problem, codes = self.problem, self.codes
         outside = np.ones(len(codes), dtype=bool)

@@ -16,7 +16,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hashlearn.compiled import compiled_part
 from hashlearn.pairwise.general import GeneralAnchors, GeneralRows
@@ -109,7 +108,7 @@ class GreedyAnchors(AnchorState):
         np.fill_diagonal(self.gram, 0.0)
         self.compiled = _flips is not None and self.codes.size < EXACT
 
-    def update(self, batch: NDArray[np.intp]) -> None:
+    def update(self, batch: IntArray) -> None:
         """Update all bits of the anchors of a batch, one after the other."""
         kinds, columns = self.problem.row_kind[batch], self.problem.column_kind[batch]
         beta, inner_iter = self.solver.beta, self.solver.inner_iter
@@ -127,7 +126,7 @@ class GreedyAnchors(AnchorState):
             self._update_bit(bits, kinds, columns, j)
         self.codes[batch] = bits.T
 
-    def _first_to_flip(self, bits: FloatArray, kinds: NDArray[np.intp]) -> int | None:
+    def _first_to_flip(self, bits: FloatArray, kinds: IntArray) -> int | None:
         """Find the first bit that some anchor would flip, or None if no bit of the batch would flip.
 
         Bits before it need no visit, and in the last rounds most batches do not change at all.
@@ -137,7 +136,7 @@ class GreedyAnchors(AnchorState):
         flips = ((gains + self.solver.beta * bits >= 0) != (bits > 0)).any(axis=1)
         return int(flips.argmax()) if flips.any() else None
 
-    def _update_bit(self, bits: FloatArray, kinds: NDArray[np.intp], columns: NDArray[np.intp], j: int) -> None:
+    def _update_bit(self, bits: FloatArray, kinds: IntArray, columns: IntArray, j: int) -> None:
         """Take up to ``inner_iter`` steps of bit j."""
         rest = j if self.stagewise else len(bits)
         others = bits[:rest]
@@ -159,14 +158,14 @@ class GreedyAnchors(AnchorState):
             else:
                 return
 
-    def _pull(self, sums: FloatArray, kinds: NDArray[np.intp]) -> FloatArray:
+    def _pull(self, sums: FloatArray, kinds: IntArray) -> FloatArray:
         """Return the pull of anchors of these kinds, from the sums of one bit or of all bits."""
         if not isinstance(self.table, ClassTable):
             return sums[..., kinds]
         within, between = self.values
         return (within - between) * sums[..., kinds] + between * sums[..., -1:]
 
-    def _moved(self, sums: FloatArray, columns: NDArray[np.intp], step: FloatArray) -> FloatArray:
+    def _moved(self, sums: FloatArray, columns: IntArray, step: FloatArray) -> FloatArray:
         """Return the sums of one bit after the anchors in these columns have moved by ``step``."""
         by_column = np.bincount(columns, weights=step, minlength=self.table.shape[1])
         if not isinstance(self.table, ClassTable):

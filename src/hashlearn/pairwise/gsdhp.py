@@ -61,7 +61,7 @@ from hashlearn.similarity import (
     from_pairs,
     neighbor_similarity,
 )
-from hashlearn.typing import FloatArray, IntArray, Matrix
+from hashlearn.typing import FloatArray, IntArray, Matrix, Rng
 
 
 class PairwiseHasher(PartialFitMixin):
@@ -241,7 +241,7 @@ class PairwiseHasher(PartialFitMixin):
             similarity = MatrixSimilarity(S, anchors)
             return self._learn(Supervision.from_array(X, features, similarity, anchors), context, rng)
 
-    def _fit_source(self, source: AnySource, context: FitContext, rng: np.random.RandomState) -> None:
+    def _fit_source(self, source: AnySource, context: FitContext, rng: Rng) -> None:
         """Fit to rows in chunks: a first pass over them finds the label sets and draws anchors and landmarks."""
         features = self._new_features(rng)
         with context.timer("features"):
@@ -262,7 +262,7 @@ class PairwiseHasher(PartialFitMixin):
         )
         self._learn(supervision, context, rng)
 
-    def _learn(self, supervision: Supervision, context: FitContext, rng: np.random.RandomState) -> Self:
+    def _learn(self, supervision: Supervision, context: FitContext, rng: Rng) -> Self:
         """Learn codes of the anchors, code all other rows in one pass, and fit the hash function to its sums."""
         self._check_function(supervision.similarity)
         anchors, result = self._solver.learn(supervision, self._loss(), self.n_bits_, rng, context.timer)
@@ -288,7 +288,7 @@ class PairwiseHasher(PartialFitMixin):
         if self.function == "posterior" and similarity.classes is None:
             raise ValueError(f"{type(self).__name__}(function='posterior') needs one class per row: use 'linear' here.")
 
-    def _plan_held_out(self, supervision: Supervision, rng: np.random.RandomState) -> HeldOutPlan | None:
+    def _plan_held_out(self, supervision: Supervision, rng: Rng) -> HeldOutPlan | None:
         """Choose the rows that a function is not fitted to while it is judged; None for functions with no choice."""
         if self.function == "posterior" or (self.function == "linear" and self.ridge == "auto"):
             return HeldOutPlan.for_rows(supervision.n_rows - supervision.n_unlabeled, int(rng.randint(2**31)))
@@ -313,7 +313,7 @@ class PairwiseHasher(PartialFitMixin):
         sums: RowPassSums,
         held_out: HeldOutPlan | None,
         context: FitContext,
-        rng: np.random.RandomState,
+        rng: Rng,
     ) -> None:
         """Fit the hash function to the sums of the pass, or to rows and codes if it is neither linear nor posterior."""
         with context.timer("function"):
@@ -370,13 +370,13 @@ class PairwiseHasher(PartialFitMixin):
         self.seconds_ = context.timer.seconds
         return self
 
-    def _fit_features(self, X: Matrix, rng: np.random.RandomState, context: FitContext) -> FeatureMap:
+    def _fit_features(self, X: Matrix, rng: Rng, context: FitContext) -> FeatureMap:
         features = self._new_features(rng)
         with context.timer("features"):
             features.fit_landmarks(X)
         return features
 
-    def _new_features(self, rng: np.random.RandomState) -> FeatureMap:
+    def _new_features(self, rng: Rng) -> FeatureMap:
         if self.kernel is None:
             return PlainFeatures()
         seed = int(rng.randint(2**31))

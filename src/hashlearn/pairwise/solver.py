@@ -18,13 +18,13 @@ from hashlearn.parallel import one_blas_thread
 from hashlearn.parameters import COUNT, NON_NEGATIVE, DeclaredEstimator, Options, parameter
 from hashlearn.progress import PhaseTimer, report
 from hashlearn.similarity import Similarity
-from hashlearn.typing import Float32Array, FloatArray, IntArray
+from hashlearn.typing import Float32Array, FloatArray, IntArray, Rng
 
 # n_starts="auto": short codes are cheap to learn and depend most on their start, so they get more starts.
 BITS_OF_ALL_STARTS, MOST_STARTS = 64, 4
 ROUNDING = 1e-12
 
-Batches = Callable[[int], list[NDArray[np.intp]]]
+Batches = Callable[[int], list[IntArray]]
 
 
 @dataclass
@@ -43,7 +43,7 @@ class AnchorState(ABC):
     codes: FloatArray
 
     @abstractmethod
-    def update(self, batch: NDArray[np.intp]) -> None:
+    def update(self, batch: IntArray) -> None:
         """Update the codes of the anchors of a batch."""
 
     @abstractmethod
@@ -141,7 +141,7 @@ class PairwiseSolver(DeclaredEstimator):
     fill: str = parameter(Options(*FILLS), "Leading directions beyond the rank of the supervision.", default="random")
 
     def learn(
-        self, supervision: Supervision, loss: Loss, n_bits: int, rng: np.random.RandomState, timer: PhaseTimer
+        self, supervision: Supervision, loss: Loss, n_bits: int, rng: Rng, timer: PhaseTimer
     ) -> tuple[LearnedAnchors, SolverResult]:
         """Learn the codes of the anchors jointly, from the best of ``n_starts`` starts.
 
@@ -206,10 +206,10 @@ class PairwiseSolver(DeclaredEstimator):
         """Return what codes any other row, given the codes of the anchors, which are rows of ``similarity``."""
 
 
-def random_batches(rows: NDArray[np.intp], size: int, seed: int) -> Batches:
+def random_batches(rows: IntArray, size: int, seed: int) -> Batches:
     """Return a function that draws new random batches of rows per round. They include the short last batch."""
 
-    def batches(iteration: int) -> list[NDArray[np.intp]]:
+    def batches(iteration: int) -> list[IntArray]:
         order = np.random.default_rng([seed, iteration]).permutation(rows)
         return [order[start : start + size] for start in range(0, len(order), size)]
 
@@ -225,7 +225,7 @@ def keeps_ground(step: FloatArray, before: FloatArray, after: FloatArray) -> boo
     return bool(step @ (before + after) >= -ROUNDING * size)
 
 
-def strongest_half(flips: NDArray[np.intp], gain: FloatArray, count: FloatArray | None = None) -> NDArray[np.intp]:
+def strongest_half(flips: IntArray, gain: FloatArray, count: FloatArray | None = None) -> IntArray:
     """Return those of ``flips`` whose |gain| is above the median; none if all are equal.
 
     ``count`` says how many equal anchors each one stands for in the median.

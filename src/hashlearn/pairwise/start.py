@@ -9,7 +9,7 @@ from scipy import linalg, sparse
 from hashlearn.functions.linalg import fix_signs, itq_rotation, random_rotation
 from hashlearn.pairwise.supervision import AnchorProblem, sums_by_kind
 from hashlearn.parallel import one_blas_thread
-from hashlearn.typing import Float32Array, FloatArray, IntArray
+from hashlearn.typing import Float32Array, FloatArray, IntArray, Rng
 
 FILLS = ("random", "principal")
 STARTS = ("discriminant", "leading")
@@ -23,9 +23,7 @@ WITHIN_RIDGE = 0.1
 ROTATION_ROUNDS = 50
 
 
-def discriminant_directions(
-    features: NDArray[np.floating], group: IntArray, n_bits: int, rng: np.random.RandomState
-) -> Float32Array:
+def discriminant_directions(features: NDArray[np.floating], group: IntArray, n_bits: int, rng: Rng) -> Float32Array:
     """Compute directions (n_features, n_bits) whose signs tell classes apart: codes that the features can predict.
 
     Linear discriminant analysis gives directions along which classes differ most, measured by the spread within
@@ -76,7 +74,7 @@ def _discriminants(within: NDArray[np.floating], between: NDArray[np.floating]) 
     return solved @ (fix_signs(turned[:, keep]) / np.sqrt(strength[keep]))
 
 
-def _towards_signs(projections: FloatArray, n_bits: int, rng: np.random.RandomState) -> FloatArray:
+def _towards_signs(projections: FloatArray, n_bits: int, rng: Rng) -> FloatArray:
     """Return a matrix (k, n_bits) that turns projections (n, k) to their signs, with orthonormal rows or columns."""
     k = projections.shape[1]
     if k <= n_bits:
@@ -89,9 +87,7 @@ def _towards_signs(projections: FloatArray, n_bits: int, rng: np.random.RandomSt
     return rotation
 
 
-def leading_directions(
-    features: FloatArray, problem: AnchorProblem, n_bits: int, fill: str, rng: np.random.RandomState
-) -> FloatArray:
+def leading_directions(features: FloatArray, problem: AnchorProblem, n_bits: int, fill: str, rng: Rng) -> FloatArray:
     """Compute the ``n_bits`` leading singular vectors of X_A' S X_A as columns (n_features, n_bits).
 
     The rank of the matrix is at most the number of kinds, so its vectors are computed from the factors (a thin QR
@@ -112,7 +108,7 @@ def leading_directions(
         return np.concatenate([leading, _fill(features, leading, n_bits - keep, fill, rng)], axis=1)
 
 
-def _fill(features: FloatArray, taken: FloatArray, count: int, fill: str, rng: np.random.RandomState) -> FloatArray:
+def _fill(features: FloatArray, taken: FloatArray, count: int, fill: str, rng: Rng) -> FloatArray:
     width = features.shape[1]
     free = min(count, width - taken.shape[1])
     extra = np.empty((width, 0))

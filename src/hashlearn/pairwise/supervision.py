@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from hashlearn.kernel import FeatureMap
@@ -120,13 +119,13 @@ class AnchorProblem:
     """
 
     table: Table
-    row_kind: NDArray[np.intp]
-    column_kind: NDArray[np.intp]
+    row_kind: IntArray
+    column_kind: IntArray
     scale: float
     graded: bool = False
 
     @classmethod
-    def from_similarity(cls, similarity: Similarity, anchors: NDArray[np.intp], n_bits: int) -> AnchorProblem:
+    def from_similarity(cls, similarity: Similarity, anchors: IntArray, n_bits: int) -> AnchorProblem:
         """Return the problem of ``anchors``, which are rows of ``similarity``."""
         groups, row_kind = np.unique(similarity.group[anchors], return_inverse=True)
         columns, column_kind = np.unique(similarity.columns(anchors), return_inverse=True)
@@ -160,7 +159,7 @@ class AnchorProblem:
 
 def group_pull(
     similarity: Similarity,
-    anchors: NDArray[np.intp],
+    anchors: IntArray,
     anchor_codes: FloatArray,
     target: Callable[[FloatArray], FloatArray],
 ) -> FloatArray:
@@ -178,7 +177,7 @@ def group_pull(
     return pull
 
 
-def sums_by_kind(kind: NDArray[np.intp], values: FloatArray, n_kinds: int) -> FloatArray:
+def sums_by_kind(kind: IntArray, values: FloatArray, n_kinds: int) -> FloatArray:
     """Sum the rows of ``values`` by kind, in row order (like ``np.add.at``, in a tenth of its time)."""
     # This builds the indicator matrix (kind, row) in CSR form directly. Converting it from coordinates takes as long
     # as the product itself.

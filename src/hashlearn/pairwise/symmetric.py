@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hashlearn.pairwise.losses import Loss, QuadraticLoss
 from hashlearn.pairwise.solver import AnchorState, PairwiseSolver, QuadraticRows, RowCoder, quadratic_sums
@@ -49,7 +48,7 @@ class SymmetricAnchors(AnchorState):
         self.pull = problem.table @ problem.column_sums(self.codes)
         self.gram = self.codes.T @ self.codes
 
-    def update(self, batch: NDArray[np.intp]) -> None:
+    def update(self, batch: IntArray) -> None:
         """Update the codes of the anchors of a batch."""
         problem, old = self.problem, self.codes[batch]
         pull = problem.scale * self.pull[problem.row_kind[batch]]

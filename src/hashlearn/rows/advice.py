@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from hashlearn.codes import pack, unpack
-from hashlearn.typing import IntArray, PackedCodes
+from hashlearn.labels import LabelMatrix
+from hashlearn.typing import Int64Array, IntArray, PackedCodes
 
 LEAST_ROWS = 100  # on fewer rows shares are mostly chance
 LARGEST_TO_SMALLEST = 20
@@ -75,7 +76,7 @@ def scale_advice(X: Any) -> list[str]:
 
 
 def label_advice(
-    labels: sparse.csr_matrix,
+    labels: LabelMatrix,
     n_bits: int,
     counts: NDArray[np.integer] | None = None,
     n_unlabeled: int = 0,
@@ -116,7 +117,7 @@ def label_advice(
     return advice
 
 
-def _class_advice(rows_of: NDArray[np.int64], n_labeled: int, n_bits: int) -> list[str]:
+def _class_advice(rows_of: Int64Array, n_labeled: int, n_bits: int) -> list[str]:
     """Return sentences about classes, of which ``rows_of`` gives the numbers of rows."""
     n_classes, largest, smallest = len(rows_of), int(rows_of.max()), int(rows_of.min())
     if n_classes > MOST_DISTINCT_LABELS * n_labeled:

@@ -13,7 +13,7 @@ from scipy import sparse
 
 import hashlearn.rowkeys as rowkeys
 from hashlearn.files.read import stack_rows
-from hashlearn.labels import group_rows
+from hashlearn.labels import LabelMatrix, group_rows
 from hashlearn.progress import report
 from hashlearn.rowkeys import Keys
 from hashlearn.rows.groups import Groups
@@ -44,7 +44,7 @@ class LabeledRows:
     groups: Groups | None = None
 
     @classmethod
-    def from_labels(cls, n_rows: int, labels: sparse.csr_matrix | None) -> LabeledRows:
+    def from_labels(cls, n_rows: int, labels: LabelMatrix | None) -> LabeledRows:
         """Return what is known of rows in memory by their label sets, which are empty for unlabeled rows."""
         if labels is None:
             return cls(n_rows)

@@ -12,7 +12,7 @@ from hashlearn.methodinfo import MethodInfo
 from hashlearn.parameters import COUNT, FLAG, NON_NEGATIVE, POSITIVE, fitted, parameter
 from hashlearn.progress import steps
 from hashlearn.rows.reduce import FitContext
-from hashlearn.typing import FloatArray
+from hashlearn.typing import FloatArray, Rng
 from hashlearn.zoo.bases.primitives import FeatureMetric, class_numbers, keep_sign
 from hashlearn.zoo.bases.rounds import Rounds, SignStep, keep_codes
 
@@ -74,9 +74,7 @@ class ADGH(KernelParameters, SumsHasher):
         if bits > width:
             raise ValueError(f"ADGH needs as many features (landmarks) as bits. Got {width} features for {bits} bits.")
 
-    def _learn_sums(
-        self, training: Training, sums: GramSums, context: FitContext, rng: np.random.RandomState
-    ) -> LearnedFunction:
+    def _learn_sums(self, training: Training, sums: GramSums, context: FitContext, rng: Rng) -> LearnedFunction:
         classes = class_numbers(training.labels, "ADGH")
         bits, own = self.n_bits_, sums.groups
         assert training.counts is not None

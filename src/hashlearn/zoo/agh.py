@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from hashlearn.functions.linalg import top_eigenvectors
 from hashlearn.hashers.in_memory import InMemoryHasher, Learned
+from hashlearn.labels import LabelMatrix
 from hashlearn.methodinfo import MethodInfo
 from hashlearn.parameters import COUNT, Interval, fitted, parameter
-from hashlearn.typing import FloatArray
+from hashlearn.typing import Float32Array, FloatArray, IntArray, Rng
 from hashlearn.zoo.bases.primitives import cluster_centers
 
 ROW_BLOCK = 2048
@@ -21,15 +21,13 @@ SMALLEST = 1e-6
 class AnchorGraph:
     """Anchors (p, d), the bandwidth sigma and the number of nearest anchors, which give a row its weights."""
 
-    def __init__(self, anchors: NDArray[np.float32], bandwidth: float, n_nearest: int) -> None:
+    def __init__(self, anchors: Float32Array, bandwidth: float, n_nearest: int) -> None:
         self.anchors = anchors
         self.bandwidth = bandwidth
         self.n_nearest = n_nearest
 
     @classmethod
-    def build(
-        cls, features: NDArray[np.float32], n_anchors: int, n_nearest: int, rng: np.random.RandomState
-    ) -> AnchorGraph:
+    def build(cls, features: Float32Array, n_anchors: int, n_nearest: int, rng: Rng) -> AnchorGraph:
         """Anchors by k-means; sigma is the mean distance to the last of the nearest ones."""
         anchors = cluster_centers(features, n_anchors, rng)
         n_nearest = min(n_nearest, len(anchors))
@@ -39,12 +37,12 @@ class AnchorGraph:
         graph.bandwidth = float(np.sqrt(last).mean()) or 1.0
         return graph
 
-    def weights(self, features: NDArray[np.float32]) -> sparse.csr_matrix:
+    def weights(self, features: Float32Array) -> sparse.csr_matrix:
         """Z (n, p): ``n_nearest`` weights per row that sum to 1."""
         blocks = [self._block(features[at : at + ROW_BLOCK]) for at in range(0, max(1, len(features)), ROW_BLOCK)]
         return sparse.vstack(blocks, format="csr")
 
-    def _block(self, rows: NDArray[np.float32]) -> sparse.csr_matrix:
+    def _block(self, rows: Float32Array) -> sparse.csr_matrix:
         nearest, squared = self._nearest(rows)
         # The smallest is subtracted so that a row far from all anchors still has weights.
         weights = np.exp(-(squared - squared.min(axis=1, keepdims=True)) / self.bandwidth**2)
@@ -52,7 +50,7 @@ class AnchorGraph:
         starts = np.arange(0, nearest.size + 1, self.n_nearest)
         return sparse.csr_matrix((weights.ravel(), nearest.ravel(), starts), shape=(len(rows), len(self.anchors)))
 
-    def _nearest(self, rows: NDArray[np.float32]) -> tuple[NDArray[np.intp], FloatArray]:
+    def _nearest(self, rows: Float32Array) -> tuple[IntArray, FloatArray]:
         """Return numbers and squared distances of the nearest anchors (n, n_nearest)."""
         products = rows.astype(np.float64) @ self.anchors.T.astype(np.float64)
         squared = (self.anchors.astype(np.float64) ** 2).sum(axis=1) - 2 * products
@@ -69,7 +67,7 @@ class AnchorGraphFunction:
         self.weights = weights
         self.cuts = np.empty((2, 0)) if cuts is None else cuts
 
-    def project(self, features: NDArray[np.float32]) -> NDArray[np.float32]:
+    def project(self, features: Float32Array) -> Float32Array:
         first = self.graph.weights(features) @ self.weights
         upper, lower = self.cuts
         cut = first[:, : len(upper)]
@@ -103,7 +101,6 @@ class AGH(InMemoryHasher):
         slow=True,
         remark="unsupervised",
         components=(AnchorGraph, AnchorGraphFunction),
-
         example="n_anchors=30",
     )
 
@@ -113,9 +110,7 @@ class AGH(InMemoryHasher):
 
     eigenvalues_: FloatArray = fitted("Eigenvalues of the eigenvectors that became bits.")
 
-    def _learn(
-        self, features: NDArray[np.float32], labels: sparse.csr_matrix | None, rng: np.random.RandomState
-    ) -> Learned:
+    def _learn(self, features: Float32Array, labels: LabelMatrix | None, rng: Rng) -> Learned:
         graph = AnchorGraph.build(features, self.n_anchors, self.n_nearest, rng)
         Z = graph.weights(features)
         first = -(-self.n_bits_ // self.n_layers)
@@ -128,7 +123,7 @@ class AGH(InMemoryHasher):
 
 
 def graph_eigenvectors(
-    Z: sparse.csr_matrix, count: int, rng: np.random.RandomState, largest: float = 1 - TRIVIAL
+    Z: sparse.csr_matrix, count: int, rng: Rng, largest: float = 1 - TRIVIAL
 ) -> tuple[FloatArray, FloatArray]:
     """Eigenvalues of A and weights W (p, count) such that Z W are its eigenvectors, of length sqrt(n).
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
 from hashlearn import codes
@@ -12,12 +11,13 @@ from hashlearn.functions.linear import LinearFunction
 from hashlearn.hashers.in_memory import KernelParameters, linear
 from hashlearn.hashers.sums import GramSums, LearnedFunction, SumsHasher, Training
 from hashlearn.kernel import validated_rows
+from hashlearn.labels import LabelMatrix
 from hashlearn.methodinfo import MethodInfo
 from hashlearn.parallel import ordered_map, row_blocks
 from hashlearn.parameters import COUNT, POSITIVE, Options, fitted, parameter
 from hashlearn.progress import steps
 from hashlearn.rows.reduce import FitContext
-from hashlearn.typing import FloatArray, Matrix
+from hashlearn.typing import FloatArray, Matrix, Rng
 from hashlearn.zoo.bases.primitives import LabelProduct
 from hashlearn.zoo.bases.rounds import CodeSums, Rounds, SignStep, SweepStep, keep_codes
 
@@ -91,13 +91,11 @@ class AIBC(KernelParameters, SumsHasher):
     def _uses_labels(self) -> bool:
         return self.similarity == "labels"
 
-    def _row_seed(self, rng: np.random.RandomState) -> int:
+    def _row_seed(self, rng: Rng) -> int:
         """Nothing is drawn by row numbers, so nothing is taken from ``rng``."""
         return 0
 
-    def _learn_sums(
-        self, training: Training, sums: GramSums, context: FitContext, rng: np.random.RandomState
-    ) -> LearnedFunction:
+    def _learn_sums(self, training: Training, sums: GramSums, context: FitContext, rng: Rng) -> LearnedFunction:
         n_bits = self.n_bits_
         S: CenteredLabels | InnerProducts = InnerProducts(float(np.trace(sums.xx)) / sums.count)
         if self._uses_labels:
@@ -145,7 +143,7 @@ class CenteredLabels:
     Without the shift nearly all entries are -1, and bits that are +1 in all of B and -1 in all of Z would be best.
     """
 
-    def __init__(self, labels: sparse.csr_matrix, sizes: NDArray[np.integer] | None = None) -> None:
+    def __init__(self, labels: LabelMatrix, sizes: NDArray[np.integer] | None = None) -> None:
         """``labels`` are label sets, ``sizes`` the rows that have them; None for one each."""
         self._product = LabelProduct.of(labels)
         counts = np.ones((labels.shape[0], 1)) if sizes is None else sizes.astype(np.float64)[:, None]

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy import sparse
 
 from hashlearn.hashers.in_memory import InMemoryHasher, Learned, linear
+from hashlearn.labels import LabelMatrix
 from hashlearn.methodinfo import MethodInfo
 from hashlearn.parameters import COUNT, NON_NEGATIVE, Interval, fitted, parameter
 from hashlearn.progress import steps
-from hashlearn.typing import FloatArray, IntArray
+from hashlearn.typing import Float32Array, FloatArray, IntArray, Rng
 from hashlearn.zoo.bases.pairs import relevance_block
 from hashlearn.zoo.bases.primitives import labeled_rows
 
@@ -58,10 +57,7 @@ class BRE(InMemoryHasher):
     )
     n_iter_: int = fitted("Passes made.")
 
-    def _learn(
-        self, features: NDArray[np.float32], labels: sparse.csr_matrix | None, rng: np.random.RandomState
-    ) -> Learned:
-        assert labels is not None
+    def _learn(self, features: Float32Array, labels: LabelMatrix, rng: Rng) -> Learned:
         rows = labeled_rows(labels)
         rows = rng.permutation(rows)[: self.n_samples]
         count, bits = len(rows), self.n_bits_
@@ -99,7 +95,7 @@ class BRE(InMemoryHasher):
         return Learned(linear(directions), attributes=trace)
 
 
-def random_pairs(count: int, partners: int, rng: np.random.RandomState) -> tuple[IntArray, IntArray]:
+def random_pairs(count: int, partners: int, rng: Rng) -> tuple[IntArray, IntArray]:
     """``partners`` different random partners of every row, never itself."""
     partners = min(partners, count - 1)
     right = np.stack([rng.permutation(count - 1)[:partners] for _ in range(count)])

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import linalg, optimize, sparse
 
 from hashlearn.codes import sign
 from hashlearn.functions.linalg import top_eigenvectors
 from hashlearn.hashers.in_memory import InMemoryHasher, KernelParameters, Learned, linear
+from hashlearn.labels import LabelMatrix
 from hashlearn.methodinfo import MethodInfo
 from hashlearn.parameters import COUNT, NON_NEGATIVE, POSITIVE, fitted, parameter
 from hashlearn.progress import steps
-from hashlearn.typing import FloatArray
+from hashlearn.typing import Float32Array, FloatArray, IntArray, Rng
 from hashlearn.zoo.bases.pairs import sample_triplets
 
 SEARCH_STEPS = 60
@@ -66,7 +66,7 @@ class CGH(KernelParameters, InMemoryHasher):
     violated_: FloatArray = fitted("The share of triplets in the wrong order after every column.")
     n_columns_: int = fitted("Number of different bits; the others repeat them.")
 
-    def _learn(self, features: NDArray[np.float32], labels: sparse.csr_matrix, rng: np.random.RandomState) -> Learned:
+    def _learn(self, features: Float32Array, labels: LabelMatrix, rng: Rng) -> Learned:
         count = self.n_triplets or TRIPLETS_PER_ROW * int(np.count_nonzero(np.diff(labels.indptr)))
         i, j, k, _ = sample_triplets(labels, count, rng)
         price = self.C / len(i)
@@ -104,9 +104,7 @@ class CGH(KernelParameters, InMemoryHasher):
         return Learned(linear(vectors[:-1] / scale, vectors[-1]), attributes=attributes)
 
 
-def triplet_form(
-    i: NDArray[np.intp], j: NDArray[np.intp], k: NDArray[np.intp], duals: FloatArray, n_rows: int
-) -> sparse.csr_matrix:
+def triplet_form(i: IntArray, j: IntArray, k: IntArray, duals: FloatArray, n_rows: int) -> sparse.csr_matrix:
     """Symmetric L with z'Lz = sum_t u_t ((z_i - z_k)^2 - (z_i - z_j)^2): both the search and its start use it."""
     rows = np.concatenate([i, j, i, k, k, j])
     columns = np.concatenate([j, i, k, i, k, j])
@@ -114,7 +112,7 @@ def triplet_form(
     return sparse.csr_matrix((values, (rows, columns)), shape=(n_rows, n_rows))
 
 
-def best_function(features: NDArray[np.float32], form: sparse.csr_matrix, rng: np.random.RandomState) -> FloatArray:
+def best_function(features: Float32Array, form: sparse.csr_matrix, rng: Rng) -> FloatArray:
     """Return the most violated column: ascend z'Lz, z = tanh(Xv), from two starts; the better signs win."""
     width = features.shape[1]
     curvature = (features.T @ (form @ features).astype(np.float32)).astype(np.float64)
@@ -153,7 +151,7 @@ def solve_weights(columns: FloatArray, price: float, start: FloatArray) -> tuple
     return found.x, float(found.fun)
 
 
-def repeats(weights: FloatArray, n_bits: int) -> NDArray[np.intp]:
+def repeats(weights: FloatArray, n_bits: int) -> IntArray:
     """Return how often each bit occurs: at least once.
 
     Each further copy goes to the bit with the largest weight per copy.

@@ -11,6 +11,7 @@ from hashlearn.hashers.sums import GramSums, LearnedFunction, SumsHasher, Traini
 from hashlearn.methodinfo import MethodInfo
 from hashlearn.parameters import POSITIVE, fitted, parameter
 from hashlearn.rows.reduce import FitContext
+from hashlearn.typing import Float32Array, Rng
 from hashlearn.zoo.bases.primitives import class_numbers
 from hashlearn.zoo.fsdh import class_codes
 
@@ -22,7 +23,7 @@ class ClassCodeFunction:
         self.scores_ = scores
         self.codes_ = codes.astype(np.float32)
 
-    def project(self, features: NDArray[np.float32]) -> NDArray[np.float32]:
+    def project(self, features: Float32Array) -> Float32Array:
         """Return codes in {-1, +1}; their size has no meaning."""
         return self.codes_[self.scores_.project(features).argmax(axis=1)]
 
@@ -59,9 +60,7 @@ class ClassCode(KernelParameters, SumsHasher):
         "(n_classes, n_bits) Codes of the classes in {-1, +1}, in sorted order of the classes."
     )
 
-    def _learn_sums(
-        self, training: Training, sums: GramSums, context: FitContext, rng: np.random.RandomState
-    ) -> LearnedFunction:
+    def _learn_sums(self, training: Training, sums: GramSums, context: FitContext, rng: Rng) -> LearnedFunction:
         classes = class_numbers(training.labels, "ClassCode")
         codes = class_codes(training.labels.shape[1], self.n_bits_, rng)
         mean, shares = sums.x / sums.count, sums.y / sums.count

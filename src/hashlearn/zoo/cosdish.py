@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from hashlearn import codes
 from hashlearn.hashers.in_memory import KernelParameters
+from hashlearn.labels import LabelMatrix
 from hashlearn.methodinfo import MethodInfo
 from hashlearn.parallel import ordered_map, row_blocks
 from hashlearn.parameters import COUNT, POSITIVE, fitted, parameter
 from hashlearn.progress import steps
 from hashlearn.rows.reduce import GroupSums
-from hashlearn.typing import Arrays, FloatArray, PackedCodes
+from hashlearn.typing import Arrays, FloatArray, IntArray, PackedCodes, Rng
 from hashlearn.zoo.bases.primitives import keep_sign
 from hashlearn.zoo.bases.two_step import CodedRows, GroupNumbers, TwoStepHasher, scaled_ridge
 
@@ -54,9 +54,7 @@ class COSDISH(KernelParameters, TwoStepHasher):
 
     n_iter_: int = fitted("Samples drawn.")
 
-    def _learn_codes(
-        self, group: GroupNumbers, labels: sparse.csr_matrix, rng: np.random.RandomState
-    ) -> tuple[PackedCodes, Arrays]:
+    def _learn_codes(self, group: GroupNumbers, labels: LabelMatrix, rng: Rng) -> tuple[PackedCodes, Arrays]:
         n, counts = len(group), np.bincount(group, minlength=labels.shape[0])
         packed, n_iter = random_codes(n, self.n_bits_, rng), 0
         for _ in steps(self.max_iter, "samples"):
@@ -71,13 +69,13 @@ class COSDISH(KernelParameters, TwoStepHasher):
         return packed, {"n_iter_": np.array(n_iter)}
 
     def _sums_of_others(
-        self, packed: PackedCodes, group: GroupNumbers, sample: NDArray[np.intp], n_groups: int
+        self, packed: PackedCodes, group: GroupNumbers, sample: IntArray, n_groups: int
     ) -> tuple[FloatArray, FloatArray]:
         """Sum up the codes of the rows outside the sample by group, and their outer products."""
         totals = GroupSums(n_groups, np.arange(n_groups), np.zeros((n_groups, self.n_bits_)))
         overlap = np.zeros((self.n_bits_, self.n_bits_))
 
-        def add(rows: slice | NDArray[np.intp]) -> tuple[GroupSums, FloatArray]:
+        def add(rows: slice | IntArray) -> tuple[GroupSums, FloatArray]:
             B = codes.unpack_signs(packed[rows], self.n_bits_).astype(np.float64)
             return GroupSums.from_rows(group[rows], B, n_groups), B.T @ B
 
@@ -95,14 +93,14 @@ class COSDISH(KernelParameters, TwoStepHasher):
         return scaled_ridge(sums.xx, sums.xt, rows.spread(), self.ridge)
 
 
-def random_codes(n_rows: int, n_bits: int, rng: np.random.RandomState) -> PackedCodes:
+def random_codes(n_rows: int, n_bits: int, rng: Rng) -> PackedCodes:
     """Random packed codes, drawn block by block."""
     blocks = [codes.pack(rng.standard_normal((b.stop - b.start, n_bits)) >= 0) for b in row_blocks(n_rows, BLOCK)]
     return np.concatenate(blocks)
 
 
 def balanced_similarity(
-    labels: sparse.csr_matrix, sample: NDArray[np.integer], counts: NDArray[np.integer] | None = None
+    labels: LabelMatrix, sample: NDArray[np.integer], counts: NDArray[np.integer] | None = None
 ) -> FloatArray:
     """S between groups and sampled rows: 1 where a label is shared, else -(similar / dissimilar pairs of rows).
 

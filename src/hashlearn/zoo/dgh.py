@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import linalg, sparse
 
 from hashlearn.codes import sign
 from hashlearn.functions.linalg import random_rotation
 from hashlearn.hashers.in_memory import InMemoryHasher, Learned
+from hashlearn.labels import LabelMatrix
 from hashlearn.methodinfo import MethodInfo
 from hashlearn.parameters import COUNT, POSITIVE, Options, fitted, parameter
 from hashlearn.progress import steps
-from hashlearn.typing import FloatArray
+from hashlearn.typing import Float32Array, FloatArray, Rng
 from hashlearn.zoo.agh import AnchorGraph, AnchorGraphFunction, graph_eigenvectors
 from hashlearn.zoo.bases.primitives import keep_sign, orthogonal_procrustes
 
@@ -45,7 +45,6 @@ class DGH(InMemoryHasher):
         database="learned",
         slow=True,
         remark="unsupervised",
-
         example="n_anchors=30",
     )
 
@@ -68,9 +67,7 @@ class DGH(InMemoryHasher):
 
     n_iter_: int = fitted("Rounds made.")
 
-    def _learn(
-        self, features: NDArray[np.float32], labels: sparse.csr_matrix | None, rng: np.random.RandomState
-    ) -> Learned:
+    def _learn(self, features: Float32Array, labels: LabelMatrix | None, rng: Rng) -> Learned:
         if self.n_bits_ >= len(features):
             raise ValueError(f"DGH needs more rows than bits. Got {len(features)} rows and n_bits={self.n_bits_}.")
         graph = AnchorGraph.build(features, self.n_anchors, self.n_nearest, rng)
@@ -102,7 +99,7 @@ class DGH(InMemoryHasher):
         function = AnchorGraphFunction(graph, inverse * (Z.T @ B))
         return Learned(function, B, {"objective_": np.asarray(trace), "n_iter_": n_iter})
 
-    def _start(self, Z: sparse.csr_matrix, rng: np.random.RandomState) -> tuple[FloatArray, FloatArray]:
+    def _start(self, Z: sparse.csr_matrix, rng: Rng) -> tuple[FloatArray, FloatArray]:
         """B and Y from the first eigenvectors of the graph, without the constant one."""
         values, weights = graph_eigenvectors(Z, self.n_bits_, rng, largest=np.inf)
         H = completed((Z @ weights)[:, : len(values)] / np.sqrt(Z.shape[0]), self.n_bits_, rng)
@@ -120,14 +117,14 @@ class DGH(InMemoryHasher):
         return B, np.sqrt(len(H)) * (H @ R)
 
 
-def balanced(B: FloatArray, rng: np.random.RandomState) -> FloatArray:
+def balanced(B: FloatArray, rng: Rng) -> FloatArray:
     """argmax tr(B'Y) subject to Y'1 = 0 and Y'Y = n I."""
     left, values, right = linalg.svd(B - B.mean(axis=0), full_matrices=False)
     rank = int((values > 1e-8 * np.sqrt(B.size)).sum())
     return np.sqrt(len(B)) * (completed(left[:, :rank], B.shape[1], rng) @ right)
 
 
-def completed(basis: FloatArray, count: int, rng: np.random.RandomState) -> FloatArray:
+def completed(basis: FloatArray, count: int, rng: Rng) -> FloatArray:
     """``count`` orthonormal columns orthogonal to 1, the given ones first."""
     n_rows, given = basis.shape
     if given == count:

@@ -24,7 +24,7 @@ from hashlearn.rowkeys import Keys
 from hashlearn.rows.advice import SampledCodes
 from hashlearn.rows.reduce import AdditiveSums, FeatureReader, FitContext, RowBlock, reduce_rows
 from hashlearn.rows.source import SAMPLE_ROWS, AnySource, RowRange
-from hashlearn.typing import Float32Array, FloatArray, IntArray
+from hashlearn.typing import Float32Array, FloatArray, IntArray, Rng
 from hashlearn.zoo.bases.primitives import rank_weights
 from hashlearn.zoo.bases.rounds import Rounds, SignStep, keep_codes
 
@@ -99,7 +99,7 @@ class DSeRH(KernelParameters, SumsHasher):
     def _check_training(self, training: Training) -> None:
         self._relevance(training.labels.shape[1])
 
-    def _learn_rows(self, training: Training, context: FitContext, rng: np.random.RandomState) -> LearnedFunction:
+    def _learn_rows(self, training: Training, context: FitContext, rng: Rng) -> LearnedFunction:
         if self.n_samples is None:
             return super()._learn_rows(training, context, rng)
         n_labeled = training.n_rows - training.n_unlabeled
@@ -120,9 +120,7 @@ class DSeRH(KernelParameters, SumsHasher):
         self._advise_on_codes(SampledCodes(few, codes.pack(projections >= 0), self.n_bits_))
         return learned
 
-    def _learn_sums(
-        self, training: Training, sums: GramSums, context: FitContext, rng: np.random.RandomState
-    ) -> LearnedFunction:
+    def _learn_sums(self, training: Training, sums: GramSums, context: FitContext, rng: Rng) -> LearnedFunction:
         n_bits, mu = self.n_bits_, self.mu
         order = RankOrder(training.labels, self._relevance(training.labels.shape[1]), training.counts)
         rounds = Rounds(training, sums, self.features_.center_, n_bits, self.ridge, context, reversible=True)
@@ -154,7 +152,7 @@ class DSeRH(KernelParameters, SumsHasher):
         attributes = {"objective_": np.asarray(trace), "n_iter_": k + 1}
         return LearnedFunction(linear(weights), attributes=attributes, coded=True)
 
-    def _directions(self, sums: FloatArray, order: RankOrder, rng: np.random.RandomState) -> FloatArray:
+    def _directions(self, sums: FloatArray, order: RankOrder, rng: Rng) -> FloatArray:
         """Top eigenvectors of X' Theta X; bits beyond the number of features start as random mixtures of them."""
         top = top_eigenvectors(sums.T @ (order @ sums), self.n_bits_)[1]
         return np.hstack([top, top @ rng.standard_normal((top.shape[1], self.n_bits_ - top.shape[1]))])

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy import sparse
 
 from hashlearn.functions.trees import BoostedTrees, TreeGrower
 from hashlearn.hashers.in_memory import InMemoryHasher, Learned
+from hashlearn.labels import LabelMatrix
 from hashlearn.methodinfo import MethodInfo
 from hashlearn.parameters import COUNT, POSITIVE, Interval, Options, fitted, parameter
 from hashlearn.progress import steps
-from hashlearn.typing import FloatArray
+from hashlearn.typing import Float32Array, FloatArray, Rng
 from hashlearn.zoo.bases.pairs import PAIR_LOSSES, BlockCuts, draw_partners, similar_blocks
 from hashlearn.zoo.bases.primitives import labeled_rows
 
@@ -43,7 +42,6 @@ class FastH(InMemoryHasher):
         verified=True,
         slow=True,
         remark="hinge loss; otherwise as fasth-ksh",
-
         example="n_trees=10",
     )
 
@@ -63,10 +61,7 @@ class FastH(InMemoryHasher):
 
     n_iter_: int = fitted("Rounds made per bit.")
 
-    def _learn(
-        self, features: NDArray[np.float32], labels: sparse.csr_matrix | None, rng: np.random.RandomState
-    ) -> Learned:
-        assert labels is not None
+    def _learn(self, features: Float32Array, labels: LabelMatrix, rng: Rng) -> Learned:
         rows = labeled_rows(labels)
         features = features[rows]
         pairs = draw_partners(labels[rows], self.n_partners, rng)

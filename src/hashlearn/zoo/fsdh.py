@@ -15,6 +15,7 @@ from hashlearn.hashers.sums import GramSums, LearnedFunction, SumsHasher, Traini
 from hashlearn.methodinfo import MethodInfo
 from hashlearn.parameters import POSITIVE, fitted, parameter
 from hashlearn.rows.reduce import FitContext
+from hashlearn.typing import Int64Array, Rng
 from hashlearn.zoo.bases.primitives import class_numbers
 
 DRAWS = 100
@@ -52,16 +53,14 @@ class FSDH(KernelParameters, SumsHasher):
         "(n_classes, n_bits) Codes of the classes in {-1, +1}, in sorted order of the classes."
     )
 
-    def _learn_sums(
-        self, training: Training, sums: GramSums, context: FitContext, rng: np.random.RandomState
-    ) -> LearnedFunction:
+    def _learn_sums(self, training: Training, sums: GramSums, context: FitContext, rng: Rng) -> LearnedFunction:
         classes = class_numbers(training.labels, "FSDH")
         codes = class_codes(training.labels.shape[1], self.n_bits_, rng)
         weights = RidgeFactor(sums.xx, self.ridge).solve(sums.xy @ codes)
         return LearnedFunction(linear(weights), codes[classes], {"class_codes_": codes})
 
 
-def class_codes(n_classes: int, n_bits: int, rng: np.random.RandomState) -> NDArray[np.int8]:
+def class_codes(n_classes: int, n_bits: int, rng: Rng) -> NDArray[np.int8]:
     """Distinct codes (n_classes, n_bits), orthogonal if a Hadamard matrix of order ``n_bits`` has enough rows.
 
     Among random draws the one with the least squared inner products is kept, and among equal ones the one with most
@@ -94,7 +93,7 @@ def useful_columns(codes: NDArray[Any]) -> int:
     return flipped.shape[1] - int((flipped == 1).all(axis=0).any())
 
 
-def hadamard(least: int) -> NDArray[np.int64]:
+def hadamard(least: int) -> Int64Array:
     """Make a Hadamard matrix of order >= ``least``, the least of 1, 2, 4, 8... and (q + 1) 2^k, q prime, q % 4 = 3."""
     for order in count(least):
         odd = order
@@ -108,7 +107,7 @@ def hadamard(least: int) -> NDArray[np.int64]:
     raise AssertionError("unreachable: there is always a larger power of two")
 
 
-def _paley(q: int) -> NDArray[np.int64]:
+def _paley(q: int) -> Int64Array:
     """Paley's Hadamard matrix of order q + 1, from the squares modulo a prime q with q % 4 = 3."""
     character = np.full(q, -1)
     character[np.arange(1, q) ** 2 % q] = 1
@@ -123,7 +122,7 @@ def _is_prime(number: int) -> bool:
     return number > 1 and all(number % k for k in range(2, int(number**0.5) + 1))
 
 
-def _random_codes(n_classes: int, n_bits: int, rng: np.random.RandomState) -> NDArray[np.int8]:
+def _random_codes(n_classes: int, n_bits: int, rng: Rng) -> NDArray[np.int8]:
     """Distinct random codes, for numbers of classes at which drawn rows collide."""
     codes = np.empty((0, n_bits), dtype=np.int8)
     while len(codes) < n_classes:

@@ -11,7 +11,7 @@ from hashlearn.methodinfo import MethodInfo
 from hashlearn.parameters import COUNT, NON_NEGATIVE, POSITIVE, fitted, parameter
 from hashlearn.progress import steps
 from hashlearn.rows.reduce import FitContext
-from hashlearn.typing import FloatArray
+from hashlearn.typing import FloatArray, Rng
 from hashlearn.zoo.bases.rounds import Rounds, SignStep, keep_codes
 
 
@@ -50,9 +50,7 @@ class FSDHGui(KernelParameters, SumsHasher):
 
     n_iter_: int = fitted("Rounds made.")
 
-    def _learn_sums(
-        self, training: Training, sums: GramSums, context: FitContext, rng: np.random.RandomState
-    ) -> LearnedFunction:
+    def _learn_sums(self, training: Training, sums: GramSums, context: FitContext, rng: Rng) -> LearnedFunction:
         rounds = Rounds(training, sums, self.features_.center_, self.n_bits_, self.ridge, context, intercept=True)
         label_gram = linalg.cho_factor(sums.yy + self.reg * np.eye(len(sums.yy)))
         B = rounds.run(None, "start codes")

@@ -14,7 +14,7 @@ from hashlearn.parameters import COUNT, POSITIVE, fitted, parameter
 from hashlearn.progress import steps
 from hashlearn.rows.reduce import FitContext
 from hashlearn.similarity import LabelSimilarity
-from hashlearn.typing import FloatArray
+from hashlearn.typing import FloatArray, Rng
 from hashlearn.zoo.bases.primitives import LabelProduct
 from hashlearn.zoo.bases.rounds import Rounds, SignStep, keep_codes
 
@@ -59,9 +59,7 @@ class FSSH(KernelParameters, SumsHasher):
 
     by_group: ClassVar[bool] = True
 
-    def _learn_sums(
-        self, training: Training, sums: GramSums, context: FitContext, rng: np.random.RandomState
-    ) -> LearnedFunction:
+    def _learn_sums(self, training: Training, sums: GramSums, context: FitContext, rng: Rng) -> LearnedFunction:
         rounds = Rounds(training, sums, self.features_.center_, self.n_bits_, self.ridge, context)
         mu, theta = self.label_weight * sums.count, self.fit_weight * sums.count
         label_ridge = LABEL_RIDGE * float(np.trace(sums.yy)) / len(sums.yy)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from hashlearn.codes import sign
 from hashlearn.hashers.in_memory import InMemoryHasher, KernelParameters, Learned, linear
+from hashlearn.labels import LabelMatrix
 from hashlearn.methodinfo import MethodInfo
 from hashlearn.parameters import COUNT, fitted, parameter
 from hashlearn.progress import steps
-from hashlearn.typing import FloatArray, IntArray
+from hashlearn.typing import Float32Array, FloatArray, IntArray, Rng
 from hashlearn.zoo.bases.primitives import keep_sign, labeled_rows
 from hashlearn.zoo.fsdh import class_codes
 
@@ -49,10 +49,7 @@ class HMOH(KernelParameters, InMemoryHasher):
     class_codes_: NDArray[np.int8] = fitted("(n_labels, n_bits) Codewords of the labels in {-1, +1}.")
     mistakes_: FloatArray = fitted("(n_epochs,) Share of wrong bits in each epoch, counted before each step.")
 
-    def _learn(
-        self, features: NDArray[np.float32], labels: sparse.csr_matrix | None, rng: np.random.RandomState
-    ) -> Learned:
-        assert labels is not None
+    def _learn(self, features: Float32Array, labels: LabelMatrix, rng: Rng) -> Learned:
         book = class_codes(labels.shape[1], self.n_bits_, rng)
         ties = rng.choice([-1.0, 1.0], self.n_bits_)
         targets = keep_sign(np.asarray(labels @ book.astype(np.float64)), ties).astype(np.float32)
@@ -67,11 +64,11 @@ class HMOH(KernelParameters, InMemoryHasher):
 
 
 def mean_perceptrons(
-    features: NDArray[np.float32],
-    targets: NDArray[np.float32],
+    features: Float32Array,
+    targets: Float32Array,
     order: IntArray,
     batch_size: int,
-    weights: NDArray[np.float32],
+    weights: Float32Array,
 ) -> tuple[FloatArray, int]:
     """Change the weights in place over one epoch; return their mean over it, and the number of wrong bits."""
     late, wrong = np.zeros(weights.shape), 0

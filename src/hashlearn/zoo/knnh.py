@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy import sparse
 
 from hashlearn.functions.linalg import itq_rotation, principal_directions
 from hashlearn.hashers.in_memory import InMemoryHasher, Learned, linear
+from hashlearn.labels import LabelMatrix
 from hashlearn.methodinfo import MethodInfo
 from hashlearn.parameters import COUNT, Interval, fitted, parameter
 from hashlearn.progress import report
-from hashlearn.typing import FloatArray
+from hashlearn.typing import Float32Array, FloatArray, Rng
 
 BLOCK = 512
 SAME_DISTANCE = 1e-6
@@ -47,9 +46,7 @@ class KNNH(InMemoryHasher):
     losses_: FloatArray = fitted("(max_iter,) The quantization loss after every round of ITQ; it never rises.")
     n_iter_: int = fitted("Rounds made.")
 
-    def _learn(
-        self, features: NDArray[np.float32], labels: sparse.csr_matrix | None, rng: np.random.RandomState
-    ) -> Learned:
+    def _learn(self, features: Float32Array, labels: LabelMatrix | None, rng: Rng) -> Learned:
         if len(features) > self.n_samples:
             features = features[np.sort(rng.choice(len(features), self.n_samples, replace=False))]
         shrunk = neighbor_means(features, self.n_neighbors)
@@ -63,7 +60,7 @@ class KNNH(InMemoryHasher):
         return Learned(linear(weights, -center @ weights), attributes=attributes)
 
 
-def neighbor_means(rows: NDArray[np.float32], count: int) -> NDArray[np.float32]:
+def neighbor_means(rows: Float32Array, count: int) -> Float32Array:
     """Return the mean of the ``count`` rows nearest to each row, itself included.
 
     Of rows at the same distance the first ones are taken. Distances are rounded for that, because the matrix products

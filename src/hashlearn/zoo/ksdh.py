@@ -13,7 +13,7 @@ from hashlearn.parameters import COUNT, FLAG, NON_NEGATIVE, POSITIVE, Options, f
 from hashlearn.progress import steps
 from hashlearn.rows.reduce import FitContext
 from hashlearn.similarity import LabelSimilarity
-from hashlearn.typing import FloatArray
+from hashlearn.typing import FloatArray, Rng
 from hashlearn.zoo.bases.primitives import FeatureMetric, LabelProduct
 from hashlearn.zoo.bases.rounds import Rounds, SignStep, keep_codes
 
@@ -71,9 +71,7 @@ class KSDH(KernelParameters, SumsHasher):
         if bits > width:
             raise ValueError(f"KSDH needs as many features (landmarks) as bits. Got {width} features for {bits} bits.")
 
-    def _learn_sums(
-        self, training: Training, sums: GramSums, context: FitContext, rng: np.random.RandomState
-    ) -> LearnedFunction:
+    def _learn_sums(self, training: Training, sums: GramSums, context: FitContext, rng: Rng) -> LearnedFunction:
         count, bits, own = sums.count, self.n_bits_, sums.groups
         rounds = Rounds(training, sums, self.features_.center_, bits, self.ridge, context)
         # S between label sets: rows with equal labels matter by their sums alone.

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy import sparse
 
 from hashlearn.codes import sign
 from hashlearn.functions.linalg import top_generalized
 from hashlearn.hashers.in_memory import InMemoryHasher, KernelParameters, Learned, linear
+from hashlearn.labels import LabelMatrix
 from hashlearn.methodinfo import MethodInfo
 from hashlearn.parameters import COUNT, NON_NEGATIVE, Interval, fitted, parameter
 from hashlearn.progress import steps
-from hashlearn.typing import FloatArray
+from hashlearn.typing import Float32Array, FloatArray, Rng
 from hashlearn.zoo.bases.primitives import LabelProduct, labeled_rows
 
 MAX_DOUBLINGS = 50
@@ -37,7 +36,6 @@ class KSH(KernelParameters, InMemoryHasher):
         cost="O(m (l p^2 + p^3 + T l (p + c + m))), l samples, p landmarks, T steps",
         verified=True,
         remark="authors' sample of 2,000 rows and 300 landmarks; the paper's run is nearer to ksh-large",
-
         example="max_iter=20",
     )
 
@@ -56,10 +54,7 @@ class KSH(KernelParameters, InMemoryHasher):
 
     n_iter_: int = fitted("Descent steps made, the most of any bit.")
 
-    def _learn(
-        self, features: NDArray[np.float32], labels: sparse.csr_matrix | None, rng: np.random.RandomState
-    ) -> Learned:
-        assert labels is not None
+    def _learn(self, features: Float32Array, labels: LabelMatrix, rng: Rng) -> Learned:
         rows = labeled_rows(labels)
         if self.n_samples is not None and self.n_samples < len(rows):
             rows = rng.choice(rows, self.n_samples, replace=False)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import linalg, sparse
+from scipy import linalg
 
 from hashlearn.functions.linalg import fix_signs
 from hashlearn.hashers.in_memory import InMemoryHasher, Learned, linear
+from hashlearn.labels import LabelMatrix
 from hashlearn.methodinfo import MethodInfo
 from hashlearn.parameters import COUNT, NON_NEGATIVE, POSITIVE, Options, fitted, parameter
 from hashlearn.progress import steps
-from hashlearn.typing import FloatArray
+from hashlearn.typing import Float32Array, FloatArray, Rng
 from hashlearn.zoo.bases.pairs import sample_pairs
 from hashlearn.zoo.bases.primitives import LabelProduct, inverse_root, labeled_rows
 
@@ -47,10 +48,7 @@ class LDAHash(InMemoryHasher):
 
     errors_: FloatArray = fitted("(n_bits,) Sum of the two shares at each threshold; a constant bit has 1.")
 
-    def _learn(
-        self, features: NDArray[np.float32], labels: sparse.csr_matrix | None, rng: np.random.RandomState
-    ) -> Learned:
-        assert labels is not None
+    def _learn(self, features: Float32Array, labels: LabelMatrix, rng: Rng) -> Learned:
         rows = labeled_rows(labels)
         similar, dissimilar = pair_spreads(features[rows].astype(np.float64), labels[rows])
         count = min(self.n_bits_, features.shape[1])
@@ -74,7 +72,7 @@ class LDAHash(InMemoryHasher):
         return Learned(linear(directions, -thresholds), attributes={"errors_": errors})
 
 
-def pair_spreads(features: FloatArray, labels: sparse.csr_matrix) -> tuple[FloatArray, FloatArray]:
+def pair_spreads(features: FloatArray, labels: LabelMatrix) -> tuple[FloatArray, FloatArray]:
     """Mean outer products of differences over all ordered similar pairs and over all dissimilar ones.
 
     The similar pairs include each row with itself.

@@ -8,7 +8,7 @@ from operator import iadd
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import linalg, sparse
+from scipy import linalg
 from scipy.special import expit
 
 from hashlearn import codes
@@ -16,12 +16,13 @@ from hashlearn.functions.linalg import top_eigenvectors
 from hashlearn.functions.linear import RidgeSums
 from hashlearn.hashers.in_memory import KernelParameters, linear
 from hashlearn.hashers.sums import LearnedFunction, SumsHasher, Training
+from hashlearn.labels import LabelMatrix
 from hashlearn.methodinfo import MethodInfo
 from hashlearn.parameters import COUNT, POSITIVE, fitted, parameter
 from hashlearn.progress import report
 from hashlearn.rows.reduce import AdditiveSums, FeatureReader, FitContext, RowBlock, reduce_rows
 from hashlearn.rows.source import RowRange
-from hashlearn.typing import Float32Array, FloatArray, IntArray, PackedCodes
+from hashlearn.typing import Float32Array, FloatArray, IntArray, PackedCodes, Rng
 from hashlearn.zoo.bases.two_step import SpreadSums, groups_of_all_rows, scaled_ridge, squares
 
 
@@ -61,11 +62,11 @@ class LFH(KernelParameters, SumsHasher):
 
     n_iter_: int = fitted("Rounds made.")
 
-    def _row_seed(self, rng: np.random.RandomState) -> int:
+    def _row_seed(self, rng: Rng) -> int:
         """Nothing is drawn by row numbers, so nothing is taken from ``rng``."""
         return 0
 
-    def _learn_rows(self, training: Training, context: FitContext, rng: np.random.RandomState) -> LearnedFunction:
+    def _learn_rows(self, training: Training, context: FitContext, rng: Rng) -> LearnedFunction:
         group = groups_of_all_rows(training, context)
         n, width = training.n_rows - training.n_unlabeled, training.n_features
         extra = rng.standard_normal((width, max(0, self.n_bits_ - width))) / np.sqrt(width)
@@ -96,17 +97,17 @@ class SampledRounds:
     all rounds first, together, and every other row goes through them alone.
     """
 
-    def __init__(self, labels: sparse.csr_matrix, prior: float) -> None:
+    def __init__(self, labels: LabelMatrix, prior: float) -> None:
         self.labels, self.prior = labels, prior
-        self.samples: list[NDArray[np.intp]] = []
+        self.samples: list[IntArray] = []
         self.groups: list[NDArray[np.integer]] = []
         self.factors: list[FloatArray] = []
 
     def run(
         self,
-        start: NDArray[np.float32],
-        rows: NDArray[np.intp],
-        samples: NDArray[np.intp],
+        start: Float32Array,
+        rows: IntArray,
+        samples: IntArray,
         group: NDArray[np.integer],
     ) -> None:
         """Move ``rows`` through all rounds from the factors ``start``; ``samples`` are those sampled in each round."""
@@ -119,7 +120,7 @@ class SampledRounds:
             self.move(U, rows, group, k)
             report("rounds", k + 1, len(samples))
 
-    def move(self, U: FloatArray, rows: NDArray[np.intp], group: NDArray[np.integer], k: int) -> tuple[float, float]:
+    def move(self, U: FloatArray, rows: IntArray, group: NDArray[np.integer], k: int) -> tuple[float, float]:
         """Round k of rows of these numbers and groups, in place; their score before and after."""
         V = self.factors[k]
         known, place = np.unique(group, return_inverse=True)

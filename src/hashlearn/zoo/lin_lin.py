@@ -12,10 +12,11 @@ from scipy.special import expit
 
 from hashlearn.functions.linear import RidgeFactor
 from hashlearn.hashers.in_memory import Learned, linear
+from hashlearn.labels import LabelMatrix
 from hashlearn.methodinfo import MethodInfo
 from hashlearn.parameters import COUNT, POSITIVE, Interval, fitted, parameter
 from hashlearn.progress import steps
-from hashlearn.typing import Float32Array, FloatArray, IntArray
+from hashlearn.typing import Float32Array, FloatArray, IntArray, Rng
 from hashlearn.zoo.bases.asymmetric import AsymmetricHasher
 from hashlearn.zoo.bases.primitives import labeled_rows
 
@@ -74,10 +75,7 @@ class LinLin(AsymmetricHasher):
     objective_: FloatArray = fitted("(n_iter_ n_bits + 1,) The loss at the start and after every bit; it never rises.")
     n_iter_: int = fitted("Rounds made.")
 
-    def _learn(
-        self, features: NDArray[np.float32], labels: sparse.csr_matrix | None, rng: np.random.RandomState
-    ) -> Learned:
-        assert labels is not None
+    def _learn(self, features: Float32Array, labels: LabelMatrix, rng: Rng) -> Learned:
         known = labeled_rows(labels)
         if len(known) > self.n_samples:
             known = np.sort(rng.choice(known, self.n_samples, replace=False))
@@ -89,7 +87,7 @@ class LinLin(AsymmetricHasher):
         attributes = {"objective_": np.asarray(objective), "n_iter_": -(-(visit + 1) // self.n_bits_)}
         return self._learned(problem, features, labels, attributes)
 
-    def _problem(self, regression: Regression, labels: sparse.csr_matrix, anchors: IntArray) -> PairProblem:
+    def _problem(self, regression: Regression, labels: LabelMatrix, anchors: IntArray) -> PairProblem:
         relations = [self._pairs(labels, labels[anchors]) for _ in range(2)]
         return LinearDatabase(regression, self.n_bits_, relations, anchors)
 
@@ -100,8 +98,8 @@ class LinLin(AsymmetricHasher):
     def _learned(
         self,
         problem: PairProblem,
-        features: NDArray[np.float32],
-        labels: sparse.csr_matrix,
+        features: Float32Array,
+        labels: LabelMatrix,
         attributes: dict[str, Any],
     ) -> Learned:
         assert isinstance(problem, LinearDatabase)
@@ -173,7 +171,7 @@ class PairProblem(ABC):
         self.queries = np.ones((n_rows, n_bits), dtype=np.int32)
         self.database = np.ones((n_database, n_bits), dtype=np.int32)
 
-    def learn_bit(self, bit: int, turns: int, before: float, rng: np.random.RandomState) -> float:
+    def learn_bit(self, bit: int, turns: int, before: float, rng: Rng) -> float:
         """Replace a bit by a better one and return the loss; the bit stays if the loss would rise above ``before``."""
         old, thetas = [part[:, bit].copy() for part in self._state()], [pairs.theta for pairs in self.relations]
         self._add(bit, -1)
@@ -194,7 +192,7 @@ class PairProblem(ABC):
         """Let every theta follow; return the loss of all pairs."""
         return sum(pairs.move_threshold() for pairs in self.relations)
 
-    def _start(self, bit: int, rng: np.random.RandomState) -> Signs:
+    def _start(self, bit: int, rng: Rng) -> Signs:
         """Return the database side's bit, or a random one if it was not learned yet."""
         own = self.database[:, bit]
         return own if (own != own[0]).any() else rng.choice(np.array([-1, 1], dtype=np.int32), len(own))
@@ -208,7 +206,7 @@ class PairProblem(ABC):
         """Add a bit to the inner products, or take it out."""
 
     @abstractmethod
-    def _propose(self, bit: int, turns: int, rng: np.random.RandomState) -> None:
+    def _propose(self, bit: int, turns: int, rng: Rng) -> None:
         """Set a bit that is not in the inner products."""
 
 
@@ -228,7 +226,7 @@ class LinearDatabase(PairProblem):
         self.relations[0].add(queries, database[self.anchors])
         self.relations[1].add(database, queries[self.anchors])
 
-    def _propose(self, bit: int, turns: int, rng: np.random.RandomState) -> None:
+    def _propose(self, bit: int, turns: int, rng: Rng) -> None:
         (forth, back), database = (pairs.pull() for pairs in self.relations), self._start(bit, rng)
         for _ in range(turns):
             query_pull = forth @ database[self.anchors].astype(np.float32)

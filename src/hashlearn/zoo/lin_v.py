@@ -6,13 +6,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from hashlearn.functions.linear import LinearFunction, RidgeSums
 from hashlearn.hashers.in_memory import Learned, linear
-from hashlearn.labels import group_rows
+from hashlearn.labels import LabelMatrix, group_rows
 from hashlearn.methodinfo import MethodInfo
-from hashlearn.typing import Float32Array, IntArray
+from hashlearn.typing import Float32Array, IntArray, Rng
 from hashlearn.zoo.bases.primitives import labeled_rows
 from hashlearn.zoo.lin_lin import LinLin, PairProblem, Pairs, Regression, Signs
 
@@ -55,14 +54,14 @@ class LinV(LinLin):
         remark="from notes; new database rows are hashed by a regression of the free codes",
     )
 
-    def _problem(self, regression: Regression, labels: sparse.csr_matrix, anchors: IntArray) -> PairProblem:
+    def _problem(self, regression: Regression, labels: LabelMatrix, anchors: IntArray) -> PairProblem:
         return FreeDatabase(regression, self.n_bits_, [self._pairs(labels, labels[anchors])], labels)
 
     def _learned(
         self,
         problem: PairProblem,
-        features: NDArray[np.float32],
-        labels: sparse.csr_matrix,
+        features: Float32Array,
+        labels: LabelMatrix,
         attributes: dict[str, Any],
     ) -> Learned:
         assert isinstance(problem, FreeDatabase)
@@ -86,7 +85,7 @@ class LinV(LinLin):
 class FreeDatabase(PairProblem):
     """Queries are linear, anchors of the database have free codes. ``labels`` are those of the queries."""
 
-    def __init__(self, regression: Regression, n_bits: int, relations: list[Pairs], labels: sparse.csr_matrix) -> None:
+    def __init__(self, regression: Regression, n_bits: int, relations: list[Pairs], labels: LabelMatrix) -> None:
         super().__init__(regression, n_bits, relations, relations[0].keys.shape[1])
         self.labels = labels
 
@@ -96,7 +95,7 @@ class FreeDatabase(PairProblem):
     def _add(self, bit: int, sign: int) -> None:
         self.relations[0].add(self.queries[:, bit], sign * self.database[:, bit])
 
-    def _propose(self, bit: int, turns: int, rng: np.random.RandomState) -> None:
+    def _propose(self, bit: int, turns: int, rng: Rng) -> None:
         pull, database = self.relations[0].pull(), self._start(bit, rng)
         for _ in range(turns):
             self.query_weights[:, bit], queries = self.regression.solve(pull @ database.astype(np.float32))

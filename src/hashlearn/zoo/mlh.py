@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from hashlearn.hashers.in_memory import InMemoryHasher, Learned, linear
+from hashlearn.labels import LabelMatrix
 from hashlearn.methodinfo import MethodInfo
 from hashlearn.parameters import COUNT, NON_NEGATIVE, POSITIVE, Interval, fitted, parameter
 from hashlearn.progress import steps
-from hashlearn.typing import FloatArray
+from hashlearn.typing import Float32Array, FloatArray, Rng
 from hashlearn.zoo.bases.pairs import sample_pairs
 from hashlearn.zoo.bases.primitives import unit_rows
 
@@ -41,7 +41,6 @@ class MLH(InMemoryHasher):
         verified=True,
         slow=True,
         remark="50 epochs, balanced pairs, unit-length rows",
-
         example="epoch_pairs=500",
     )
 
@@ -61,10 +60,7 @@ class MLH(InMemoryHasher):
     )
     radius_: int = fitted("The radius that was used.")
 
-    def _learn(
-        self, features: NDArray[np.float32], labels: sparse.csr_matrix | None, rng: np.random.RandomState
-    ) -> Learned:
-        assert labels is not None
+    def _learn(self, features: Float32Array, labels: LabelMatrix, rng: Rng) -> Learned:
         bits = self.n_bits_
         unit = unit_rows(features)
         radius = self.radius
@@ -100,7 +96,7 @@ def loss_tables(bits: int, radius: int) -> FloatArray:
     return np.stack([dissimilar, similar])
 
 
-def random_radius(rows: NDArray[np.float32], labels: sparse.csr_matrix, bits: int, rng: np.random.RandomState) -> int:
+def random_radius(rows: Float32Array, labels: LabelMatrix, bits: int, rng: Rng) -> int:
     """Return the smallest radius within which random projections put 30 % of the similar pairs."""
     left, right, shared = sample_pairs(labels, 10_000, rng)
     signs = rows @ rng.standard_normal((rows.shape[1], bits)).astype(np.float32) >= 0

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy import linalg, sparse
+from scipy import linalg
 
 from hashlearn.codes import sign
 from hashlearn.hashers.in_memory import InMemoryHasher, Learned
+from hashlearn.labels import LabelMatrix
 from hashlearn.methodinfo import MethodInfo
 from hashlearn.parameters import COUNT, POSITIVE, parameter
 from hashlearn.progress import steps
-from hashlearn.typing import FloatArray
+from hashlearn.typing import Float32Array, FloatArray, Rng
 from hashlearn.zoo.bases.primitives import cluster_centers
 
 
@@ -20,11 +20,11 @@ class PivotFunction:
 
     weights: FloatArray
 
-    def __init__(self, pivots: NDArray[np.float32], eps: float) -> None:
+    def __init__(self, pivots: Float32Array, eps: float) -> None:
         self.pivots = pivots
         self.eps = eps
 
-    def stretch(self, features: NDArray[np.float32]) -> FloatArray:
+    def stretch(self, features: Float32Array) -> FloatArray:
         """f(x) of every row."""
         pivots = self.pivots.astype(np.float64)
         exponent = 2 * (features.astype(np.float64) @ pivots.T) - (pivots**2).sum(axis=1)
@@ -33,7 +33,7 @@ class PivotFunction:
         np.exp(np.minimum(exponent, 0) / self.eps**2, out=stretched[:, :-1])
         return stretched
 
-    def project(self, features: NDArray[np.float32]) -> NDArray[np.float32]:
+    def project(self, features: Float32Array) -> Float32Array:
         return (self.stretch(features) @ self.weights).astype(np.float32)
 
 
@@ -67,9 +67,7 @@ class NSH(InMemoryHasher):
         POSITIVE, "eps as a multiple of the mean distance from a pivot to the nearest other one.", default=1.9
     )
 
-    def _learn(
-        self, features: NDArray[np.float32], labels: sparse.csr_matrix | None, rng: np.random.RandomState
-    ) -> Learned:
+    def _learn(self, features: Float32Array, labels: LabelMatrix | None, rng: Rng) -> Learned:
         pivots = cluster_centers(features, self.pivots_per_bit * self.n_bits_, rng)
         function = PivotFunction(pivots, self.width * pivot_spacing(pivots))
         F = function.stretch(features)
@@ -91,7 +89,7 @@ class NSH(InMemoryHasher):
         return Learned(function)
 
 
-def pivot_spacing(pivots: NDArray[np.float32]) -> float:
+def pivot_spacing(pivots: Float32Array) -> float:
     """Mean distance from a pivot to the nearest other one."""
     if len(pivots) < 2:
         return 1.0

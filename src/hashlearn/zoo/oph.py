@@ -37,7 +37,6 @@ class OPH(DescentHasher):
         verified=False,
         slow=True,
         remark="from notes; labels decide the order first, feature distance among equals",
-
         example="max_iter=20",
     )
 

@@ -34,7 +34,6 @@ class RPH(DescentHasher):
         verified=False,
         slow=True,
         remark="from notes; annealing and penalties are ours",
-
         example="max_iter=20",
     )
 

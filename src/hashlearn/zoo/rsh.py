@@ -8,11 +8,11 @@ from scipy import linalg, sparse
 
 from hashlearn.functions.linalg import top_eigenvectors
 from hashlearn.hashers.in_memory import InMemoryHasher, KernelParameters, Learned, linear
-from hashlearn.labels import group_rows
+from hashlearn.labels import LabelMatrix, group_rows
 from hashlearn.methodinfo import MethodInfo
 from hashlearn.parameters import COUNT, POSITIVE, Options, fitted, parameter
 from hashlearn.progress import steps
-from hashlearn.typing import FloatArray
+from hashlearn.typing import Float32Array, FloatArray, Rng
 from hashlearn.zoo.bases.primitives import labeled_rows, rank_weights
 
 GROUP_BLOCK = 256
@@ -60,7 +60,7 @@ class RSH(KernelParameters, InMemoryHasher):
 
     n_iter_: int = fitted("Steps made; 0 with hard orthogonality.")
 
-    def _learn(self, features: NDArray[np.float32], labels: sparse.csr_matrix, rng: np.random.RandomState) -> Learned:
+    def _learn(self, features: Float32Array, labels: LabelMatrix, rng: Rng) -> Learned:
         width = features.shape[1]
         if self.orthogonality == "hard" and self.n_bits_ > width:
             raise ValueError(
@@ -81,7 +81,7 @@ class RSH(KernelParameters, InMemoryHasher):
         n_iter = self.max_iter if self.orthogonality == "soft" else 0
         return Learned(linear(weights), attributes={"orthogonality_gap_": float(gap), "n_iter_": n_iter})
 
-    def _soft(self, matrix: FloatArray, rng: np.random.RandomState) -> FloatArray:
+    def _soft(self, matrix: FloatArray, rng: Rng) -> FloatArray:
         """Descent on -tr(W'MW) + tr(L'(W'W - I)) + rho/2 |W'W - I|^2, raising the multipliers L from time to time."""
         width, n_bits = len(matrix), self.n_bits_
         start = rng.standard_normal((width, n_bits))
@@ -99,7 +99,7 @@ class RSH(KernelParameters, InMemoryHasher):
         return weights
 
 
-def ranking_matrix(features: NDArray[np.floating], labels: sparse.csr_matrix) -> FloatArray:
+def ranking_matrix(features: NDArray[np.floating], labels: LabelMatrix) -> FloatArray:
     """B = sum_q p_q q' (d, d) over all rows as queries, from sums over rows with equal labels."""
     group, first = group_rows(labels)
     members = sparse.csr_matrix((np.ones(len(group)), (group, np.arange(len(group)))))

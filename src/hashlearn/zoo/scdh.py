@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy import sparse
 
 from hashlearn.codes import sign
 from hashlearn.functions.linear import RidgeFactor
 from hashlearn.hashers.in_memory import InMemoryHasher, KernelParameters, Learned, linear
+from hashlearn.labels import LabelMatrix
 from hashlearn.methodinfo import MethodInfo
 from hashlearn.parameters import COUNT, NON_NEGATIVE, POSITIVE, fitted, parameter
 from hashlearn.progress import steps
-from hashlearn.typing import FloatArray
+from hashlearn.typing import Float32Array, FloatArray, Rng
 from hashlearn.zoo.bases.primitives import LabelProduct, keep_sign, labeled_rows
 from hashlearn.zoo.dgh import balanced
 
@@ -51,10 +50,7 @@ class SCDH(KernelParameters, InMemoryHasher):
     )
     n_iter_: int = fitted("Rounds made.")
 
-    def _learn(
-        self, features: NDArray[np.float32], labels: sparse.csr_matrix | None, rng: np.random.RandomState
-    ) -> Learned:
-        assert labels is not None
+    def _learn(self, features: Float32Array, labels: LabelMatrix, rng: Rng) -> Learned:
         known, bits = labeled_rows(labels), self.n_bits_
         if bits >= len(known):
             raise ValueError(f"SCDH needs more labeled rows than bits. Got {len(known)} rows and n_bits={bits}.")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import linalg
 
 from hashlearn.hashers.in_memory import KernelParameters, linear
@@ -12,7 +11,7 @@ from hashlearn.methodinfo import MethodInfo
 from hashlearn.parameters import COUNT, NON_NEGATIVE, POSITIVE, fitted, parameter
 from hashlearn.progress import steps
 from hashlearn.rows.reduce import FitContext
-from hashlearn.typing import FloatArray
+from hashlearn.typing import FloatArray, Rng
 from hashlearn.zoo.bases.rounds import Rounds, SweepStep, keep_codes
 
 
@@ -51,9 +50,7 @@ class SDH(KernelParameters, SumsHasher):
 
     n_iter_: int = fitted("Rounds made.")
 
-    def _learn_sums(
-        self, training: Training, sums: GramSums, context: FitContext, rng: np.random.RandomState
-    ) -> LearnedFunction:
+    def _learn_sums(self, training: Training, sums: GramSums, context: FitContext, rng: Rng) -> LearnedFunction:
         rounds = Rounds(training, sums, self.features_.center_, self.n_bits_, self.ridge, context, intercept=True)
         B = rounds.run(None, "start codes")
         label_squares = float(np.trace(sums.yy))
@@ -64,7 +61,7 @@ class SDH(KernelParameters, SumsHasher):
             label_loss = residual + self.reg * np.sum(G**2)
             objective.append(float(label_loss + self.nu * rounds.hash_loss(B, P)))
 
-        def fit_labels() -> NDArray[np.float64]:
+        def fit_labels() -> FloatArray:
             return linalg.solve(B.bb + self.reg * np.eye(self.n_bits_), rounds.by_label(B).T, assume_a="pos")
 
         G, P = fit_labels(), rounds.regression(B)

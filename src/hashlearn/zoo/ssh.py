@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy import linalg, sparse
+from scipy import linalg
 
 from hashlearn.functions.linalg import top_eigenvectors
 from hashlearn.hashers.in_memory import InMemoryHasher, Learned, linear
+from hashlearn.labels import LabelMatrix
 from hashlearn.methodinfo import MethodInfo
 from hashlearn.parameters import NON_NEGATIVE, POSITIVE, Interval, Options, fitted, parameter
 from hashlearn.progress import steps
-from hashlearn.typing import FloatArray
+from hashlearn.typing import Float32Array, FloatArray, Rng
 from hashlearn.zoo.bases.primitives import LabelProduct, labeled_rows
 
 
@@ -63,10 +63,7 @@ class SSH(InMemoryHasher):
 
     eigenvalues_: FloatArray = fitted("(min(n_bits, n_features),) Eigenvalue of each direction when it was chosen.")
 
-    def _learn(
-        self, features: NDArray[np.float32], labels: sparse.csr_matrix | None, rng: np.random.RandomState
-    ) -> Learned:
-        assert labels is not None
+    def _learn(self, features: Float32Array, labels: LabelMatrix, rng: Rng) -> Learned:
         rows = labeled_rows(labels)
         if self.variant == "sequential":
             rows = np.sort(rng.permutation(rows)[: self.n_samples])

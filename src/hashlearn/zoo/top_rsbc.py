@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy import sparse
 from scipy.special import expit
 
 from hashlearn.hashers.in_memory import InMemoryHasher, KernelParameters, Learned, linear
+from hashlearn.labels import LabelMatrix
 from hashlearn.methodinfo import MethodInfo
 from hashlearn.parameters import COUNT, NON_NEGATIVE, POSITIVE, Interval, fitted, parameter
 from hashlearn.progress import steps
-from hashlearn.typing import FloatArray
+from hashlearn.typing import Float32Array, FloatArray, Rng
 from hashlearn.zoo.bases.primitives import labeled_rows
 
 MOMENTUM = 0.9
@@ -39,7 +38,6 @@ class TopRSBC(KernelParameters, InMemoryHasher):
         verified=False,
         slow=True,
         remark="reconstruction: the surrogate is ours, so the gap says nothing about the paper's solver",
-
         example="max_iter=20",
     )
 
@@ -56,7 +54,7 @@ class TopRSBC(KernelParameters, InMemoryHasher):
 
     n_iter_: int = fitted("Steps made.")
 
-    def _learn(self, features: NDArray[np.float32], labels: sparse.csr_matrix, rng: np.random.RandomState) -> Learned:
+    def _learn(self, features: Float32Array, labels: LabelMatrix, rng: Rng) -> Learned:
         known = labeled_rows(labels)
         scale = float(np.sqrt(np.mean(features[known] ** 2, dtype=np.float64))) or 1.0
         # The last row of the weights is the intercept.

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from hashlearn.hashers.in_memory import InMemoryHasher, KernelParameters, Learned, linear
+from hashlearn.labels import LabelMatrix
 from hashlearn.methodinfo import MethodInfo
 from hashlearn.parameters import COUNT, NON_NEGATIVE, POSITIVE, fitted, parameter
 from hashlearn.progress import steps
-from hashlearn.typing import FloatArray
+from hashlearn.typing import Float32Array, FloatArray, Rng
 from hashlearn.zoo.bases.pairs import sample_triplets
 from hashlearn.zoo.bases.primitives import unit_rows
 
@@ -41,7 +41,6 @@ class TRH(KernelParameters, InMemoryHasher):
         verified=False,
         slow=True,
         remark="from notes; 20 epochs, unit-length rows",
-
         example="epoch_triplets=500",
     )
 
@@ -56,10 +55,7 @@ class TRH(KernelParameters, InMemoryHasher):
         "(n_epochs,) The mean bound over the triplets of each epoch, measured before each step."
     )
 
-    def _learn(
-        self, features: NDArray[np.float32], labels: sparse.csr_matrix | None, rng: np.random.RandomState
-    ) -> Learned:
-        assert labels is not None
+    def _learn(self, features: Float32Array, labels: LabelMatrix, rng: Rng) -> Learned:
         unit = unit_rows(features)
         weights = 0.1 * rng.standard_normal((features.shape[1], self.n_bits_)).astype(np.float32)
         velocity, objective = np.zeros_like(weights), []

@@ -13,13 +13,14 @@ from scipy.sparse.linalg import ArpackNoConvergence, eigsh
 
 from hashlearn import codes
 from hashlearn.hashers.in_memory import KernelParameters
+from hashlearn.labels import LabelMatrix
 from hashlearn.methodinfo import MethodInfo
 from hashlearn.parallel import row_blocks
 from hashlearn.parameters import COUNT, POSITIVE, Options, fitted, parameter
 from hashlearn.progress import report, steps
 from hashlearn.rows.reduce import AdditiveSums
 from hashlearn.rows.source import RowRange
-from hashlearn.typing import Arrays, Float32Array, FloatArray, PackedCodes
+from hashlearn.typing import Arrays, Float32Array, FloatArray, PackedCodes, Rng
 from hashlearn.zoo.bases.pairs import PAIR_LOSSES, Pairs, draw_partners, pair_matrix
 from hashlearn.zoo.bases.primitives import keep_sign
 from hashlearn.zoo.bases.two_step import CodedRows, CodedRowsPlan, GroupNumbers, TwoStepHasher
@@ -74,9 +75,7 @@ class TSH(KernelParameters, TwoStepHasher):
 
     n_iter_: int = fitted("Steps of L-BFGS-B made, the most of any bit, and at least 1.")
 
-    def _learn_codes(
-        self, group: GroupNumbers, labels: sparse.csr_matrix, rng: np.random.RandomState
-    ) -> tuple[PackedCodes, Arrays]:
+    def _learn_codes(self, group: GroupNumbers, labels: LabelMatrix, rng: Rng) -> tuple[PackedCodes, Arrays]:
         rows = np.arange(len(group))
         if len(rows) > PAIRED_ROWS:
             rows = np.sort(rng.choice(len(rows), PAIRED_ROWS, replace=False))
@@ -88,7 +87,7 @@ class TSH(KernelParameters, TwoStepHasher):
             packed[rows] = own
         return packed, attributes
 
-    def _infer_all(self, labels: sparse.csr_matrix, rng: np.random.RandomState) -> tuple[NDArray[np.int8], Arrays]:
+    def _infer_all(self, labels: LabelMatrix, rng: Rng) -> tuple[NDArray[np.int8], Arrays]:
         """Bits of rows from pairs among them, one bit after the other, and fitted attributes."""
         pairs = draw_partners(labels, self.n_partners, rng)
         places = pair_matrix(pairs, np.ones(len(pairs.left), dtype=bool))
@@ -104,9 +103,7 @@ class TSH(KernelParameters, TwoStepHasher):
             distance += bit[pairs.left] != bit[pairs.right]
         return bits, {"energy_": np.asarray(energy), "n_iter_": np.array(n_iter)}
 
-    def _follow(
-        self, labels: sparse.csr_matrix, group: GroupNumbers, bits: NDArray[np.int8], rng: np.random.RandomState
-    ) -> NDArray[np.int8]:
+    def _follow(self, labels: LabelMatrix, group: GroupNumbers, bits: NDArray[np.int8], rng: Rng) -> NDArray[np.int8]:
         """Bits of one more row of every group: each is the cheapest with partners among rows that have bits."""
         result = np.empty((labels.shape[0], self.n_bits_), dtype=np.int8)
         for block in row_blocks(labels.shape[0], GROUP_BLOCK):
@@ -124,9 +121,7 @@ class TSH(KernelParameters, TwoStepHasher):
         return squared_hinge(rows, self.ridge)
 
 
-def draw_followers(
-    labels: sparse.csr_matrix, block: slice, group: GroupNumbers, count: int, rng: np.random.RandomState
-) -> Pairs:
+def draw_followers(labels: LabelMatrix, block: slice, group: GroupNumbers, count: int, rng: Rng) -> Pairs:
     """Up to ``count`` similar and as many dissimilar partners of each group in a block, among rows of given groups."""
     shared = (labels[block] @ labels.T).toarray() > 0
     left, right, similar = [], [], []
@@ -141,7 +136,7 @@ def draw_followers(
     return Pairs(np.concatenate(left), np.concatenate(right), np.concatenate(similar), len(shared))
 
 
-def infer(matrix: sparse.csr_matrix, max_iter: int, rng: np.random.RandomState) -> tuple[FloatArray, list[float], int]:
+def infer(matrix: sparse.csr_matrix, max_iter: int, rng: Rng) -> tuple[FloatArray, list[float], int]:
     """Signs z that make z' A z / 2 small for a symmetric A, that sum at the start and the end, and the steps made."""
 
     def value(z: FloatArray) -> tuple[float, FloatArray]:
@@ -158,7 +153,7 @@ def infer(matrix: sparse.csr_matrix, max_iter: int, rng: np.random.RandomState) 
     return start, [before, before], int(answer.nit)
 
 
-def smallest_eigenvector(matrix: sparse.csr_matrix, rng: np.random.RandomState) -> FloatArray:
+def smallest_eigenvector(matrix: sparse.csr_matrix, rng: Rng) -> FloatArray:
     """Return an approximation, because only its signs are used, as a start."""
     if matrix.shape[0] < 64:
         return linalg.eigh(matrix.toarray())[1][:, 0]

@@ -20,7 +20,7 @@ from hashlearn.functions.linear import block_precision
 from hashlearn.functions.network import NetworkFunction
 from hashlearn.hashers.base import BaseHasher
 from hashlearn.kernel import dense_rows, validated_rows
-from hashlearn.labels import NO_LABELS, check_variety, group_rows
+from hashlearn.labels import NO_LABELS, LabelMatrix, check_variety, group_rows
 from hashlearn.parallel import one_blas_thread
 from hashlearn.parameters import (
     COUNT,
@@ -38,7 +38,7 @@ from hashlearn.parameters import (
 from hashlearn.progress import PhaseTimer, verbose_listening
 from hashlearn.rows.advice import SampledCodes
 from hashlearn.rows.source import CalibrationSample
-from hashlearn.typing import FloatArray, Matrix
+from hashlearn.typing import Float32Array, FloatArray, IntArray, Matrix, Rng
 
 if TYPE_CHECKING:
     from hashlearn.deep.inputs import Inputs
@@ -143,7 +143,7 @@ class DeepHasher(BaseHasher):
     n_iter_: int = fitted("Epochs made.")
     seconds_: dict[str, float] = fitted("Seconds of each phase of the fit.")
 
-    def make_loss(self, labels: Any, rng: np.random.RandomState | None = None, rows: Matrix | None = None) -> Loss:
+    def make_loss(self, labels: Any, rng: Rng | None = None, rows: Matrix | None = None) -> Loss:
         """Return the loss for training rows with these 0/1 label sets (n, c).
 
         Random numbers come from ``rng``, by default from ``random_state``. ``rows`` are the features of the training
@@ -152,14 +152,14 @@ class DeepHasher(BaseHasher):
         check_parameters(self)
         return self._make_loss(sparse.csr_matrix(labels), self._rng() if rng is None else rng, rows)
 
-    def _make_loss(self, labels: sparse.csr_matrix, rng: np.random.RandomState, rows: Matrix | None) -> Loss:
+    def _make_loss(self, labels: LabelMatrix, rng: Rng, rows: Matrix | None) -> Loss:
         return self.loss_class(self, labels, rng)
 
     def _n_outputs(self, n_labels: int) -> int:
         """Return the number of outputs of the network: the bits, and what a method learns beside them."""
         return self.n_bits_
 
-    def _keep_learned(self, loss: Loss, training: NDArray[np.intp]) -> None:
+    def _keep_learned(self, loss: Loss, training: IntArray) -> None:
         """Keep what was learned before the network: an objective, and codes of training rows instead of its own."""
 
     def fit(self, X: Any, y: Any = None) -> Self:
@@ -175,7 +175,7 @@ class DeepHasher(BaseHasher):
                 self.seconds_ = self._fit(opened, y, rng, seed)
         return self
 
-    def _fit(self, opened: Opened, y: Any, rng: np.random.RandomState, seed: int) -> dict[str, float]:
+    def _fit(self, opened: Opened, y: Any, rng: Rng, seed: int) -> dict[str, float]:
         from hashlearn.deep import setting_up
         from hashlearn.deep.network import new_network, pick_device, to_arrays, torch_threads, useful_threads
         from hashlearn.deep.trainer import train
@@ -206,9 +206,7 @@ class DeepHasher(BaseHasher):
             self._calibrate_outputs(projections, training, opened.rows)
         return timer.seconds
 
-    def _calibrate_outputs(
-        self, projections: NDArray[np.float32], training: NDArray[np.intp], rows: Matrix | None
-    ) -> None:
+    def _calibrate_outputs(self, projections: Float32Array, training: IntArray, rows: Matrix | None) -> None:
         """Learn ``calibration_`` from outputs of the network; images have no features, so near is by outputs there."""
         used = np.zeros(len(projections), dtype=bool)
         used[training] = True
@@ -222,7 +220,7 @@ class DeepHasher(BaseHasher):
             with one_blas_thread():
                 self._set_calibration(Calibration.fit_neighbors(sample.rows, near), sample.rows)
 
-    def decision_function(self, X: Any) -> NDArray[np.float32]:
+    def decision_function(self, X: Any) -> Float32Array:
         """Return outputs of the network (n, n_bits); their signs are the bits.
 
         An image source with ``on_error="skip"`` has a row for each image in its ``usable()`` and none for others.
@@ -247,12 +245,12 @@ class DeepHasher(BaseHasher):
         dtype = None if backbone is None else np.float32
         return partial(project_rows, self.function_, own_module(self.backbone), self.device, dtype)
 
-    def _project(self, X: Matrix) -> NDArray[np.float32]:
+    def _project(self, X: Matrix) -> Float32Array:
         from hashlearn.deep.inputs import ArrayInputs
 
         return self._project_inputs(ArrayInputs(X, X.dtype))
 
-    def _project_inputs(self, inputs: Inputs) -> NDArray[np.float32]:
+    def _project_inputs(self, inputs: Inputs) -> Float32Array:
         from hashlearn.deep.inputs import outputs
         from hashlearn.deep.network import pick_device, torch_threads, useful_threads
         from hashlearn.deep.setting_up import own_module
@@ -275,7 +273,7 @@ class DeepHasher(BaseHasher):
             return setting_up.open_backbone(self.backbone, X, self.n_jobs, seed)
         return setting_up.Opened(setting_up.open_inputs(self.function_.spec["backbone"], X, self.n_jobs))
 
-    def _labels(self, inputs: Inputs, y: Any) -> tuple[sparse.csr_matrix, NDArray[np.intp]]:
+    def _labels(self, inputs: Inputs, y: Any) -> tuple[sparse.csr_matrix, IntArray]:
         """Return the label sets, and the rows that have any label."""
         labels = self._label_sets(np.empty(len(inputs)), y)
         known = np.flatnonzero(np.diff(labels.indptr))
@@ -288,9 +286,7 @@ class DeepHasher(BaseHasher):
         check_variety(len(group_rows(labels[known])[1]))
         return labels, known
 
-    def _scorer(
-        self, inputs: Inputs, held_out: NDArray[np.intp], labels: sparse.csr_matrix, device: Any
-    ) -> Callable[[Any], float]:
+    def _scorer(self, inputs: Inputs, held_out: IntArray, labels: LabelMatrix, device: Any) -> Callable[[Any], float]:
         """Return a function that measures the MAP of the held-out rows among themselves, as ``score`` defines it."""
         from hashlearn.deep.inputs import outputs
 
@@ -309,7 +305,7 @@ class DeepHasher(BaseHasher):
 
         return score
 
-    def _checkpoint(self, opened: Opened, labels: sparse.csr_matrix, seed: int) -> Any:
+    def _checkpoint(self, opened: Opened, labels: LabelMatrix, seed: int) -> Any:
         if self.checkpoint is None:
             return None
         from hashlearn.deep.trainer import TrainingCheckpoint, digest

@@ -6,14 +6,16 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import linalg, sparse
+from scipy import linalg
 
 from hashlearn import codes
 from hashlearn.deep.extra import torch
 from hashlearn.deep.hashers.base import DeepHasher
 from hashlearn.deep.losses import ClassifiedBitsLoss, MethodLoss, label_shares, unit_rows
+from hashlearn.labels import LabelMatrix
 from hashlearn.methodinfo import MethodInfo
 from hashlearn.parameters import NON_NEGATIVE, POSITIVE, parameter
+from hashlearn.typing import Rng
 
 MOST_DRAWS = 200
 
@@ -24,7 +26,7 @@ class CSQLoss(MethodLoss):
     T = sgn(Y C) is the majority of the centers; one fixed random vector decides ties.
     """
 
-    def __init__(self, method: Any, labels: sparse.csr_matrix, rng: np.random.RandomState) -> None:
+    def __init__(self, method: Any, labels: LabelMatrix, rng: Rng) -> None:
         super().__init__(method, labels, rng)
         centers = hash_centers(labels.shape[1], self.n_bits, rng)
         votes = np.asarray(labels @ centers.astype(np.float64))
@@ -68,7 +70,7 @@ class CSQ(DeepHasher):
     quantization: float = parameter(NON_NEGATIVE, "Weight of the quantization loss.", default=0.05)
 
 
-def hash_centers(n_labels: int, n_bits: int, rng: np.random.RandomState) -> NDArray[np.int8]:
+def hash_centers(n_labels: int, n_bits: int, rng: Rng) -> NDArray[np.int8]:
     """Centers (n_labels, n_bits) in {-1, +1}, far from each other.
 
     If there are enough of them, rows of a Hadamard matrix and its negative, with columns shuffled and flipped, because
@@ -109,7 +111,7 @@ class OrthoHashLoss(MethodLoss):
     ``v`` is the output after batch normalization (the "batchnorm" head), which balances the bits; its sign is the code.
     """
 
-    def __init__(self, method: Any, labels: sparse.csr_matrix, rng: np.random.RandomState) -> None:
+    def __init__(self, method: Any, labels: LabelMatrix, rng: Rng) -> None:
         super().__init__(method, labels, rng)
         centers = np.where(rng.random_sample((labels.shape[1], self.n_bits)) < 0.5, 1.0, -1.0)
         # Scaled to length 1, so that a cosine is one product.
@@ -122,8 +124,7 @@ class OrthoHashLoss(MethodLoss):
 
 
 class OrthoHash(DeepHasher):
-    """Cosine softmax towards random binary centers, with a margin; batch normalization balances the bits.
-    """
+    """Cosine softmax towards random binary centers, with a margin; batch normalization balances the bits."""
 
     loss_class = OrthoHashLoss
     info = MethodInfo(

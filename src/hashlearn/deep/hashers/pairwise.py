@@ -5,9 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any, ClassVar
 
-import numpy as np
-from scipy import sparse
-
 from hashlearn.deep.extra import torch
 from hashlearn.deep.hashers.base import DeepHasher
 from hashlearn.deep.losses import (
@@ -21,8 +18,10 @@ from hashlearn.deep.losses import (
     squared_distances,
     unit_rows,
 )
+from hashlearn.labels import LabelMatrix
 from hashlearn.methodinfo import MethodInfo
 from hashlearn.parameters import FLAG, NON_NEGATIVE, POSITIVE, Options, parameter
+from hashlearn.typing import Rng
 
 COSINE_SCALE = 10.0
 
@@ -57,8 +56,7 @@ class DHNLoss(MethodLoss):
 
 
 class DHN(DeepHasher):
-    """Deep hashing network: pairwise logistic loss on inner products of tanh outputs, and a quantization loss.
-    """
+    """Deep hashing network: pairwise logistic loss on inner products of tanh outputs, and a quantization loss."""
 
     loss_class = DHNLoss
     info = MethodInfo(
@@ -105,7 +103,7 @@ class HashNetLoss(MethodLoss):
     beta = sqrt(1 + 0.005 k) is updated every 200 batches.
     """
 
-    def __init__(self, method: Any, labels: sparse.csr_matrix, rng: np.random.RandomState) -> None:
+    def __init__(self, method: Any, labels: LabelMatrix, rng: Rng) -> None:
         super().__init__(method, labels, rng)
         # A training set may have no similar pair at all, or no dissimilar one: then the other weight decides alone.
         share = similar_share(labels)
@@ -141,8 +139,7 @@ class HashNetLoss(MethodLoss):
 
 
 class HashNet(DeepHasher):
-    """Hashing by continuation: weighted logistic loss on tanh(beta u), with beta growing until tanh is nearly a sign.
-    """
+    """Hashing by continuation: weighted logistic loss on tanh(beta u), whose beta grows until tanh is nearly a sign."""
 
     loss_class = HashNetLoss
     info = MethodInfo(
@@ -273,7 +270,7 @@ class DPSHLoss(MethodLoss):
 
     learned = ("outputs",)
 
-    def __init__(self, method: Any, labels: sparse.csr_matrix, rng: np.random.RandomState) -> None:
+    def __init__(self, method: Any, labels: LabelMatrix, rng: Rng) -> None:
         super().__init__(method, labels, rng)
         self.outputs = torch.zeros(labels.shape[0], self.n_bits)
         self.labels = torch.from_numpy(labels.toarray()).float()
@@ -335,8 +332,7 @@ class DSHLoss(MethodLoss):
 
 
 class DSH(DeepHasher):
-    """Deep supervised hashing: contrastive loss on squared distances, with outputs held near +1 and -1.
-    """
+    """Deep supervised hashing: contrastive loss on squared distances, with outputs held near +1 and -1."""
 
     loss_class = DSHLoss
     info = MethodInfo(

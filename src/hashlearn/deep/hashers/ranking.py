@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-import numpy as np
-from scipy import sparse
-
 from hashlearn.deep.extra import torch
 from hashlearn.deep.hashers.base import DeepHasher
 from hashlearn.deep.losses import MethodLoss, off_diagonal, shared_labels
+from hashlearn.labels import LabelMatrix
 from hashlearn.methodinfo import MethodInfo
 from hashlearn.parameters import COUNT, NON_NEGATIVE, POSITIVE, Interval, parameter
+from hashlearn.typing import Rng
 
 
 class DNNHLoss(MethodLoss):
@@ -22,7 +21,7 @@ class DNNHLoss(MethodLoss):
     fewer than p does. The first author's released structure has no ``band``.
     """
 
-    def __init__(self, method: Any, labels: sparse.csr_matrix, rng: np.random.RandomState) -> None:
+    def __init__(self, method: Any, labels: LabelMatrix, rng: Rng) -> None:
         super().__init__(method, labels, rng)
         self.seed = int(rng.randint(2**31))
 

@@ -13,12 +13,12 @@ from hashlearn import codes
 from hashlearn.deep.hashers.base import DeepHasher
 from hashlearn.deep.losses import CodeLoss, Loss
 from hashlearn.hashers.base import BaseHasher
-from hashlearn.labels import group_rows
+from hashlearn.labels import LabelMatrix, group_rows
 from hashlearn.methodinfo import MethodInfo
 from hashlearn.pairwise.gsdhp import GSDHP
 from hashlearn.parameters import COUNT, FLAG, POSITIVE, Instance, fitted, parameter
 from hashlearn.progress import steps
-from hashlearn.typing import FloatArray, IntArray, Matrix
+from hashlearn.typing import FloatArray, IntArray, Matrix, Rng
 from hashlearn.zoo.bases.pairs import sample_triplets
 
 
@@ -47,11 +47,11 @@ class CNNH(DeepHasher):
 
     objective_: FloatArray = fitted("|H H' - n_bits S|^2 before and after every sweep of stage 1; it falls.")
 
-    def _make_loss(self, labels: sparse.csr_matrix, rng: np.random.RandomState, rows: Matrix | None) -> Loss:
+    def _make_loss(self, labels: LabelMatrix, rng: Rng, rows: Matrix | None) -> Loss:
         targets, objective = similarity_codes(labels, self.n_bits, rng, self.max_iter)
         return CodeLoss(targets, classes=self.classes, objective=objective)
 
-    def _keep_learned(self, loss: Any, training: NDArray[np.intp]) -> None:
+    def _keep_learned(self, loss: Any, training: IntArray) -> None:
         self.objective_ = np.asarray(loss.objective)
 
     def _n_outputs(self, n_labels: int) -> int:
@@ -65,7 +65,7 @@ class Stage1:
     equal label sets share their row of S H: the cost of a step is O(m + groups), where L would need O(n).
     """
 
-    def __init__(self, labels: sparse.csr_matrix, n_bits: int, rng: np.random.RandomState) -> None:
+    def __init__(self, labels: LabelMatrix, n_bits: int, rng: Rng) -> None:
         self.n_bits = n_bits
         self.group, first = group_rows(labels)
         shared = labels[first] @ labels[first].T
@@ -103,7 +103,7 @@ class Stage1:
             row[j] += change
         return float(change)
 
-    def sweep(self, rng: np.random.RandomState) -> None:
+    def sweep(self, rng: Rng) -> None:
         """Update every entry once, in random order."""
         for place in rng.permutation(self.H.size).tolist():
             self.update(*divmod(place, self.n_bits))
@@ -112,7 +112,7 @@ class Stage1:
 
 
 def similarity_codes(
-    labels: sparse.csr_matrix, n_bits: int, rng: np.random.RandomState, max_iter: int = 5, tol: float = 1e-3
+    labels: LabelMatrix, n_bits: int, rng: Rng, max_iter: int = 5, tol: float = 1e-3
 ) -> tuple[NDArray[np.int8], list[float]]:
     """Stage 1's codes in {-1, +1}, in the order of the rows, and the objective before and after every sweep.
 
@@ -169,7 +169,7 @@ class GSDHPStar(DeepHasher):
         default=None,
     )
 
-    def _make_loss(self, labels: sparse.csr_matrix, rng: np.random.RandomState, rows: Matrix | None) -> Loss:
+    def _make_loss(self, labels: LabelMatrix, rng: Rng, rows: Matrix | None) -> Loss:
         hasher = GSDHP.paper(kernel=None) if self.hasher is None else clone(self.hasher)
         hasher.set_params(n_bits=self.n_bits, random_state=int(rng.randint(2**31)))
         if self.hasher is None or rows is None:
@@ -177,7 +177,7 @@ class GSDHPStar(DeepHasher):
             rows = rng.standard_normal((labels.shape[0], self.n_bits)).astype(np.float32)
         return CodeLoss(codes.unpack(hasher.fit(rows, labels).codes_, self.n_bits))
 
-    def _keep_learned(self, loss: Any, training: NDArray[np.intp]) -> None:
+    def _keep_learned(self, loss: Any, training: IntArray) -> None:
         self.codes_[training] = codes.pack(loss.bits.cpu().numpy())
 
 
@@ -214,20 +214,20 @@ class TDBE(DeepHasher):
         "Mean loss of a triplet at the start and after each bit of each sweep; never rises."
     )
 
-    def _make_loss(self, labels: sparse.csr_matrix, rng: np.random.RandomState, rows: Matrix | None) -> Loss:
+    def _make_loss(self, labels: LabelMatrix, rng: Rng, rows: Matrix | None) -> Loss:
         group, first = group_rows(labels)
         triplets = group[np.stack(sample_triplets(labels, self.n_triplets, rng)[:3])]
         margin = float(self.margin or self.n_bits / 2)
         book, objective = triplet_codes(triplets, len(first), self.n_bits, margin, self.max_iter, rng)
         return CodeLoss(book[group], objective=objective)
 
-    def _keep_learned(self, loss: Any, training: NDArray[np.intp]) -> None:
+    def _keep_learned(self, loss: Any, training: IntArray) -> None:
         self.objective_ = np.asarray(loss.objective)
         self.codes_[training] = codes.pack(loss.bits.cpu().numpy())
 
 
 def triplet_codes(
-    triplets: IntArray, n_items: int, n_bits: int, margin: float, max_iter: int, rng: np.random.RandomState
+    triplets: IntArray, n_items: int, n_bits: int, margin: float, max_iter: int, rng: Rng
 ) -> tuple[FloatArray, list[float]]:
     """Return codes (n_items, n_bits) in {-1, +1} for triplets (3, t) of items, and the objective after every bit."""
     H = rng.choice([-1.0, 1.0], (n_items, n_bits))

@@ -27,7 +27,7 @@ from hashlearn.rows.reduce import FitContext, hash_rows
 from hashlearn.rows.row_sample import LabeledRows, draw_sample
 from hashlearn.rows.source import AnySource, Source
 from hashlearn.rows.survey import SurveyPlan, survey
-from hashlearn.typing import Matrix
+from hashlearn.typing import Float32Array, Matrix, Rng
 
 
 def _updated_parts(hasher: AutoHasher) -> list[PartialFitMixin]:
@@ -154,7 +154,7 @@ class AutoHasher(BaseHasher):
             self.codes_ = np.concatenate([self.codes_, self.encode(X)]) if goes_on else self.encode(X)
         return self
 
-    def _fit_source(self, source: AnySource, context: FitContext, rng: np.random.RandomState) -> None:
+    def _fit_source(self, source: AnySource, context: FitContext, rng: Rng) -> None:
         timer = PhaseTimer()
         with timer("sample"):
             reader = LabelReader(self.unlabeled) if source.has_labels else None
@@ -171,7 +171,7 @@ class AutoHasher(BaseHasher):
         source: AnySource,
         known: LabeledRows,
         context: FitContext,
-        rng: np.random.RandomState,
+        rng: Rng,
         timer: PhaseTimer,
     ) -> BaseHasher:
         """Try candidates on a sample, write the report, and return the chosen hasher, which is not fitted yet."""
@@ -237,5 +237,5 @@ class AutoHasher(BaseHasher):
     def _block_projection(self) -> Callable[[Matrix], NDArray[Any]]:
         return self.hasher_._block_projection()
 
-    def _project(self, X: Matrix) -> NDArray[np.float32]:
+    def _project(self, X: Matrix) -> Float32Array:
         return self.hasher_._project(X)

@@ -20,7 +20,7 @@ from hashlearn import codes
 from hashlearn.functions.calibration import spread_thresholds
 from hashlearn.hashers.metric_itq import TaughtAxes
 from hashlearn.kernel import LandmarkKernel, dense_rows
-from hashlearn.labels import Classes, group_rows
+from hashlearn.labels import Classes, LabelMatrix, group_rows
 from hashlearn.metrics.engine import score_queries
 from hashlearn.metrics.rankings import HammingKeys
 from hashlearn.metrics.relevance import Relevance
@@ -285,7 +285,7 @@ class Round:
         return self._structure_bits[n_bits]
 
 
-def _columns(labels: sparse.csr_matrix, chosen: NDArray[np.bool_]) -> sparse.csr_matrix:
+def _columns(labels: LabelMatrix, chosen: NDArray[np.bool_]) -> sparse.csr_matrix:
     """Return label sets without the labels that are not chosen; the columns stay."""
     kept = sparse.csr_matrix(labels @ sparse.diags(chosen.astype(np.float64)))
     kept.eliminate_zeros()

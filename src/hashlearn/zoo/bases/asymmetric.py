@@ -6,7 +6,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
@@ -17,7 +16,7 @@ from hashlearn.hashers.in_memory import InMemoryHasher, KernelParameters
 from hashlearn.kernel import validated_rows
 from hashlearn.parameters import fitted
 from hashlearn.rows.source import CalibrationSample
-from hashlearn.typing import Matrix, PackedCodes
+from hashlearn.typing import Float32Array, Matrix, PackedCodes
 
 
 class AsymmetricHasher(KernelParameters, InMemoryHasher):
@@ -54,7 +53,7 @@ class AsymmetricHasher(KernelParameters, InMemoryHasher):
     def _database_rows(self, X: Matrix) -> PackedCodes:
         return codes.pack(self._project_by(self._database_projection(), X) >= 0)
 
-    def _hash(self, features: NDArray[np.float32]) -> PackedCodes:
+    def _hash(self, features: Float32Array) -> PackedCodes:
         return codes.pack(self.database_function_.project(features) >= 0)
 
     def _calibrate(

@@ -6,13 +6,12 @@ from abc import abstractmethod
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy import sparse
 
 from hashlearn.hashers.in_memory import InMemoryHasher, KernelParameters, Learned, linear
+from hashlearn.labels import LabelMatrix
 from hashlearn.parameters import COUNT, POSITIVE, Interval, fitted, parameter
 from hashlearn.progress import steps
-from hashlearn.typing import FloatArray, IntArray
+from hashlearn.typing import Float32Array, FloatArray, IntArray, Rng
 from hashlearn.zoo.bases.pairs import sample_pairs
 from hashlearn.zoo.bases.primitives import labeled_rows
 
@@ -53,9 +52,7 @@ class DescentHasher(KernelParameters, InMemoryHasher):
     def _batch_loss(self, weights: FloatArray, batch: Batch) -> tuple[float, FloatArray]:
         """Return the loss of a batch and its gradient by weights (d + 1, m), whose last row is the intercept."""
 
-    def _learn(
-        self, features: NDArray[np.float32], labels: sparse.csr_matrix | None, rng: np.random.RandomState
-    ) -> Learned:
+    def _learn(self, features: Float32Array, labels: LabelMatrix | None, rng: Rng) -> Learned:
         known = np.arange(len(features)) if labels is None else labeled_rows(labels)
         scale = float(np.sqrt(np.mean(features[known] ** 2, dtype=np.float64))) or 1.0
         width, bits = features.shape[1], self.n_bits_
@@ -77,9 +74,7 @@ class DescentHasher(KernelParameters, InMemoryHasher):
         attributes = {"losses_": np.asarray(losses), "n_iter_": len(losses)}
         return Learned(linear(weights[:-1] / scale, weights[-1]), attributes=attributes)
 
-    def _draw(
-        self, known: IntArray, labels: sparse.csr_matrix | None, rng: np.random.RandomState
-    ) -> tuple[IntArray, IntArray]:
+    def _draw(self, known: IntArray, labels: LabelMatrix | None, rng: Rng) -> tuple[IntArray, IntArray]:
         """Draw queries and a list; about half of the queries have a similar row in the list that was drawn for them."""
         if labels is None:
             size = min(self.batch_size, len(known) // 2)
@@ -89,5 +84,5 @@ class DescentHasher(KernelParameters, InMemoryHasher):
         return queries, listed
 
 
-def _with_one(rows: NDArray[np.float32], scale: float) -> FloatArray:
+def _with_one(rows: Float32Array, scale: float) -> FloatArray:
     return np.column_stack([rows.astype(np.float64) / scale, np.ones(len(rows))])

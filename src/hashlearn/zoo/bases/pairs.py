@@ -10,18 +10,19 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.csgraph import breadth_first_order, maximum_flow
 
+from hashlearn.labels import LabelMatrix
 from hashlearn.similarity import from_labels
-from hashlearn.typing import Int64Array, IntArray
+from hashlearn.typing import FloatArray, Int64Array, IntArray, Rng
 
 
-def relevance_block(labels: sparse.csr_matrix, left: IntArray, right: IntArray) -> NDArray[np.float64]:
+def relevance_block(labels: LabelMatrix, left: IntArray, right: IntArray) -> FloatArray:
     """Return the number of shared labels of left[i] and right[i] for every i."""
     return np.asarray(labels[left].multiply(labels[right]).sum(axis=1), dtype=np.float64).ravel()
 
 
 def sample_pairs(
-    labels: sparse.csr_matrix, count: int, rng: np.random.RandomState, similar_share: float = 0.5
-) -> tuple[IntArray, IntArray, NDArray[np.float64]]:
+    labels: LabelMatrix, count: int, rng: Rng, similar_share: float = 0.5
+) -> tuple[IntArray, IntArray, FloatArray]:
     """Draw ``count`` random pairs i != j of labeled rows; return them with their numbers of shared labels.
 
     A share of ``similar_share`` is similar if enough such pairs exist: a similar partner is a random row with a random
@@ -39,9 +40,7 @@ def sample_pairs(
     return left, right, relevance_block(labels, left, right)
 
 
-def sample_triplets(
-    labels: sparse.csr_matrix, count: int, rng: np.random.RandomState
-) -> tuple[IntArray, IntArray, IntArray, NDArray[np.float64]]:
+def sample_triplets(labels: LabelMatrix, count: int, rng: Rng) -> tuple[IntArray, IntArray, IntArray, FloatArray]:
     """Draw triplets (i, j, k) with i more relevant to j than to k; return them with the differences of relevance."""
     rows = np.flatnonzero(np.diff(labels.indptr) > 0)
     i, j = _draw(labels, rows, count, rng, similar=True)
@@ -58,9 +57,7 @@ def sample_triplets(
     return i[good], j[good], k[good], margin[good]
 
 
-def _draw(
-    labels: sparse.csr_matrix, rows: IntArray, count: int, rng: np.random.RandomState, similar: bool
-) -> tuple[IntArray, IntArray]:
+def _draw(labels: LabelMatrix, rows: IntArray, count: int, rng: Rng, similar: bool) -> tuple[IntArray, IntArray]:
     """Draw up to ``count`` similar or dissimilar pairs by rejection; fewer if such pairs are rare."""
     by_label = labels.tocsc()
     left: list[IntArray] = []
@@ -80,9 +77,7 @@ def _draw(
     return np.concatenate(left), np.concatenate(right)
 
 
-def _partner(
-    labels: sparse.csr_matrix, by_label: sparse.csc_matrix, i: IntArray, rng: np.random.RandomState
-) -> IntArray:
+def _partner(labels: LabelMatrix, by_label: sparse.csc_matrix, i: IntArray, rng: Rng) -> IntArray:
     """Return for each i a random row with a random label of i."""
     sizes = np.diff(labels.indptr)
     chosen = labels.indices[labels.indptr[i] + (rng.random_sample(len(i)) * sizes[i]).astype(np.intp)]
@@ -108,7 +103,7 @@ class Pairs:
         tables = [-np.diff(loss_table(loss, similar, bits)) for similar in (False, True)]
         return np.where(self.similar, tables[1][distance], tables[0][distance])
 
-    def row_sums(self, values: NDArray[Any]) -> NDArray[np.float64]:
+    def row_sums(self, values: NDArray[Any]) -> FloatArray:
         """Return the sums of pair values over the pairs of each row."""
         left, right = (np.bincount(side, values, self.n_rows) for side in (self.left, self.right))
         return np.asarray(left + right, dtype=np.float64)
@@ -122,7 +117,7 @@ def loss_table(loss: str, similar: bool, bits: int) -> Int64Array:
     return (4 if loss == "ksh" else 1) * (d if similar else bits - d) ** 2
 
 
-def draw_partners(labels: sparse.csr_matrix, count: int, rng: np.random.RandomState) -> Pairs:
+def draw_partners(labels: LabelMatrix, count: int, rng: Rng) -> Pairs:
     """Draw up to ``count`` similar and ``count`` dissimilar partners of every row; similar means a shared label."""
     similarity = from_labels(labels, relevance="binary", dissimilar=0.0)
     n, group, all_groups = labels.shape[0], similarity.group, np.arange(similarity.n_groups)
@@ -156,7 +151,7 @@ def pair_matrix(pairs: Pairs, chosen: NDArray[np.bool_]) -> sparse.csr_matrix:
 MAX_FLOW = 2**30  # SciPy stores flows in 32 bits
 
 
-def similar_blocks(labels: sparse.csr_matrix, pairs: Pairs, rng: np.random.RandomState) -> NDArray[np.intp]:
+def similar_blocks(labels: LabelMatrix, pairs: Pairs, rng: Rng) -> IntArray:
     """Return the block of every row, without dissimilar pairs: its class, or a greedy group for label sets."""
     if np.diff(labels.indptr).max() == 1:
         return labels.indices.astype(np.intp)
@@ -178,7 +173,7 @@ def similar_blocks(labels: sparse.csr_matrix, pairs: Pairs, rng: np.random.Rando
 class BlockCuts:
     """Lowers sum a_ij z_i z_j over pairs by exact minimum cuts, one block of rows at a time."""
 
-    def __init__(self, pairs: Pairs, block: NDArray[np.intp]) -> None:
+    def __init__(self, pairs: Pairs, block: IntArray) -> None:
         # Rows are sorted by block, so that each block is a slice of the matrices.
         self.order = np.argsort(block, kind="stable")
         position = np.argsort(self.order)
@@ -188,7 +183,7 @@ class BlockCuts:
         ends = np.flatnonzero(np.diff(block[self.order], append=-1)) + 1
         self.slices = [slice(a, b) for a, b in zip([0, *ends[:-1]], ends, strict=True)]
 
-    def infer(self, gain: Int64Array, n_sweeps: int, rng: np.random.RandomState) -> tuple[Int64Array, list[int]]:
+    def infer(self, gain: Int64Array, n_sweeps: int, rng: Rng) -> tuple[Int64Array, list[int]]:
         """Return signs of all rows, and the sum at the start and after every sweep.
 
         If all signs are equal, sweeps start again from random signs, up to three times in all.
@@ -203,9 +198,7 @@ class BlockCuts:
         result[self.order] = signs
         return result, trace
 
-    def _sweep(
-        self, gain: Int64Array, signs: Int64Array, n_sweeps: int, rng: np.random.RandomState
-    ) -> tuple[Int64Array, list[int]]:
+    def _sweep(self, gain: Int64Array, signs: Int64Array, n_sweeps: int, rng: Rng) -> tuple[Int64Array, list[int]]:
         inside, outside = (
             sparse.csr_matrix((gain[m.data], m.indices, m.indptr), shape=m.shape) for m in (self.inside, self.outside)
         )

@@ -10,28 +10,28 @@ from numpy.typing import NDArray
 from scipy import linalg, sparse
 
 from hashlearn.functions.linalg import top_eigenvectors
-from hashlearn.labels import group_rows, label_matrix
+from hashlearn.labels import LabelMatrix, group_rows, label_matrix
 from hashlearn.parallel import one_thread
 from hashlearn.similarity import LabelSimilarity
-from hashlearn.typing import FloatArray
+from hashlearn.typing import Float32Array, FloatArray, IntArray, Rng
 
 
-def unit_rows(features: NDArray[np.float32]) -> NDArray[np.float32]:
+def unit_rows(features: Float32Array) -> Float32Array:
     """Return the rows scaled to unit length; rows of zeros stay as they are."""
     norms = np.sqrt(np.einsum("ij,ij->i", features, features, dtype=np.float64))
-    scaled: NDArray[np.float32] = features / np.where(norms > 0, norms, 1.0).astype(np.float32)[:, None]
+    scaled: Float32Array = features / np.where(norms > 0, norms, 1.0).astype(np.float32)[:, None]
     return scaled
 
 
 GROUP_BLOCK = 2048
 
 
-def labeled_rows(labels: sparse.csr_matrix) -> NDArray[np.intp]:
+def labeled_rows(labels: LabelMatrix) -> IntArray:
     """Return the rows with at least one label; methods learn only from these."""
     return np.flatnonzero(np.diff(labels.indptr) > 0)
 
 
-def class_numbers(labels: sparse.csr_matrix, method: str) -> NDArray[np.intp]:
+def class_numbers(labels: LabelMatrix, method: str) -> IntArray:
     """Return the class of every row (-1 if unlabeled), for methods that allow one label per row."""
     sizes = np.diff(labels.indptr)
     if sizes.max(initial=0) > 1:
@@ -140,8 +140,8 @@ def rank_weights(relevance: FloatArray, sizes: FloatArray) -> FloatArray:
 
 
 def cluster_centers(
-    features: NDArray[np.float32], count: int, rng: np.random.RandomState, n_iter: int = 10, n_samples: int = 50000
-) -> NDArray[np.float32]:
+    features: Float32Array, count: int, rng: Rng, n_iter: int = 10, n_samples: int = 50000
+) -> Float32Array:
     """Return k-means centers of a sample of the rows, or the distinct rows if there are at most ``count`` of them."""
     # Imported here, because few methods need it and its import is slow.
     from sklearn.cluster import KMeans

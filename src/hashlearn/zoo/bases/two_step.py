@@ -15,17 +15,17 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from hashlearn import codes
 from hashlearn.functions.linear import FeatureSums, RidgeFactor, RidgeSums
 from hashlearn.hashers.in_memory import linear
 from hashlearn.hashers.sums import LearnedFunction, SumsHasher, Training
+from hashlearn.labels import LabelMatrix
 from hashlearn.progress import report
 from hashlearn.rows.groups import GroupLookup
 from hashlearn.rows.reduce import AnySums, FeatureReader, FitContext, range_rows, reduce_rows, under
 from hashlearn.rows.source import PartList, RowRange
-from hashlearn.typing import Arrays, Float32Array, FloatArray, PackedCodes
+from hashlearn.typing import Arrays, Float32Array, FloatArray, PackedCodes, Rng
 
 GroupNumbers = NDArray[np.signedinteger]
 
@@ -34,9 +34,7 @@ class TwoStepHasher(SumsHasher):
     """Base of such methods. A subclass implements ``_learn_codes`` and ``_learn_weights``."""
 
     @abstractmethod
-    def _learn_codes(
-        self, group: GroupNumbers, labels: sparse.csr_matrix, rng: np.random.RandomState
-    ) -> tuple[PackedCodes, Arrays]:
+    def _learn_codes(self, group: GroupNumbers, labels: LabelMatrix, rng: Rng) -> tuple[PackedCodes, Arrays]:
         """Learn codes from the groups of the labeled rows and the label set of each group.
 
         Returns
@@ -48,10 +46,10 @@ class TwoStepHasher(SumsHasher):
     def _learn_weights(self, rows: CodedRows) -> FloatArray:
         """Learn the weights (features, bits) of the hash function."""
 
-    def _row_seed(self, rng: np.random.RandomState) -> int:
+    def _row_seed(self, rng: Rng) -> int:
         return 0
 
-    def _learn_rows(self, training: Training, context: FitContext, rng: np.random.RandomState) -> LearnedFunction:
+    def _learn_rows(self, training: Training, context: FitContext, rng: Rng) -> LearnedFunction:
         # Nothing is drawn after the codes, so a resumed fit needs no other state.
         saved = context.load("learn-codes")
         if saved is None:
@@ -65,7 +63,7 @@ class TwoStepHasher(SumsHasher):
         rows.center = self.features_.center_
         return LearnedFunction(linear(self._learn_weights(rows)), attributes=attributes, coded=True)
 
-    def _learn_all_codes(self, training: Training, context: FitContext, rng: np.random.RandomState) -> Arrays:
+    def _learn_all_codes(self, training: Training, context: FitContext, rng: Rng) -> Arrays:
         """Return packed codes of all rows, zeros for rows without labels, and fitted attributes."""
         group = groups_of_all_rows(training, context)
         labeled = slice(None) if training.n_unlabeled == 0 else group >= 0
