@@ -1,5 +1,7 @@
 """Plans: what a TOML file may say, and one sentence for what it may not."""
 
+from pathlib import Path
+
 import pytest
 
 from hashlearn.bench import PlanError, read_plan
@@ -24,6 +26,12 @@ def test_a_plan_of_a_file(tmp_path):
         ("lsh", "lsh", {}),
         ("itq-short", "itq", {"max_iter": 5}),
     ]
+
+
+def test_the_plan_of_the_defaults_can_be_read():
+    """docs/choices.md tells readers to run it."""
+    plan = read_plan(Path(__file__).parents[2] / "benchmarks" / "choices.toml")
+    assert len(plan.variants) > 5
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -19,3 +20,5 @@ def test_the_page_runs(tmp_path, monkeypatch):
     assert (tmp_path / "model.hl").exists()
     assert space["hasher"].n_bits_ == 16
     assert space["u"].grad.shape == (8, 16)
+    assert np.load(tmp_path / "X.npy").shape == (20, 1280)
+    assert space["made"].n_features == 8

@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -370,14 +369,3 @@ def test_command_without_torch(tmp_path):
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1
     assert "pip install '.[deep]'" in done.stderr
-
-
-def test_the_page_about_images_runs(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    with open(os.path.join(ROOT, "docs", "images.md"), encoding="utf-8") as page:
-        blocks = re.findall(r"```python\n(.*?)```", page.read(), flags=re.DOTALL)
-    space = {}
-    for block in blocks:
-        exec(block, space)
-    assert np.load(tmp_path / "X.npy").shape == (20, 1280)
-    assert space["made"].n_features == 8

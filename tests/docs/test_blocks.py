@@ -18,7 +18,6 @@ RUN_ELSEWHERE = {
     "docs/collections.md": "collection/test_collection_page.py",
     "docs/deep.md": "deep/test_deep_page.py",
     "docs/guide.md": "docs/test_pages.py",
-    "docs/images.md": "deep/test_extract.py",
     "docs/scale.md": "rows/test_scale_page.py",
     "docs/service.md": "service/test_service_docs.py",
     "docs/stores.md": "collection/test_postgres.py",
@@ -41,31 +40,22 @@ def a_hasher_and_its_rows():
 
 
 def for_updates():
+    """Names of a page that updates rows and classes, and then the embedding model, here by a rotation."""
     names = a_hasher_and_its_rows()
     X_new, y_new = rows(200, seed=2)
     both = {"X_all": np.vstack([names["X"], X_new]), "y_all": np.concatenate([names["y"], y_new + 3])}
     return {**names, "X_new": X_new, "y_new": y_new + 3, **both}
 
 
-def for_health():
-    names = a_hasher_and_its_rows()
-    shop = hl.Collection.create("shop", names["hasher"])
-    shop.add(names["X"])
-    shop.search(names["X"], k=3)
-    return {**names, "shop": shop}
-
-
-def for_migration():
-    """The new embedding model is a rotation of the rows of the old one."""
-    names = a_hasher_and_its_rows()
+def for_migration(names):
+    """Replace the names: the new embedding model is a rotation of the rows of the old one."""
+    names |= a_hasher_and_its_rows()
     turn = np.linalg.qr(np.random.default_rng(3).normal(size=(16, 16)))[0].astype(np.float32)
     shop = hl.Collection.create("shop", names["hasher"])
-    ids = shop.add(names["X"])
     X_new = names["X"] @ turn
-    return {
-        **names,
+    names |= {
         "shop": shop,
-        "ids": ids,
+        "ids": shop.add(names["X"]),
         "X_new": X_new,
         "queries": X_new[:5],
         "codes": names["hasher"].encode(names["X"]),
@@ -83,8 +73,6 @@ def for_export():
 NAMES = {
     "docs/data.md": dict,
     "docs/export.md": for_export,
-    "docs/health.md": for_health,
-    "docs/migrate.md": for_migration,
     "docs/model-files.md": dict,
     "docs/open-world.md": dict,
     "docs/search.md": dict,
@@ -113,6 +101,8 @@ def test_the_page_runs(name, tmp_path, monkeypatch):
         warnings.simplefilter("ignore", hl.FitAdvice)  # the data is small
         space = NAMES[name]()
         for block in blocks:
+            if "hl.migrate(" in block:
+                for_migration(space)
             code = local_model(block) if "sentence-transformers/" in block else block
             exec(compile(code, name, "exec"), space)
 

@@ -38,7 +38,7 @@ def test_a_code_lies_between_the_landmarks_nearest_to_it():
 
 @pytest.mark.slow
 def test_the_map_of_the_digits_keeps_labels_together():
-    """docs/explorer.md has the figures of larger sets."""
+    """`benchmarks/explorer_map.py` measures larger sets."""
     X, labels = (part[:600] for part in load_digits(return_X_y=True))
     codes = ITQ(n_bits=32, random_state=0).fit(X).encode(X)
     landmarks = fitted_landmarks(codes, 32)

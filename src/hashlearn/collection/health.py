@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 NEAR = 0.2
 """A bit with an expected value below this in size is 60 : 40 at best."""
 DRIFT = 0.9
-"""Below this share of the confidence of training, queries have drifted; docs/health.md has the figures behind it."""
+"""Below this share of the confidence of training, queries have drifted; benchmarks/health.py measures it."""
 LOOKED_AT = 10_000
 EVERY = 16
 """One query out of this number is looked at, so that figures cost next to nothing."""
