@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 from hashlearn import codes, metrics
 from hashlearn.functions.calibration import Calibration
 from hashlearn.functions.linear import HashFunction, database_signs, project_block
+from hashlearn.hashers.hub import OnHub
 from hashlearn.kernel import FeatureMap, dense_rows, validated_rows
 from hashlearn.labels import Classes, LabelSets, as_labels, group_rows, sets_by_name
 from hashlearn.methodinfo import MethodInfo
@@ -76,7 +77,7 @@ class LabelCodes:
         return np.where(group[n_sets:] < n_sets, group[n_sets:], -1)
 
 
-class BaseHasher(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DeclaredEstimator):
+class BaseHasher(OnHub, ClassNamePrefixFeaturesOutMixin, TransformerMixin, DeclaredEstimator):
     """Base of all hashers. ``info`` describes the method; ``fit`` sets ``features_``, ``function_`` and ``codes_``."""
 
     info: ClassVar[MethodInfo]
