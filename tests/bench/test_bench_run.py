@@ -14,7 +14,7 @@ import pytest
 import hashlearn
 from bench.conftest import SMALL
 from hashlearn import metrics
-from hashlearn.bench import RunStore, Variant, run_plan, runner, scores_of
+from hashlearn.bench import RunStore, Variant, run_plan, runner, scores_of, tables
 from hashlearn.bench.plan import make_plan
 from hashlearn.data import load, protocol
 from hashlearn.methods import ITQ
@@ -146,7 +146,9 @@ def test_a_new_database_is_the_default_and_has_scores_of_real_valued_queries(cal
     code, out, _ = call("bench", "run", *arguments)
     assert code == 0
     assert "digits, new: " in out
-    assert "e(q)" in out
+    assert tables.REAL_VALUED in out
+    assert call("bench", "report", "results", "-o", "report")[0] == 0
+    assert tables.REAL_VALUED in (tmp_path / "report" / "report.html").read_text()
     store = RunStore(tmp_path / "results")
     runs = {run.definition.method: run for run in store.runs()}
     assert {run.definition.protocol for run in runs.values()} == {"new"}

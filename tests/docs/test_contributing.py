@@ -1,5 +1,6 @@
 """What CONTRIBUTING.md and the workflows tell people to run is there."""
 
+import os
 import re
 import subprocess
 import sys
@@ -7,6 +8,8 @@ import tomllib
 from pathlib import Path
 
 import pytest
+
+import hashlearn
 
 ROOT = Path(__file__).resolve().parents[2]
 GUIDE = (ROOT / "CONTRIBUTING.md").read_text()
@@ -38,6 +41,20 @@ def test_the_workflow_tests_every_python_that_the_package_is_for():
     (matrix,) = re.findall(r"python: \[(.+)\]", tests)
     assert re.findall(r"[\d.]+", matrix) == named
     assert project["requires-python"] == f">={named[0]}"
+
+
+def test_a_release_is_published_when_all_is_built_and_its_tag_names_the_version():
+    text = (ROOT / ".github" / "workflows" / "wheels.yml").read_text()
+    jobs = dict(re.findall(r"^  (\w+):\n((?:    .*\n|\n)+)", text.partition("\njobs:\n")[2], re.MULTILINE))
+    publish = jobs.pop("publish")
+    assert f"needs: [{', '.join(jobs)}]" in publish
+    assert "id-token: write" in publish
+    assert "secrets." not in text
+    (check,) = re.findall(r"run: (test .+)", publish)
+    for tag, code in ((f"v{hashlearn.__version__}", 0), ("v9.9.9", 1)):
+        assert (
+            subprocess.run(["sh", "-c", check], cwd=ROOT, env={**os.environ, "GITHUB_REF_NAME": tag}).returncode == code
+        )
 
 
 @pytest.mark.slow

@@ -11,6 +11,7 @@ from hashlearn.bench.plots import HeatMap, LinePlot, Plot
 from hashlearn.bench.scoring import score_title, scores_of, usual_score
 from hashlearn.bench.store import BenchRun, RunStore
 from hashlearn.bench.tables import (
+    REAL_VALUED,
     TableRow,
     cosine_rows,
     grouped,
@@ -52,6 +53,8 @@ def table_section(
     most = max(row.seeds for row in rows)
     seeds = "one seed" if most == 1 else f"mean ± deviation over {most} seeds"
     section.notes.insert(0, f"{rows[0].measure}, {rules.ties} ties, {seeds}.")
+    if any(row.real for row in rows):
+        section.notes.insert(1, REAL_VALUED)
     bits = sorted({row.bits for row in rows})
     section.columns = ["method", "database", *(f"{count} bits" for count in bits), f"s at {bits[-1]} bits"]
     for label in _by_rank(rows):

@@ -334,6 +334,9 @@ def as_markdown(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(cell.replace("|", "/") for cell in line) + " |" for line in lines)
 
 
+REAL_VALUED = (
+    "e(q): the same hashed codes, searched with real-valued queries, the expected bits of a query between -1 and 1."
+)
 TABLE_COLUMNS = (
     "data",
     "split",

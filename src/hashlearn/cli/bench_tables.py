@@ -54,6 +54,8 @@ def print_rows(rows: list[tables.TableRow], form: str, failed: list[BenchRun]) -
         first = tables.HEADING_COLUMNS
         for heading, group in tables.by_split(rows).items():
             print_table(heading, tables.TABLE_COLUMNS[first:], (tables.shown(row)[first:] for row in group))
+        if any(row.real for row in rows):
+            print(tables.REAL_VALUED)
 
 
 def print_table(heading: str, columns: Iterable[str], rows: Iterable[list[str]]) -> None:
