@@ -29,7 +29,7 @@ class OnHub:
 
         place = Path(folder)
         place.mkdir(parents=True, exist_ok=True)
-        save(self, place / FILE)  # type: ignore[arg-type]
+        save(self, place / FILE)
         with saved(place / CARD, "model card", OSError) as stream:
             stream.write(model_card(self, scores or {}).encode())
 
