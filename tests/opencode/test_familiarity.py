@@ -39,6 +39,16 @@ def test_labels_given_at_random_tell_nothing_and_keep_the_rank():
     assert 0.2 < mixed.usual_ < 0.4
 
 
+def test_neighbors_that_take_more_than_they_tell_leave_it_to_the_rank():
+    """Few rows have labels, anywhere, so that half of the labeled rows have no neighbor with one."""
+    rng = np.random.default_rng(0)
+    vectors = two_clusters(2000)[0]
+    labeled = rng.random(4000) < 0.04
+    known = Familiarity.learn(np.linspace(0, 1, 50, dtype=np.float32), vectors, labeled, 1)
+    assert (known.separation_, len(known.vectors_)) == (0, 0)
+    np.testing.assert_allclose(known.measure(np.full((9, 3), 0.5, np.float32), vectors[:9], 0.0), 0.5)
+
+
 def test_shares_are_those_of_a_plain_loop_without_the_row_itself():
     rng = np.random.default_rng(2)
     vectors, labeled = rng.normal(size=(60, 5)).astype(np.float32), rng.random(60) < 0.5

@@ -398,6 +398,21 @@ def test_the_report_tells_what_was_learned(hasher, digits, known):
     assert make().fit(digits[0][:200]).report_.right is None
 
 
+@pytest.mark.parametrize("chunks", [False, True])
+def test_few_labels_among_many_rows_are_all_used(chunks, digits, monkeypatch):
+    """Here a sample of all rows has hardly any row with a label."""
+    monkeypatch.setattr("hashlearn.opencode.learn.LEAST_LEFT_OUT", 8)
+    monkeypatch.setattr("hashlearn.opencode.learn.LEFT_OUT_ROWS", 8)
+    monkeypatch.setattr("hashlearn.opencode.sums.SAMPLE_ROWS", 16)
+    X, y = digits[0], np.full(1797, -1)
+    y[300:400] = digits[1][300:400]
+    fitted = make(64, unlabeled=-1)
+    fitted = fitted.fit_chunks(cut(X, y, size=500)) if chunks else fitted.fit(X, y)
+    assert len(fitted.coder_.labels.familiarity.best_) == 100
+    assert 0.7 < fitted.report_.right <= 1
+    assert fitted.coder_.labels.scores.temperature_ > 2
+
+
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [

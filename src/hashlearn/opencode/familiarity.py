@@ -3,7 +3,8 @@
 Two things tell. The best label score of the query is compared with the best left-out scores of labeled rows: a rank,
 which adapts to labels that are hard to predict. And of the training rows most alike to the query, many have a label if
 the query has a known one, and few if its label was never given. The second needs unlabeled rows in the training;
-without them the rank alone decides.
+without them the rank alone decides. So it does where neighbors separate labeled rows from others by less than they take
+from labeled rows.
 """
 
 from __future__ import annotations
@@ -29,13 +30,13 @@ class Familiarity:
     best_ : float32 (n,)
         The best left-out score of each labeled row of a sample, ascending.
     vectors_ : float32 (n, n_axes)
-        Content vectors of a sample of training rows; none if all rows have labels.
+        Content vectors of a sample of training rows; none if all rows have labels or neighbors do not tell enough.
     labeled_ : bool (n,)
         Which of these rows have a label.
     usual_ : float
         Mean share of labeled rows among the neighbors of a labeled row.
     separation_ : float
-        How much more labeled rows have of that share than unlabeled ones, from 0 to 1.
+        How much more labeled rows have of that share than unlabeled ones, from 0 to 1; 0 if the rank alone decides.
     """
 
     def __init__(self, best: Float32Array, vectors: Float32Array, labeled: NDArray[np.bool_]) -> None:
@@ -56,8 +57,12 @@ class Familiarity:
             shares = np.concatenate(list(ordered_map(result._own_shares, blocks, n_jobs)))
             result.usual_ = max(float(shares[result.labeled_].mean()), 1 / NEIGHBORS)
             known = np.minimum(1, shares / result.usual_)
-            difference = known[result.labeled_].mean() - known[~result.labeled_].mean()
-            result.separation_ = float(np.clip(difference, 0, 1))
+            kept, wrong = known[result.labeled_].mean(), known[~result.labeled_].mean()
+            if kept - wrong <= 1 - kept:
+                # Rows of known labels would lose more than is gained: few rows have labels, and neighbors rarely do.
+                result.vectors_, result.labeled_ = vectors[:0], labeled[:0]
+            else:
+                result.separation_ = float(kept - wrong)
         return result
 
     def measure(self, scores: NDArray[Any], vectors: NDArray[Any], trust: float) -> NDArray[Any]:

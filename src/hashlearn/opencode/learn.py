@@ -14,7 +14,7 @@ from hashlearn.opencode.label_scores import LabelRegression, best_temperature
 from hashlearn.opencode.metric import unit_rows
 from hashlearn.opencode.quantizers import LEAST_LEARNED, N_WORDS, WORD_BITS, LabelWords, NibbleQuantizer
 from hashlearn.opencode.report import OpenReport
-from hashlearn.opencode.sums import LabelPlan, PassPlan, RowSums
+from hashlearn.opencode.sums import LEAST_LABELED, LabelPlan, PassPlan, RowSums
 from hashlearn.parallel import ordered_map, row_blocks
 from hashlearn.typing import Float32Array, IntArray
 
@@ -68,9 +68,12 @@ def _learn_labels(
     """
     rows = rows[: min(LEFT_OUT_ROWS, max(LEAST_LEFT_OUT, MOST_PROBABILITIES // plan.table.shape[1]))]
     known = group[: len(rows)] >= 0
-    labels = plan.table[group[: len(rows)][known]].toarray()
+    labeled_rows, label_group = rows[known], group[: len(rows)][known]
+    if len(labeled_rows) < LEAST_LABELED:
+        labeled_rows, label_group = sums.labeled_sample()
+    labels = plan.table[label_group].toarray()
     regression = LabelRegression(sums.kernel, plan.kernel)
-    left_out, scores = regression.left_out(rows[known], labels, n_jobs), regression.scores
+    left_out, scores = regression.left_out(labeled_rows, labels, n_jobs), regression.scores
     if plan.single:
         scores.temperature_ = best_temperature(left_out, labels.argmax(axis=1))
     familiarity = Familiarity.learn(left_out.max(axis=1), vectors, group >= 0, n_jobs)

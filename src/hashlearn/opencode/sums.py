@@ -25,6 +25,8 @@ from hashlearn.typing import Float32Array, FloatArray, Int64Array, IntArray, Mat
 
 SAMPLE_ROWS = 16_384
 """Axes, books and left-out scores are learned from at most this number of rows, drawn at random."""
+LEAST_LABELED = 256
+"""Labeled rows that are kept beside the sample: it has fewer where few rows have labels."""
 
 
 class UnitRows(PlainFeatures):
@@ -67,7 +69,8 @@ class PassPlan:
     ----------
     mean : of the unit rows.
     labels : None without labels.
-    seed, limit : rows with keys of this seed up to the limit may be in the sample.
+    seed, limit, labeled_limit : rows with keys of this seed up to the limit may be in the sample, and labeled rows up to
+        the other limit among the labeled ones with the lowest keys.
     """
 
     n_rows: int
@@ -75,19 +78,21 @@ class PassPlan:
     labels: LabelPlan | None
     seed: int
     limit: np.uint64
+    labeled_limit: np.uint64 = np.uint64(0)
 
     @classmethod
     def after(cls, found: Survey, seed: int) -> Self:
         """Plan the passes after a survey."""
-        labels = None
+        labels, labeled_limit = None, np.uint64(0)
         if found.table is not None and found.groups is not None and found.counts is not None:
+            labeled_limit = rowkeys.limit(LEAST_LABELED, max(1, int(found.counts.sum())))
             kernel = LandmarkKernel()
             kernel.set_landmarks(found.anchor_rows, found.total, found.squares, found.n_rows)
             kernel.center_ = kernel.typical()  # until the mean is known
             single = bool((np.diff(found.table.indptr) == 1).all())
             labels = LabelPlan(found.groups, found.table, found.counts, single, kernel)
         mean, limit = found.total / found.n_rows, rowkeys.limit(SAMPLE_ROWS, found.n_rows)
-        return cls(found.n_rows, mean, labels, seed, limit)
+        return cls(found.n_rows, mean, labels, seed, limit, labeled_limit)
 
     def blocks(self, rows: RowRange) -> Iterator[tuple[slice, Float32Array, IntArray]]:
         """Read a range block by block: rows, and their groups (-1 without labels)."""
@@ -122,7 +127,15 @@ class RowSums(AdditiveSums):
     def sample(self) -> tuple[Float32Array, IntArray]:
         """Return the sampled rows and their groups, in the order of their keys: the first of them are a sample too."""
         keys = np.concatenate(self.keys)
-        chosen = rowkeys.lowest(keys, SAMPLE_ROWS)
+        return self._first(np.arange(len(keys)), keys, SAMPLE_ROWS)
+
+    def labeled_sample(self) -> tuple[Float32Array, IntArray]:
+        """Return some labeled rows and their groups: the first ones in the order of keys."""
+        keys = np.concatenate(self.keys)
+        return self._first(np.flatnonzero(np.concatenate(self.groups) >= 0), keys, LEAST_LABELED)
+
+    def _first(self, places: IntArray, keys: rowkeys.Keys, count: int) -> tuple[Float32Array, IntArray]:
+        chosen = places[rowkeys.lowest(keys[places], count)]
         chosen = chosen[np.argsort(keys[chosen], kind="stable")]
         return np.concatenate(self.rows)[chosen], np.concatenate(self.groups)[chosen]
 
@@ -146,7 +159,7 @@ def _block_sums(plan: PassPlan, numbers: slice, rows: Float32Array, group: IntAr
         labels, single = plan.labels.table[group[known]], plan.labels.single
         features = plan.labels.kernel.map_block(rows[known]) - plan.labels.kernel.center_
     key = rowkeys.row_keys(plan.seed, rowkeys.SAMPLE, numbers.start, numbers.stop)
-    chosen = key <= plan.limit
+    chosen = (key <= plan.limit) | ((group >= 0) & (key <= plan.labeled_limit))
     return RowSums(
         len(rows),
         rest.T @ rest,

@@ -122,7 +122,8 @@ def _value(value: Any) -> Any:
 
 def numpy_file(description: Description) -> bytes:
     """Return a Python file that needs NumPy alone."""
-    return _filled("runtime.py.txt", description)
+    content = _filled("runtime.py.txt", description)
+    return content if description.tables is None else content + Path(__file__).with_name("tables.py.txt").read_bytes()
 
 
 def javascript_module(description: Description) -> bytes:
