@@ -69,8 +69,8 @@ class PassPlan:
     ----------
     mean : of the unit rows.
     labels : None without labels.
-    seed, limit, labeled_limit : rows with keys of this seed up to the limit may be in the sample, and labeled rows up to
-        the other limit among the labeled ones with the lowest keys.
+    seed, limit, labeled_limit : rows with keys of this seed up to the limit may be in the sample, and labeled rows up
+        to the other limit in that of labeled ones.
     """
 
     n_rows: int
@@ -78,7 +78,7 @@ class PassPlan:
     labels: LabelPlan | None
     seed: int
     limit: np.uint64
-    labeled_limit: np.uint64 = np.uint64(0)
+    labeled_limit: np.uint64
 
     @classmethod
     def after(cls, found: Survey, seed: int) -> Self:
