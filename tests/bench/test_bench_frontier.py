@@ -15,8 +15,6 @@ from hashlearn.bench.frontier import (
     LabelBudget,
     PoolFacts,
     frontier_methods,
-    neighbor_recall,
-    own_row_first,
     run_frontier,
 )
 from hashlearn.bench.frontier_page import (
@@ -29,6 +27,7 @@ from hashlearn.bench.frontier_page import (
     paired_difference,
 )
 from hashlearn.bench.plan import PlanError
+from hashlearn.bench.scoring import neighbor_recall, own_row_first
 from hashlearn.codecs import FloatCodec, ProductCodec
 from hashlearn.data.own import DataSource
 

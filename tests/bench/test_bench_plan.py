@@ -45,7 +45,7 @@ def test_a_plan_runs_from_the_command_line(call, tmp_path):
 WRONG = {
     "toml": ("protocol = ", "is not TOML"),
     "field": (GOOD.replace("bits", "bit"), "no field 'bit'"),
-    "no protocol": ("methods = ['lsh']", "The protocol new takes any data set"),
+    "no protocol": ("methods = ['lsh']", "The protocol mixed takes any data set"),
     "protocol": (GOOD.replace("holdout", "held"), "Got 'held' instead"),
     "data": (GOOD.replace('"digits"', '"digit"'), "Got 'digit' instead"),
     "no data": (GOOD.replace('data = "digits"', ""), "takes any data set"),

@@ -174,7 +174,7 @@ def test_every_kind_of_figure_is_drawn(tmp_path):
 
 
 def test_what_the_data_does_not_allow_is_said(call, tmp_path):
-    code, _, err = call("bench", "paper", "--all", "--data-dir", tmp_path / "none", "-o", "report")
+    code, _, err = call("bench", "paper", "--data-dir", tmp_path / "none", "-o", "report")
     assert code == 0
     _, text = check_page(tmp_path / "report" / "report.html")
     assert "Table 1, cifar10-1k is left out: the data of CIFAR-10 GIST is not here" in " ".join(text.split())
@@ -190,7 +190,7 @@ def test_slow_methods_have_one_seed(tmp_path, limit, seeds):
     assert {run.definition.seed for run in RunStore(tmp_path / "runs").runs()} == seeds
 
 
-@pytest.mark.parametrize("arguments", [["--table", "7"], ["--figure", "1", "6"], []])
+@pytest.mark.parametrize("arguments", [["--table", "7"], ["--figure", "1", "6"]])
 def test_what_the_paper_does_not_have(call, arguments):
     code, _, err = call("bench", "paper", *arguments, "-o", "report")
     assert code == 2
@@ -210,12 +210,12 @@ def test_definitions_of_the_paper_can_be_run():
         assert item.parts or item.left_out
         for part in item.parts:
             plan = paper.part_plan(part, part.data, 2)
-            assert plan.size == len(part.variants) * len(part.bits) * 2
+            assert plan.size == len(part.variants + part.others) * len(part.bits) * 2
             assert set(part.paper) <= {variant.label for variant in part.variants}
             assert all(len(values) == 4 for values, _ in part.paper.values())
     part = known["table 1"].parts[0]
     assert paper.part_plan(part, part.data, 1, ["gsdhp"], [8, 9]).size == 2  # and at our defaults
-    assert paper.part_plan(part, part.data, 1, ["itq"]) is None
+    assert paper.part_plan(part, part.data, 1, ["nothing"]) is None
 
 
 def test_others_are_methods_without_a_row_in_the_paper():
@@ -224,7 +224,7 @@ def test_others_are_methods_without_a_row_in_the_paper():
     names = {variant.label for variant in classes.others}
     assert {"itq", "fasth", "ksh-large"} <= names
     assert not names & set(classes.paper)
-    assert paper.part_plan(classes, classes.data, 1, ["itq"], [8], others=True).size == 1
+    assert paper.part_plan(classes, classes.data, 1, ["itq"], [8]).size == 1
     assert "fasth" not in {variant.label for variant in many.others}  # minutes on 10,000 rows
     sets = {variant.label for variant in paper.items()["table 6"].parts[0].others}
     assert "itq" in sets

@@ -16,6 +16,7 @@ from bench.conftest import SMALL
 from hashlearn import metrics
 from hashlearn.bench import RunStore, Variant, run_plan, runner, scores_of, tables
 from hashlearn.bench.plan import make_plan
+from hashlearn.codes import unpack
 from hashlearn.data import load, protocol
 from hashlearn.methods import ITQ
 
@@ -132,17 +133,25 @@ def test_scores_from_kept_codes_equal_the_direct_ones(tmp_path):
             assert found["radius_recall"] == expected.radius_recall
 
 
-def test_there_is_no_learned_database_where_it_is_not_the_training_rows(tmp_path):
-    run_plan(make_plan("mixed", ["itq"], [8], 1, "digits"), tmp_path)
+def test_a_mixed_database_is_the_default_and_its_searches_share_a_fit(call, tmp_path, monkeypatch):
+    fits = []
+    monkeypatch.setattr(ITQ, "fit", lambda self, *rows, fit=ITQ.fit: fits.append(1) or fit(self, *rows))
+    assert call("bench", "run", "--data", "digits", "--methods", "itq", "--bits", 8, 12, "-o", tmp_path)[0] == 0
+    assert len(fits) == 2
     store = RunStore(tmp_path)
-    runs = {run.definition.split: run for run in store.runs()}
+    runs = {run.definition.split: run for run in store.runs() if run.definition.n_bits == 8}
     assert set(runs) == {"known", "unknown", "unknown-alone"}
+    for name, run in runs.items():
+        split = next(one for one in protocol("mixed").splits(load("digits"), 0) if one.name == name)
+        rows = split.dataset(load("digits"))
+        hasher = ITQ(8, random_state=0).fit(rows.train_X, rows.train_y)
+        assert np.array_equal(store.codes(run).hashed, hasher.encode(rows.database_X))
     assert scores_of(store, runs["known"])["learned"] is None
 
 
 @pytest.mark.slow
-def test_a_new_database_is_the_default_and_has_scores_of_real_valued_queries(call, tmp_path):
-    arguments = ["--data", "digits", "--methods", "auto", "itq", "--bits", 16, "-o", "results"]
+def test_a_new_database_has_scores_of_real_valued_queries(call, tmp_path):
+    arguments = ["--protocol", "new", "--data", "digits", "--methods", "auto", "itq", "--bits", 16, "-o", "results"]
     code, out, _ = call("bench", "run", *arguments)
     assert code == 0
     assert "digits, new: " in out
@@ -175,3 +184,27 @@ def test_a_damaged_file_is_one_sentence(call, results, damage):
     assert code == 1
     assert path.name in err
     assert err.count("\n") == 1
+
+
+def test_codes_are_also_measured_without_labels(call, tmp_path):
+    code, out, _ = call("bench", "run", *SMALL[:4], "--methods", "itq", "--bits", 8, "-o", "results")
+    assert code == 0
+    assert "recall@10  own row first  distinct codes" in out
+    (run,) = RunStore(tmp_path / "results").runs()
+    rows = protocol("holdout").split(load("digits"), 0).dataset(load("digits"))
+    hasher = ITQ(8, random_state=0).fit(rows.train_X)
+    stored = unpack(hasher.encode(rows.database_X), 8).astype(int)
+    asked = unpack(hasher.encode_queries(rows.query_X), 8).astype(int)
+    unit = [X / np.linalg.norm(X, axis=1, keepdims=True) for X in (rows.query_X, rows.database_X)]
+    recalls = []
+    for query, bits in zip(unit[0], asked, strict=True):
+        near = np.argsort(-(unit[1] @ query))[:10]
+        distance = (stored != bits).sum(axis=1)
+        last = np.sort(distance)[9]
+        chance = (10 - (distance < last).sum()) / (distance == last).sum()
+        recalls.append(((distance[near] < last).sum() + chance * (distance[near] == last).sum()) / 10)
+    assert run.measured["neighbor_recall"] == pytest.approx(np.mean(recalls), abs=1e-6)
+    assert run.measured["distinct_codes"] == len(np.unique(stored, axis=0)) / len(stored)
+    assert 0 < run.measured["own_row_first"] < 1
+    (row,) = json.loads(call("bench", "table", "results", "--json")[1])["rows"]
+    assert row["neighbor_recall"] == run.measured["neighbor_recall"]

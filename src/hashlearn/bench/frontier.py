@@ -20,6 +20,7 @@ from threadpoolctl import threadpool_limits
 
 from hashlearn import codecs, metrics
 from hashlearn.bench.plan import PlanError
+from hashlearn.bench.scoring import OWN_ROWS, K, neighbor_recall, own_row_first
 from hashlearn.bench.store import BenchRun, RunDefinition, RunStore, machine_facts, now
 from hashlearn.codecs import Codec, HasherCodec
 from hashlearn.codecs.base import best_places, unit_rows
@@ -30,17 +31,14 @@ from hashlearn.messages import one_line
 from hashlearn.methods import find_method, method_names
 from hashlearn.parallel import thread_count
 from hashlearn.progress import report
-from hashlearn.typing import Float32Array, IntArray, PackedCodes
+from hashlearn.typing import IntArray, PackedCodes
 
 PHASE = "frontier"
 FLOATS, EUCLIDEAN, MATRYOSHKA = "float cosine", "float Euclidean", "Matryoshka, 8 bits"
 CENTROIDS = 256
 QUICK_ROWS, QUICK_QUERIES = 3000, 300
-K = 10
 # The cut-off of NDCG, which is that of the paper.
 NDCG_AT = 50
-# Stored rows that are searched for as queries, to see whether they find themselves first.
-_OWN_ROWS = 500
 _LEAST_SECONDS = 0.05
 # How far the lengths of rows may be from 1 in rows that count as rows of unit length.
 _LENGTH_SLACK = 1e-2
@@ -570,7 +568,7 @@ def _views(
     }
     if codec.shows_codes:
         shared["distinct"] = len(np.unique(codes, axis=0)) / len(codes)
-    own = np.random.default_rng(seed).permutation(len(codes))[:_OWN_ROWS]
+    own = np.random.default_rng(seed).permutation(len(codes))[:OWN_ROWS]
     for label, view in method.views(codec).items():
         values = {**shared, "own row first": own_row_first(view.scores(first.database_X[own], codes), own)}
         for search in searches:
@@ -585,33 +583,6 @@ def _scores(codec: Codec, search: Search, codes: PackedCodes) -> dict[str, float
     scores = codec.scores(rows.query_X, codes)
     found = metrics.evaluate_scores(scores, rows.query_y, rows.database_y, at=None, ndcg_at=NDCG_AT)
     return {"map": found.map, "ndcg": found.ndcg, "recall": neighbor_recall(scores, search.neighbors)}
-
-
-def neighbor_recall(scores: Float32Array, neighbors: IntArray) -> float:
-    """Return the mean share of the true neighbors among the first rows, expected over random orders of equal scores.
-
-    >>> neighbor_recall(np.array([[3.0, 1.0, 1.0, 1.0]]), np.array([[0, 1]]))
-    0.6666666666666666
-    """
-    count = neighbors.shape[1]
-    last = -np.partition(-scores, count - 1, axis=1)[:, [count - 1]]
-    above, tied = scores > last, scores == last
-    # Some of the tied rows are among the first, each with the same chance.
-    chance = (count - above.sum(axis=1)) / tied.sum(axis=1)
-    true_above = np.take_along_axis(above, neighbors, axis=1).sum(axis=1)
-    true_tied = np.take_along_axis(tied, neighbors, axis=1).sum(axis=1)
-    return float(np.mean((true_above + chance * true_tied) / count))
-
-
-def own_row_first(scores: Float32Array, own: IntArray) -> float:
-    """Return how often the stored row that is the query comes first, expected over random orders of equal scores.
-
-    >>> own_row_first(np.array([[2.0, 2.0, 1.0], [0.0, 3.0, 1.0]]), np.array([0, 1]))
-    0.75
-    """
-    best = scores.max(axis=1)
-    is_best = scores[np.arange(len(own)), own] == best
-    return float(np.mean(is_best / (scores == best[:, None]).sum(axis=1)))
 
 
 def _seconds_per_row(work: Callable[[NDArray[Any]], Any], rows: NDArray[Any]) -> float:

@@ -14,8 +14,8 @@ from hashlearn.data.protocols import PROTOCOLS
 from hashlearn.methods import make_hasher, method_names
 from hashlearn.parameters import check_parameters
 
-FIRST_PROTOCOL = "new"
-"""The protocol of ``bench run`` if none is named: what a user gets who fits once and then adds rows."""
+FIRST_PROTOCOL = "mixed"
+"""The protocol of ``bench run`` if none is named: a database of known classes and of classes without labels."""
 # The data set that each protocol was made for. Other protocols take any data set, so a plan must name one.
 USUAL_DATA = {
     "cifar10-1k": "cifar10-gist",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
+import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
@@ -17,7 +19,7 @@ from threadpoolctl import threadpool_limits
 
 from hashlearn import metrics
 from hashlearn.bench.plan import BenchPlan
-from hashlearn.bench.scoring import float_cosine, scores_of
+from hashlearn.bench.scoring import OWN_ROWS, float_cosine, likeness, scores_of
 from hashlearn.bench.store import (
     BenchRun,
     RunCodes,
@@ -139,9 +141,10 @@ def definitions(plan: BenchPlan, data_dir: str | None = None, folder: str | Path
     """Yield the runs of a plan by seed, so that a bench that stops early has all methods for the first seeds."""
     source = plan.source
     for seed in plan.seeds:
-        for split in _splits(Rows(source, data_dir, Path(folder)), plan.protocol, seed):
-            for bits in plan.bits:
-                for variant in plan.variants:
+        splits = _splits(Rows(source, data_dir, Path(folder)), plan.protocol, seed)
+        for bits in plan.bits:
+            for variant in plan.variants:
+                for split in splits:  # one after the other, because they share a fit
                     yield RunDefinition(
                         data=source.title,
                         protocol=plan.protocol,
@@ -215,14 +218,13 @@ def _made(task: RunTask, store: RunStore) -> tuple[BenchRun, RunCodes]:
     definition = task.definition
     rows = Rows(task.source, task.data_dir, task.folder)
     dataset = _dataset(rows, definition.protocol, definition.split, definition.seed)
-    hasher: Any = make_hasher(definition.method, {"n_bits": definition.n_bits, **definition.settings})
-    common = {"random_state": definition.seed, "n_jobs": task.threads}
-    own = hasher.get_params(deep=False)
-    hasher.set_params(**{name: value for name, value in common.items() if name in own})
-    timer = PhaseTimer()
+    if definition.protocol != "mixed":
+        _fitted.cache_clear()  # its memory would count as that of this run
+    settings = json.dumps({"n_bits": definition.n_bits, **definition.settings})
     start_peak_memory()
-    with timer("fit"):
-        hasher.fit(dataset.train_X, dataset.train_y)
+    hasher, fit_seconds = _fitted(rows, definition.protocol, definition.seed, definition.method, settings, task.threads)
+    timer = PhaseTimer()
+    timer.seconds["fit"] = fit_seconds
     with timer("encode queries"):
         query = hasher.encode_queries(dataset.query_X)
     with timer("encode database"):
@@ -246,7 +248,7 @@ def _made(task: RunTask, store: RunStore) -> tuple[BenchRun, RunCodes]:
             "features": int(dataset.train_X.shape[1]),
         },
         trace=_trace(hasher),
-        measured=_ball_scores(hasher, dataset, codes) if definition.protocol.endswith("-deep") else {},
+        measured=_measured(hasher, dataset, codes, definition),
         machine=machine_facts(task.threads),
         source=asdict(task.source) | {"data_dir": task.data_dir},
         finished=now(),
@@ -255,12 +257,16 @@ def _made(task: RunTask, store: RunStore) -> tuple[BenchRun, RunCodes]:
     return run, codes
 
 
-def _ball_scores(hasher: Any, dataset: Dataset, codes: RunCodes) -> dict[str, float]:
-    """Return MAP within radius 2.
+def _measured(hasher: Any, dataset: Dataset, codes: RunCodes, what: RunDefinition) -> dict[str, float]:
+    """Return what needs the rows or their real-valued outputs, which are too large to keep."""
+    own = np.random.default_rng(what.seed).permutation(len(codes.hashed))[:OWN_ROWS]
+    own_codes = hasher.encode_queries(dataset.database_X[own])
+    found = likeness(codes, own_codes, own, dataset, what.n_bits)
+    return found | (_ball_scores(hasher, dataset, codes) if what.protocol.endswith("-deep") else {})
 
-    It is computed now because the form of the released deep evaluators needs real-valued outputs, which are too large
-    to keep.
-    """
+
+def _ball_scores(hasher: Any, dataset: Dataset, codes: RunCodes) -> dict[str, float]:
+    """Return MAP within radius 2, also in the form of the released deep evaluators, which needs real-valued outputs."""
     # The released networks end in tanh. Ours end before it, which gives the same bits.
     outputs = tuple(np.tanh(hasher.decision_function(X)) for X in (dataset.query_X, dataset.database_X))
     problem = (codes.query, codes.hashed, dataset.query_y, dataset.database_y)
@@ -308,7 +314,21 @@ def _dataset(rows: Rows, protocol_name: str, split_name: str, seed: int) -> Data
     return splits[split_name].dataset(_pool(rows))
 
 
+# The searches of a mixed database have the same training rows, so the last hasher stays in memory for them.
+@lru_cache(maxsize=1)
+def _fitted(rows: Rows, protocol_name: str, seed: int, method: str, settings: str, threads: int) -> tuple[Any, float]:
+    """Fit a hasher, and return it with the seconds that took."""
+    dataset = _dataset(rows, protocol_name, _splits(rows, protocol_name, seed)[0].name, seed)
+    hasher: Any = make_hasher(method, json.loads(settings))
+    common = {"random_state": seed, "n_jobs": threads}
+    own = hasher.get_params(deep=False)
+    hasher.set_params(**{name: value for name, value in common.items() if name in own})
+    started = time.perf_counter()
+    hasher.fit(dataset.train_X, dataset.train_y)
+    return hasher, time.perf_counter() - started
+
+
 def forget_data() -> None:
     """Free the rows in memory. When other processes make the runs, this process does not need them."""
-    for kept in (_pool, _splits, _dataset):
+    for kept in (_pool, _splits, _dataset, _fitted):
         kept.cache_clear()

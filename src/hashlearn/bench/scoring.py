@@ -12,21 +12,34 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any, get_args
 
+import numpy as np
+from numpy.typing import NDArray
+
 from hashlearn import metrics
 from hashlearn.bench.plan import PlanError
-from hashlearn.bench.store import BenchRun, RunStore, write_json
+from hashlearn.bench.store import BenchRun, RunCodes, RunStore, write_json
+from hashlearn.codecs.base import best_places, signs_product, unit_rows
+from hashlearn.codes import unpack_signs
 from hashlearn.data.own import DataSource
 from hashlearn.data.pool import Dataset
 from hashlearn.data.protocols import protocol
 from hashlearn.metrics import Rules
 from hashlearn.metrics.rules import CHOICES as CHOICE_TYPES
+from hashlearn.typing import Float32Array, IntArray
 
 NAMES = ("map", "ndcg", "precision", "recall", "acg", "radius_precision", "radius_recall", "empty_balls")
 DATABASES = ("learned", "hashed", "real")
 """What is searched: codes learned with labels, codes of the hash function, and the latter with real-valued queries."""
 CHOICES: dict[str, tuple[str, ...]] = {name: get_args(choice) for name, choice in CHOICE_TYPES.items()}
+LIKENESS = {"neighbor_recall": "recall@10", "own_row_first": "own row first", "distinct_codes": "distinct codes"}
+"""What is measured beside the scores by labels, and the headings: see ``likeness``."""
 FLOAT_COSINE = "float cosine"
 FLOAT_NAMES = ("map", "ndcg", "precision", "recall")
+K = 10
+"""How many neighbors by the cosine of the floats are looked for."""
+OWN_ROWS = 500
+"""Stored rows that are searched for as queries, to see whether they find themselves first."""
+_BLOCK = 100
 # Increased when a change of the metrics changes a score, so that kept scores are computed again.
 _REVISION = 1
 _HASH_LETTERS = 12
@@ -98,6 +111,60 @@ def float_cosine(store: RunStore, run: BenchRun, rules: Rules, dataset: Dataset 
 
     facts = [what.data, what.protocol, what.split, what.split_hash, what.seed, asdict(rules) | {"radius": None}]
     return _kept(store, "cosine", facts, compute)
+
+
+def neighbor_recall(scores: Float32Array, neighbors: IntArray) -> float:
+    """Return the mean share of the true neighbors among the first rows, expected over random orders of equal scores.
+
+    >>> neighbor_recall(np.array([[3.0, 1.0, 1.0, 1.0]]), np.array([[0, 1]]))
+    0.6666666666666666
+    """
+    count = neighbors.shape[1]
+    last = -np.partition(-scores, count - 1, axis=1)[:, [count - 1]]
+    above, tied = scores > last, scores == last
+    # Some of the tied rows are among the first, each with the same chance.
+    chance = (count - above.sum(axis=1)) / tied.sum(axis=1)
+    true_above = np.take_along_axis(above, neighbors, axis=1).sum(axis=1)
+    true_tied = np.take_along_axis(tied, neighbors, axis=1).sum(axis=1)
+    return float(np.mean((true_above + chance * true_tied) / count))
+
+
+def own_row_first(scores: Float32Array, own: IntArray) -> float:
+    """Return how often the stored row that is the query comes first, expected over random orders of equal scores.
+
+    >>> own_row_first(np.array([[2.0, 2.0, 1.0], [0.0, 3.0, 1.0]]), np.array([0, 1]))
+    0.75
+    """
+    best = scores.max(axis=1)
+    is_best = scores[np.arange(len(own)), own] == best
+    return float(np.mean(is_best / (scores == best[:, None]).sum(axis=1)))
+
+
+def likeness(
+    codes: RunCodes, own_codes: NDArray[np.uint8], own: IntArray, rows: Dataset, n_bits: int
+) -> dict[str, float]:
+    """Return what labels do not say about hashed codes, searched by Hamming distance.
+
+    These are the recall of the ten neighbors by the cosine of the floats, how often a stored row comes first when it is
+    searched for, and the number of different codes over the number of rows. ``own_codes`` are those of the stored
+    rows ``own``, hashed as queries.
+    """
+    floats, recalls, firsts = unit_rows(rows.database_X), [], []
+    for start in range(0, min(OWN_ROWS, len(codes.query)), _BLOCK):
+        block = slice(start, min(start + _BLOCK, OWN_ROWS))
+        near = best_places(unit_rows(rows.query_X[block]) @ floats.T, K)
+        recalls.append((len(near), neighbor_recall(_nearness(codes.query[block], codes.hashed, n_bits), near)))
+    for start in range(0, len(own), _BLOCK):
+        block = slice(start, start + _BLOCK)
+        scores = _nearness(own_codes[block], codes.hashed, n_bits)
+        firsts.append((len(scores), own_row_first(scores, own[block])))
+    means = [float(np.average([v for _, v in found], weights=[n for n, _ in found])) for found in (recalls, firsts)]
+    distinct = len(np.unique(codes.hashed, axis=0)) / len(codes.hashed)
+    return dict(zip(LIKENESS, (*means, distinct), strict=True))
+
+
+def _nearness(queries: NDArray[np.uint8], database: NDArray[np.uint8], n_bits: int) -> Float32Array:
+    return signs_product(unpack_signs(queries, n_bits).astype(np.float32), database, n_bits)
 
 
 def _kept(store: RunStore, name: str, facts: list[Any], compute: Callable[[], Any]) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 
 from hashlearn import metrics
 from hashlearn.bench.plots import HeatMap, LinePlot, Plot
-from hashlearn.bench.scoring import score_title, scores_of, usual_score
+from hashlearn.bench.scoring import LIKENESS, score_title, scores_of, usual_score
 from hashlearn.bench.store import BenchRun, RunStore
 from hashlearn.bench.tables import (
     REAL_VALUED,
@@ -60,7 +60,12 @@ def table_section(
     for label in _by_rank(rows):
         mine = {row.bits: row for row in rows if row.method == label}
         seconds = f"{mine[bits[-1]].seconds.mean:.2f}" if bits[-1] in mine else "–"
-        for database, shown in (("learned", "learned"), ("hashed", "hashed"), ("real", "hashed, e(q)")):
+        for database, shown in (
+            ("learned", "learned"),
+            ("hashed", "hashed"),
+            ("real", "hashed, e(q)"),
+            *LIKENESS.items(),
+        ):
             means = [getattr(mine.get(count), database, None) for count in bits]
             if any(means):
                 cells = ["–" if mean is None else str(mean) for mean in means]

@@ -17,6 +17,7 @@ from hashlearn.bench.scoring import (
     DATABASES,
     FLOAT_COSINE,
     FLOAT_NAMES,
+    LIKENESS,
     float_cosine,
     score_title,
     scores_of,
@@ -66,6 +67,9 @@ class TableRow:
     stale: bool = False
     real: SeedMean | None = None
     """The hashed database, searched with real-valued queries e(q)."""
+    neighbor_recall: SeedMean | None = None
+    own_row_first: SeedMean | None = None
+    distinct_codes: SeedMean | None = None
     seed_numbers: tuple[int, ...] = ()
 
     @property
@@ -217,6 +221,7 @@ def table_rows(
                 settings=seeds[0].definition.settings,
                 stale=any(map(is_stale, seeds)),
                 real=means["real"],
+                **{name: mean_of([run.measured.get(name) for run in seeds]) for name in LIKENESS},
                 seed_numbers=tuple(run.definition.seed for run in seeds),
             )
         )
@@ -311,7 +316,7 @@ def plain_row(row: TableRow | ComparedRow) -> dict[str, Any]:
             flat[name] = value
         elif isinstance(getattr(row, name), SeedMean):
             flat[name], flat[f"{name}_deviation"] = value["mean"], value["deviation"]
-        elif name in DATABASES:
+        elif name in (*DATABASES, *LIKENESS):
             flat[name] = flat[f"{name}_deviation"] = None
         else:
             flat[name] = value
@@ -349,6 +354,7 @@ TABLE_COLUMNS = (
     "e(q)",
     "seconds",
     "memory",
+    *LIKENESS.values(),
 )
 # The number of first columns that a heading can show once for all rows.
 HEADING_COLUMNS = 3
@@ -359,7 +365,8 @@ def shown(row: TableRow) -> list[str]:
     memory = "–" if row.peak_memory_bytes is None else f"{row.peak_memory_bytes / 1e6:,.0f} MB"
     means = ["–" if mean is None else str(mean) for mean in (row.learned, row.hashed, row.real)]
     what = [row.data, row.split, f"{row.measure}, {row.ties} ties", row.method, str(row.bits), str(row.seeds)]
-    return [*what, *means, f"{row.seconds.mean:.2f}", memory]
+    beside = ["–" if (mean := getattr(row, name)) is None else f"{mean.mean:.3f}" for name in LIKENESS]
+    return [*what, *means, f"{row.seconds.mean:.2f}", memory, *beside]
 
 
 COMPARED_COLUMNS = ("method", "bits", "database", "A", "B", "seeds", "B - A")

@@ -63,7 +63,7 @@ def _bench(context: typer.Context) -> None:
     cls=ListCommand,
     epilog=epilog(
         "hashlearn bench run --data mine.npz --labels y --methods auto gsdhp itq -o results",
-        "hashlearn bench run --protocol mixed --data banking77-minilm --methods auto gsdhp itq -o results",
+        "hashlearn bench run --protocol new --data coco18 --methods auto gsdhp itq -o results",
         "hashlearn bench run --protocol cifar10-1k --methods gsdhp ksh --bits 16 64 --seeds 3 -o results",
         "hashlearn bench run plan.toml --jobs 2 -o results",
     ),
@@ -73,7 +73,7 @@ def run_bench(
         str | None, typer.Argument(metavar="PLAN.toml", help="A plan file, instead of options.")
     ] = None,
     protocol: Annotated[
-        str | None, typer.Option(help="A named split; see [bold]hashlearn data list[/bold] (default: new).")
+        str | None, typer.Option(help="A named split; see [bold]hashlearn data list[/bold] (default: mixed).")
     ] = None,
     methods: Annotated[list[str] | None, typer.Option(help="Methods, several at once.")] = None,
     bits: Annotated[list[int] | None, typer.Option(help="Bit lengths, several at once (default: 16 32 64).")] = None,
@@ -216,36 +216,34 @@ def report_folder(
     cls=ListCommand,
     epilog=epilog(
         "hashlearn bench paper --table 1 2 --figure 5 --data-dir data -o report",
-        "hashlearn bench paper --all --others --seeds 3 --further-seeds-below 60 --data-dir data -o report",
+        "hashlearn bench paper --data-dir data -o report",
     ),
 )
 def paper_report(
     table: Annotated[list[int] | None, typer.Option(help="Tables, 1 to 6, several at once.")] = None,
     figure: Annotated[list[int] | None, typer.Option(help="Figures, 1 to 5, several at once.")] = None,
-    everything: Annotated[bool, typer.Option("--all", help="All tables and figures.")] = False,
     data_dir: DataDir = None,
     out: ReportFolder = "report",
-    seeds: Annotated[int, typer.Option(min=1, help="Number of seeds.")] = 1,
+    seeds: Annotated[int, typer.Option(min=1, help="Number of seeds.")] = 3,
     further_seeds_below: Annotated[
-        float | None, typer.Option(metavar="SECONDS", help="One seed only where training takes this long.")
-    ] = None,
+        float, typer.Option(metavar="SECONDS", help="One seed only where training takes this long.")
+    ] = 60.0,
     methods: Annotated[list[str] | None, typer.Option(help="Only these methods.")] = None,
     bits: Annotated[list[int] | None, typer.Option(help="Only these bit lengths.")] = None,
     protocols: Annotated[
         list[str] | None, typer.Option(help="Only these protocols, of those that a table has.")
     ] = None,
-    others: Annotated[
-        bool, typer.Option("--others", help="For tables, also run methods that the paper has no row for.")
-    ] = False,
     kept: Annotated[bool, typer.Option("--kept", help="Run nothing; report on the runs that exist.")] = False,
     jobs: Jobs = 1,
     threads: Threads = None,
 ) -> int:
-    """Make the paper's tables and figures for which there is data, with the paper's numbers beside ours.
+    """Make the paper's tables and figures for which there is data, all or those named, with its numbers beside ours.
+
+    The tables also have the methods that the paper has no row for.
 
     Runs are kept in FOLDER/runs, so that the command can be stopped and started again.
     """
-    items = paper.chosen(table or [], figure or [], everything)
+    items = paper.chosen(table or [], figure or [])
     with bench_progress():
         made = make_paper_report(
             items,
@@ -256,7 +254,6 @@ def paper_report(
             methods=methods,
             bits=bits,
             protocols=protocols,
-            others=others,
             kept=kept,
             jobs=jobs,
             threads=threads,

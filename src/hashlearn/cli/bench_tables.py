@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from hashlearn.bench import tables
-from hashlearn.bench.scoring import FLOAT_COSINE, RunScores, score_title
+from hashlearn.bench.scoring import FLOAT_COSINE, LIKENESS, RunScores, score_title
 from hashlearn.bench.store import BenchRun
 from hashlearn.bench.tables import is_stale
 from hashlearn.cli.shell import new_table, output, print_json, show_table
@@ -51,9 +51,14 @@ def print_rows(rows: list[tables.TableRow], form: str, failed: list[BenchRun]) -
     elif form == "markdown":
         print(tables.as_markdown(tables.TABLE_COLUMNS, [tables.shown(row) for row in rows]))
     else:
-        first = tables.HEADING_COLUMNS
+        first, beside = tables.HEADING_COLUMNS, len(tables.TABLE_COLUMNS) - len(LIKENESS)
         for heading, group in tables.by_split(rows).items():
-            print_table(heading, tables.TABLE_COLUMNS[first:], (tables.shown(row)[first:] for row in group))
+            cells = [tables.shown(row) for row in group]
+            print_table(heading, tables.TABLE_COLUMNS[first:beside], (line[first:beside] for line in cells))
+            likeness = [[*line[first : first + 2], *line[beside:]] for line in cells if line[beside] != "–"]
+            if likeness:
+                names = [*tables.TABLE_COLUMNS[first : first + 2], *LIKENESS.values()]
+                print_table("The same codes without labels (recall@10: neighbors by the floats)", names, likeness)
         if any(row.real for row in rows):
             print(tables.REAL_VALUED)
 

@@ -52,7 +52,6 @@ def make_paper_report(
     methods: Sequence[str] | None = None,
     bits: Sequence[int] | None = None,
     protocols: Sequence[str] | None = None,
-    others: bool = False,
     kept: bool = False,
     jobs: int = 1,
     threads: int | None = None,
@@ -75,7 +74,7 @@ def make_paper_report(
                 continue
             data, title = data_for(part, data_dir)
             name = f"{item.name.capitalize()}, {part.protocol}"
-            plan = part_plan(part, data, seeds, methods, bits, others) if data is not None else None
+            plan = part_plan(part, data, seeds, methods, bits) if data is not None else None
             if plan is None or data is None:
                 reason = title if data is None else "no method or bit length of it was asked for"
                 report.left_out.append(f"{name} is left out: {reason}.")

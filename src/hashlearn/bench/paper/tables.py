@@ -54,7 +54,7 @@ _SLOW_VARIANTS = {"ksh-large", "gsdhp+trees"}
 class PaperPart:
     """The runs of one split of a table or figure, and the paper's numbers for it.
 
-    ``others`` are methods that the paper has no row for; they are run only with ``--others``.
+    ``others`` are methods that the paper has no row for.
     """
 
     protocol: str
@@ -272,16 +272,14 @@ def items() -> dict[str, PaperItem]:
     return {item.name: item for item in (*_tables(), *_figures())}
 
 
-def chosen(tables: Sequence[int], figures: Sequence[int], everything: bool) -> list[PaperItem]:
-    """Return the chosen tables and figures, in the paper's order."""
+def chosen(tables: Sequence[int], figures: Sequence[int]) -> list[PaperItem]:
+    """Return the chosen tables and figures in the paper's order, or all if none is chosen."""
     known = items()
     wanted = [f"table {number}" for number in tables] + [f"figure {number}" for number in figures]
     for name in wanted:
         if name not in known:
             raise PlanError(f"The paper has tables 1 to 6 and figures 1 to 5. Got {name} instead.")
-    if not wanted and not everything:
-        raise PlanError("Say which: --table 1 2, --figure 5, or --all.")
-    return [item for name, item in known.items() if everything or name in wanted]
+    return [item for name, item in known.items() if name in wanted or not wanted]
 
 
 def data_for(part: PaperPart, data_dir: str | None) -> tuple[str | None, str]:
@@ -302,10 +300,9 @@ def part_plan(
     seeds: int,
     methods: Sequence[str] | None = None,
     bits: Sequence[int] | None = None,
-    others: bool = False,
 ) -> BenchPlan | None:
     """Return the plan of a part, restricted to some methods and bit lengths; None if nothing is left."""
-    rows = part.variants + (part.others if others else ())
-    variants = tuple(v for v in rows if methods is None or v.label in methods or v.method in methods)
+    variants = tuple(v for v in part.variants if methods is None or v.label in methods or v.method in methods)
+    variants += tuple(v for v in part.others if methods is None or v.label in methods)
     lengths = tuple(length for length in part.bits if bits is None or length in bits)
     return BenchPlan(data, part.protocol, variants, lengths, tuple(range(seeds))) if variants and lengths else None
