@@ -1,14 +1,18 @@
 /* One kernel of the scan. _scan.c includes this file once per set of instructions, after it has defined
 
-   NAME(x)            x with the name of the set, LABEL
-   TARGET             the attribute of its functions
-   COUNTS             a vector type, in which COUNT(x) counts the ones of each byte or of each word of 8 bytes
-   SUM(x)             the sum of these counts in each word
-   LEAST(a, b)        the smaller one of each pair of words that are less than 2 ** 32
-   BYTES              bytes of a register
-   LOOK_UP(table, x)  table[x[i]] for every byte x[i] < 16
-   LANES(at)          the 16 bytes at `at`, at + 128, ... in the lanes of 16 bytes
-   LOW_ZIP, HIGH_ZIP  (a, b): the low or high bytes of each lane of a and b by turns
+   NAME(x)             x with the name of the set, LABEL
+   TARGET              the attribute of its functions
+   BYTES               bytes of a register
+   COUNTS              a vector type, in which COUNT(x, q) counts the bits that differ between the words x of 8 bytes and
+                       the word *q of a query, in each byte or in each word
+   SUM(x)              the sum of these counts in each word
+   LEAST(a, b)         the smaller one of each pair of words that are less than 2 ** 32
+   ANY(x)              true if a bit of x is set
+   LOOK_UP(table, x)   table[x[i]] for every byte x[i] < 16
+   LANES(at, step)     the 16 bytes at `at`, at + step, ... in the lanes of 16 bytes
+   LOW_BYTES(a, b)     the low halves of each lane of a and b, zipped byte by byte; HIGH_BYTES: the high halves
+   LOW_WORDS(a, b)     the low word of each lane of a and b by turns; HIGH_WORDS: the high word
+   EVEN_LANES(a, b)    the even lanes of a, then those of b; ODD_LANES: the odd lanes
 
    Everything else is written with the vectors of GCC and Clang. */
 
@@ -22,39 +26,71 @@ TARGET INLINE NAME(u8) NAME(read)(const void *at) {
     return bytes;
 }
 
-TARGET INLINE uint64_t NAME(any)(NAME(u64) x) {
-    uint64_t all = 0;
-    UNROLL for (int i = 0; i < BYTES / 8; i++) all |= x[i];
-    return all;
+/* Read BYTES / 8 rows of n_words words, so that words[i] has one word of each row. The rows change places, the same in
+   all words. Each round exchanges a bit of the number of the row with a bit of the number of the word. */
+TARGET INLINE void NAME(deal)(const uint8_t *rows, const size_t n_words, NAME(u64) *words) {
+    const size_t per_row = n_words * 8 > BYTES ? n_words * 8 / BYTES : 1; /* registers */
+    UNROLL for (size_t i = 0; i < n_words; i++) words[i] = (NAME(u64))NAME(read)(rows + BYTES * i);
+    UNROLL for (size_t apart = per_row; apart < n_words; apart *= 2)
+        UNROLL for (size_t pair = 0; pair < n_words / 2; pair++) {
+            NAME(u64) *i = words + pair + pair / apart * apart, a = i[0], b = i[apart];
+            i[0] = apart == per_row ? (NAME(u64))LOW_WORDS(a, b) : (NAME(u64))EVEN_LANES(a, b);
+            i[apart] = apart == per_row ? (NAME(u64))HIGH_WORDS(a, b) : (NAME(u64))ODD_LANES(a, b);
+        }
+    if (per_row == 1) return;
+    NAME(u64) dealt[WORDS];
+    UNROLL for (size_t i = 0; i < n_words; i++) dealt[i / per_row + i % per_row * (BYTES / 8)] = words[i];
+    UNROLL for (size_t i = 0; i < n_words; i++) words[i] = dealt[i];
 }
 
-TARGET INLINE size_t NAME(near_words)(const uint8_t *words, size_t block, size_t end, const size_t n_words,
-                                      const uint64_t *query, uint64_t limit, uint64_t *distances, uint64_t *wanted) {
+TARGET INLINE size_t NAME(near_words)(const uint8_t *rows, size_t block, size_t end, const size_t n_words,
+                                      const Word *const *codes, const uint64_t *limits, const int n, int *wanted) {
     for (; block < end; block++) {
-        const uint8_t *at = words + block * n_words * PIECE;
-        if (n_words == 1) /* these may be the codes themselves */
-            UNROLL for (int i = 0; i < PIECE; i += 64) PREFETCH(at + AHEAD + i);
-        NAME(u64) least = (NAME(u64)){0} + limit;
-        UNROLL for (int i = 0; i < PIECE / BYTES; i++) {
-            COUNTS counts = {0}; /* at most 8 per byte and word, so 16 words fit */
-            for (size_t word = 0; word < n_words; word++)
-                counts += (COUNTS)COUNT((NAME(u64))NAME(read)(at + word * PIECE + BYTES * i) ^ query[word]);
-            NAME(u64) sum = (NAME(u64))SUM(counts);
-            memcpy(distances + BYTES / 8 * i, &sum, BYTES);
-            least = (NAME(u64))LEAST(least, sum);
+        const uint8_t *at = rows + block * n_words * PIECE;
+        if (n == 1) /* more queries look at rows that the first ones have brought to the cache */
+            for (size_t i = 0; i < n_words * PIECE; i += 64) PREFETCH(at + AHEAD + i);
+        NAME(u64) least[GROUP], below = {0}, words[WORDS];
+        UNROLL for (int i = 0; i < n; i++) least[i] = (NAME(u64)){0} + limits[i];
+        for (size_t part = 0; part < PIECE / BYTES; part++) {
+            NAME(deal)(at + part * n_words * BYTES, n_words, words);
+            UNROLL for (int i = 0; i < n; i++) {
+                COUNTS counts = {0}; /* at most 8 per byte and word, so 16 words fit */
+                UNROLL for (size_t word = 0; word < n_words; word++) counts += COUNT(words[word], &codes[i][word]);
+                least[i] = (NAME(u64))LEAST(least[i], (NAME(u64))SUM(counts));
+            }
         }
-        if (!NAME(any)(least ^ limit)) continue;
+        UNROLL for (int i = 0; i < n; i++) below |= least[i] ^ limits[i];
+        if (!ANY(below)) continue;
         *wanted = 0;
-        for (int row = 0; row < ROWS; row++) *wanted |= (uint64_t)(distances[row] < limit) << row;
+        UNROLL for (int i = 0; i < n; i++) *wanted |= !!ANY(least[i] ^ limits[i]) << i;
         break;
     }
     return block;
 }
 
-TARGET static size_t NAME(near)(const uint8_t *words, size_t block, size_t end, size_t n_words, const uint64_t *query,
-                                uint64_t limit, uint64_t *distances, uint64_t *wanted) {
-    if (n_words == 1) return NAME(near_words)(words, block, end, 1, query, limit, distances, wanted);
-    return NAME(near_words)(words, block, end, n_words, query, limit, distances, wanted);
+TARGET static size_t NAME(near)(const uint8_t *rows, size_t block, size_t end, size_t n_words,
+                                const Word *const *codes, const uint64_t *limits, int n, int *wanted) {
+#define NEAR(n_words, n) NAME(near_words)(rows, block, end, n_words, codes, limits, n, wanted)
+    switch (n_words) {
+    case 1: return n == 1 ? NEAR(1, 1) : NEAR(1, GROUP);
+    case 2: return n == 1 ? NEAR(2, 1) : NEAR(2, GROUP);
+    case 4: return n == 1 ? NEAR(4, 1) : NEAR(4, GROUP);
+    case 8: return n == 1 ? NEAR(8, 1) : NEAR(8, GROUP);
+    default: return n == 1 ? NEAR(16, 1) : NEAR(16, GROUP);
+    }
+#undef NEAR
+}
+
+TARGET static uint64_t NAME(measure)(const uint8_t *rows, size_t n_words, const Word *code, uint64_t limit,
+                                     uint64_t *distances) {
+#define MEASURE(n_words) measure_words(rows, n_words, code, limit, distances, 1)
+    switch (n_words) {
+    case 1: return MEASURE(1);
+    case 2: return MEASURE(2);
+    case 4: return MEASURE(4);
+    default: return MEASURE(n_words);
+    }
+#undef MEASURE
 }
 
 /* The losses of one byte per row, by the tables of its high and, after it, its low nibble. */
@@ -83,7 +119,7 @@ TARGET static size_t NAME(likely)(const uint8_t *planes, size_t block, size_t en
             few[part] = (NAME(u8))(((NAME(u16))(even <= limit) & 0xff) | ((NAME(u16))(odd <= limit) & 0xff00));
             any |= (NAME(u64))few[part];
         }
-        if (!NAME(any)(any)) continue;
+        if (!ANY(any)) continue;
         *wanted = 0;
         for (int i = 0; i < 8; i++) /* the multiplication collects the lowest bit of each byte */
             *wanted |= (load((uint8_t *)few + 8 * i) & 0x0101010101010101) * 0x0102040810204080 >> 56 << 8 * i;
@@ -92,32 +128,35 @@ TARGET static size_t NAME(likely)(const uint8_t *planes, size_t block, size_t en
     return block;
 }
 
-TARGET static void NAME(to_words)(const uint8_t *rows, size_t blocks, size_t n_words, uint8_t *words) {
-    if (n_words == 2) deal_words(rows, blocks, 2, words);
-    else if (n_words == 4) deal_words(rows, blocks, 4, words);
-    else if (n_words == 8) deal_words(rows, blocks, 8, words);
-    else deal_words(rows, blocks, n_words, words);
-}
-
-/* The position of a byte among 16 rows x 8 bytes is a number of 7 bits: (register, byte of a lane). Zipping registers
-   i and i + 4 rotates its bits by one. After 4 rounds, the row has changed places with the byte of the row. */
-TARGET static void NAME(to_planes)(const uint8_t *words, size_t pieces, uint8_t *planes) {
-    for (size_t part = 0; part < pieces * (ROWS / BYTES); part++, words += 8 * BYTES) {
-        NAME(u8) from[8], to[8];
-        UNROLL for (int i = 0; i < 8; i++) from[i] = (NAME(u8))LANES(words + 16 * i);
-        UNROLL for (int round = 0; round < 4; round++) {
-            UNROLL for (int i = 0; i < 4; i++) {
-                to[2 * i] = (NAME(u8))LOW_ZIP(from[i], from[i + 4]);
-                to[2 * i + 1] = (NAME(u8))HIGH_ZIP(from[i], from[i + 4]);
+/* The position of a byte among 16 rows x `n` bytes (8 or 16) is a number of 7 or 8 bits: (register, byte of a lane).
+   Zipping registers i and i + n / 2 rotates its bits by one. After 4 rounds, the row has changed places with the byte
+   of the row. */
+TARGET INLINE void NAME(turn)(const uint8_t *rows, size_t blocks, size_t n_words, uint8_t *planes, const size_t n) {
+    for (; blocks; blocks--, rows += n_words * PIECE, planes += n_words * PIECE) {
+        for (size_t i = 0; i < n_words * PIECE; i += 64) PREFETCH(rows + AHEAD + i);
+        for (size_t part = 0; part < ROWS; part += BYTES)
+            for (size_t column = 0; column < 8 * n_words; column += n) {
+                const uint8_t *at = rows + part * 8 * n_words + column;
+                NAME(u8) from[16], to[16];
+                UNROLL for (size_t i = 0; i < n; i++) from[i] = (NAME(u8))LANES(at + i * n_words * 128 / n, 128 * n_words);
+                UNROLL for (int round = 0; round < 4; round++) {
+                    UNROLL for (size_t i = 0; i < n / 2; i++) {
+                        to[2 * i] = (NAME(u8))LOW_BYTES(from[i], from[i + n / 2]);
+                        to[2 * i + 1] = (NAME(u8))HIGH_BYTES(from[i], from[i + n / 2]);
+                    }
+                    UNROLL for (size_t i = 0; i < n; i++) from[i] = to[i];
+                }
+                UNROLL for (size_t i = 0; i < n; i++) memcpy(planes + (column + i) * ROWS + part, &from[i], BYTES);
             }
-            UNROLL for (int i = 0; i < 8; i++) from[i] = to[i];
-        }
-        uint8_t *at = planes + part / (ROWS / BYTES) * PIECE + part % (ROWS / BYTES) * BYTES;
-        UNROLL for (int i = 0; i < 8; i++) memcpy(at + ROWS * i, &from[i], BYTES);
     }
 }
 
-static const Kernel NAME(kernel) = {LABEL, NAME(near), NAME(likely), NAME(to_words), NAME(to_planes)};
+TARGET static void NAME(to_planes)(const uint8_t *rows, size_t blocks, size_t n_words, uint8_t *planes) {
+    if (n_words == 1) NAME(turn)(rows, blocks, 1, planes, 8);
+    else NAME(turn)(rows, blocks, n_words, planes, 16);
+}
+
+static const Kernel NAME(kernel) = {LABEL, NAME(near), NAME(measure), NAME(likely), NAME(to_planes)};
 
 #undef NAME
 #undef LABEL

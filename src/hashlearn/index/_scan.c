@@ -4,9 +4,10 @@
    key is rank << 32 | row, so keys order rows by (rank, row). Each query keeps the keys below its bound. When there is
    no room left, they are cut back to the k least, and the largest of these is the new bound.
 
-   Rows are read in tiles that fit the first cache, and every query looks at a tile before the next one is read. In a
-   tile, 64 rows form a block, stored as [word][64 rows] with words of 8 bytes; rows of 8 bytes lie so already. A
-   kernel goes over blocks until one of them has a row that may be wanted. The common code looks at that block.
+   Rows are read in tiles that fit the first cache, and every query looks at a tile before the next one is read. 64 rows
+   form a block. Rows of 1, 2, 4, 8 or 16 words of 8 bytes are read where they lie, others are copied and padded with
+   zeros. A kernel goes over blocks, with several queries at a time, until one of them has a row that may be wanted. The
+   common code looks at that block.
 
    Tables: the score of a row is the sum of one entry per nibble (4 bits), from left to right, the high nibble of a
    byte first, after the entry of the leading word if there is a table for it. Sums are in float64, byte by byte, and
@@ -32,32 +33,39 @@
 #define INLINE __attribute__((always_inline)) static inline
 #define UNROLL _Pragma("GCC unroll 16")
 #define PREFETCH(at) __builtin_prefetch(at)
+#define POPCOUNT(x) __builtin_popcountll(x)
 #else
 #define INLINE static inline
 #define UNROLL
 #define PREFETCH(at)
+#define POPCOUNT(x) count_ones(x)
 #endif
 
 enum { ROWS = 64, WORDS = 16, PIECE = ROWS * 8 }; /* rows of a block, most words of a row, bytes of a block per word */
 enum { TILE = 32 * PIECE, BLOCKS = TILE / PIECE }; /* bytes of a tile, most blocks in it */
 enum { AHEAD = 8192 };                             /* bytes that are fetched ahead */
+enum { GROUP = 4 };                                /* queries that look at a block together */
 enum { FULL = 63, FULL_WORD = 32767 };             /* largest rounded losses of a nibble and of a word */
 
-/* ---- Kernels. `near` and `likely` return the first block from `block` on that has a wanted row, or `end`, and set
-   `wanted` to one bit per row of that block. `near` finds rows whose distance is below `limit` and writes all distances
-   of the block. `likely` finds rows whose rounded losses, added to those in `start` if given, are at most `limit`; in
-   `start`, the even rows of a block come before the odd ones. ---- */
+typedef struct {
+    uint64_t all, high, low; /* the word; the high nibbles of its bytes, shifted; the low nibbles */
+} Word;
+
+/* ---- Kernels. `near` and `likely` return the first block from `block` on that has a wanted row, or `end`. ---- */
 
 typedef struct {
     const char *name;
-    size_t (*near)(const uint8_t *words, size_t block, size_t end, size_t n_words, const uint64_t *query,
-                   uint64_t limit, uint64_t *distances, uint64_t *wanted);
+    /* Rows nearer than the limit of one of `n` queries, 1 or GROUP; `wanted` gets a bit per query that has some. */
+    size_t (*near)(const uint8_t *rows, size_t block, size_t end, size_t n_words, const Word *const *codes,
+                   const uint64_t *limits, int n, int *wanted);
+    /* The distances of the rows of a block, and a bit per row that is nearer than the limit. */
+    uint64_t (*measure)(const uint8_t *rows, size_t n_words, const Word *code, uint64_t limit, uint64_t *distances);
+    /* Rows whose rounded losses, added to those in `start` if given, are at most the limit; `wanted` gets a bit per row.
+       In `start`, the even rows of a block come before the odd ones. */
     size_t (*likely)(const uint8_t *planes, size_t block, size_t end, size_t n_words, size_t width,
                      const uint8_t *rounded, uint16_t limit, const uint16_t *start, uint64_t *wanted);
-    /* From rows of n_words words, in whole blocks, to [word][64 rows]. */
-    void (*to_words)(const uint8_t *rows, size_t blocks, size_t n_words, uint8_t *words);
-    /* From [word][64 rows][8 bytes] to [word][8 bytes][64 rows], for `pieces` times 64 words. */
-    void (*to_planes)(const uint8_t *words, size_t pieces, uint8_t *planes);
+    /* From [64 rows][bytes] to [bytes][64 rows], block by block. */
+    void (*to_planes)(const uint8_t *rows, size_t blocks, size_t n_words, uint8_t *planes);
 } Kernel;
 
 static inline uint64_t load(const uint8_t *at) {
@@ -76,31 +84,39 @@ static int lowest_bit(uint64_t bits) {
 #endif
 }
 
-static uint64_t count_ones(uint64_t word) {
+static inline uint64_t count_ones(uint64_t word) {
     word -= word >> 1 & 0x5555555555555555;
     word = (word & 0x3333333333333333) + (word >> 2 & 0x3333333333333333);
     return ((word + (word >> 4)) & 0x0f0f0f0f0f0f0f0f) * 0x0101010101010101 >> 56;
 }
 
-/* Compilers turn this into shuffles if they know n_words and that it is a small power of two. */
-INLINE void deal_words(const uint8_t *rows, size_t blocks, const size_t n_words, uint8_t *words) {
-    for (; blocks; blocks--, rows += n_words * PIECE, words += n_words * PIECE) {
-        for (size_t at = 0; at < n_words * PIECE; at += 64) PREFETCH(rows + at + AHEAD);
-        for (size_t row = 0; row < ROWS; row++)
-            for (size_t word = 0; word < n_words; word++)
-                memcpy(words + word * PIECE + 8 * row, rows + 8 * (row * n_words + word), 8);
+INLINE uint64_t measure_words(const uint8_t *rows, const size_t n_words, const Word *code, uint64_t limit,
+                              uint64_t *distances, const int has_popcount) {
+    uint64_t wanted = 0;
+    for (size_t row = 0; row < ROWS; row++) {
+        distances[row] = 0;
+        for (size_t word = 0; word < n_words; word++) {
+            uint64_t x = load(rows + 8 * (row * n_words + word)) ^ code[word].all;
+            distances[row] += has_popcount ? (uint64_t)POPCOUNT(x) : count_ones(x);
+        }
     }
+    for (int row = 0; row < ROWS; row++) wanted |= (uint64_t)(distances[row] < limit) << row;
+    return wanted;
 }
 
-static size_t near_portable(const uint8_t *words, size_t block, size_t end, size_t n_words, const uint64_t *query,
-                            uint64_t limit, uint64_t *distances, uint64_t *wanted) {
+static uint64_t measure_portable(const uint8_t *rows, size_t n_words, const Word *code, uint64_t limit,
+                                 uint64_t *distances) {
+    if (n_words == 1) return measure_words(rows, 1, code, limit, distances, 0);
+    return measure_words(rows, n_words, code, limit, distances, 0);
+}
+
+static size_t near_portable(const uint8_t *rows, size_t block, size_t end, size_t n_words, const Word *const *codes,
+                            const uint64_t *limits, int n, int *wanted) {
+    uint64_t distances[ROWS];
     for (; block < end; block++) {
-        const uint8_t *at = words + block * n_words * PIECE;
-        memset(distances, 0, ROWS * sizeof *distances);
-        for (size_t word = 0; word < n_words; word++, at += PIECE)
-            for (int row = 0; row < ROWS; row++) distances[row] += count_ones(load(at + 8 * row) ^ query[word]);
         *wanted = 0;
-        for (int row = 0; row < ROWS; row++) *wanted |= (uint64_t)(distances[row] < limit) << row;
+        for (int i = 0; i < n; i++)
+            *wanted |= !!measure_portable(rows + block * n_words * PIECE, n_words, codes[i], limits[i], distances) << i;
         if (*wanted) break;
     }
     return block;
@@ -122,17 +138,13 @@ static size_t likely_portable(const uint8_t *planes, size_t block, size_t end, s
     return block;
 }
 
-static void to_words_portable(const uint8_t *rows, size_t blocks, size_t n_words, uint8_t *words) {
-    deal_words(rows, blocks, n_words, words);
+static void to_planes_portable(const uint8_t *rows, size_t blocks, size_t n_words, uint8_t *planes) {
+    for (; blocks; blocks--, rows += n_words * PIECE, planes += n_words * PIECE)
+        for (size_t row = 0; row < ROWS; row++)
+            for (size_t byte = 0; byte < 8 * n_words; byte++) planes[byte * ROWS + row] = rows[row * 8 * n_words + byte];
 }
 
-static void to_planes_portable(const uint8_t *words, size_t pieces, uint8_t *planes) {
-    for (; pieces; pieces--, words += PIECE, planes += PIECE)
-        for (int row = 0; row < ROWS; row++)
-            for (int byte = 0; byte < 8; byte++) planes[byte * ROWS + row] = words[row * 8 + byte];
-}
-
-static const Kernel portable = {"portable", near_portable, likely_portable, to_words_portable, to_planes_portable};
+static const Kernel portable = {"portable", near_portable, measure_portable, likely_portable, to_planes_portable};
 
 #if defined(__x86_64__) && defined(__GNUC__)
 #define X86 1
@@ -144,47 +156,65 @@ static const uint8_t ones[16] = {0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4}
 #define LOOK_UP(table, x) \
     _mm512_shuffle_epi8(_mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)(table))), (__m512i)(x))
 #define LEAST(a, b) _mm512_min_epu32((__m512i)(a), (__m512i)(b))
-#define LANES_256(at) _mm256_loadu2_m128i((const __m128i *)((at) + 128), (const __m128i *)(at))
-#define LANES(at) _mm512_inserti64x4(_mm512_castsi256_si512(LANES_256(at)), LANES_256((at) + 256), 1)
-#define LOW_ZIP(a, b) _mm512_unpacklo_epi8((__m512i)(a), (__m512i)(b))
-#define HIGH_ZIP(a, b) _mm512_unpackhi_epi8((__m512i)(a), (__m512i)(b))
+#define ANY(x) _mm512_test_epi64_mask((__m512i)(x), (__m512i)(x))
+#define LANES_256(at, step) _mm256_loadu2_m128i((const __m128i *)((at) + (step)), (const __m128i *)(at))
+#define LANES(at, step) \
+    _mm512_inserti64x4(_mm512_castsi256_si512(LANES_256(at, step)), LANES_256((at) + 2 * (step), step), 1)
+#define LOW_BYTES(a, b) _mm512_unpacklo_epi8((__m512i)(a), (__m512i)(b))
+#define HIGH_BYTES(a, b) _mm512_unpackhi_epi8((__m512i)(a), (__m512i)(b))
+#define LOW_WORDS(a, b) _mm512_unpacklo_epi64((__m512i)(a), (__m512i)(b))
+#define HIGH_WORDS(a, b) _mm512_unpackhi_epi64((__m512i)(a), (__m512i)(b))
+#define EVEN_LANES(a, b) _mm512_shuffle_i64x2((__m512i)(a), (__m512i)(b), 0x88)
+#define ODD_LANES(a, b) _mm512_shuffle_i64x2((__m512i)(a), (__m512i)(b), 0xdd)
 
 #define NAME(x) x##_avx512
 #define LABEL "avx512"
-#define TARGET __attribute__((target("avx512f,avx512bw,avx512vpopcntdq")))
+#define TARGET __attribute__((target("avx512f,avx512bw,avx512vpopcntdq,popcnt")))
 #define COUNTS u64_avx512
-#define COUNT(x) _mm512_popcnt_epi64((__m512i)(x))
+#define COUNT(x, q) (u64_avx512)_mm512_popcnt_epi64((__m512i)((x) ^ (q)->all))
 #define SUM(x) (x)
 #include "_kernel.h"
 
 #define NIBBLES 0x0f0f0f0f0f0f0f0f
 #define NAME(x) x##_avx512bw
 #define LABEL "avx512bw"
-#define TARGET __attribute__((target("avx512f,avx512bw")))
+#define TARGET __attribute__((target("avx512f,avx512bw,popcnt")))
 #define COUNTS u8_avx512bw
-#define COUNT(x) ((u8_avx512bw)LOOK_UP(ones, (x) >> 4 & NIBBLES) + (u8_avx512bw)LOOK_UP(ones, (x) & NIBBLES))
+#define COUNT(x, q) \
+    ((u8_avx512bw)LOOK_UP(ones, ((x) >> 4 & NIBBLES) ^ (q)->high) + (u8_avx512bw)LOOK_UP(ones, ((x) & NIBBLES) ^ (q)->low))
 #define SUM(x) _mm512_sad_epu8((__m512i)(x), _mm512_setzero_si512())
 #include "_kernel.h"
 
 #undef BYTES
 #undef LOOK_UP
-#undef LANES
 #undef LEAST
-#undef LOW_ZIP
-#undef HIGH_ZIP
+#undef ANY
+#undef LANES
+#undef LOW_BYTES
+#undef HIGH_BYTES
+#undef LOW_WORDS
+#undef HIGH_WORDS
+#undef EVEN_LANES
+#undef ODD_LANES
 #define BYTES 32
 #define LOOK_UP(table, x) \
     _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(table))), (__m256i)(x))
 #define LEAST(a, b) _mm256_min_epu32((__m256i)(a), (__m256i)(b))
-#define LANES(at) LANES_256(at)
-#define LOW_ZIP(a, b) _mm256_unpacklo_epi8((__m256i)(a), (__m256i)(b))
-#define HIGH_ZIP(a, b) _mm256_unpackhi_epi8((__m256i)(a), (__m256i)(b))
+#define ANY(x) !_mm256_testz_si256((__m256i)(x), (__m256i)(x))
+#define LANES(at, step) LANES_256(at, step)
+#define LOW_BYTES(a, b) _mm256_unpacklo_epi8((__m256i)(a), (__m256i)(b))
+#define HIGH_BYTES(a, b) _mm256_unpackhi_epi8((__m256i)(a), (__m256i)(b))
+#define LOW_WORDS(a, b) _mm256_unpacklo_epi64((__m256i)(a), (__m256i)(b))
+#define HIGH_WORDS(a, b) _mm256_unpackhi_epi64((__m256i)(a), (__m256i)(b))
+#define EVEN_LANES(a, b) _mm256_permute2x128_si256((__m256i)(a), (__m256i)(b), 0x20)
+#define ODD_LANES(a, b) _mm256_permute2x128_si256((__m256i)(a), (__m256i)(b), 0x31)
 
 #define NAME(x) x##_avx2
 #define LABEL "avx2"
-#define TARGET __attribute__((target("avx2")))
+#define TARGET __attribute__((target("avx2,popcnt")))
 #define COUNTS u8_avx2
-#define COUNT(x) ((u8_avx2)LOOK_UP(ones, (x) >> 4 & NIBBLES) + (u8_avx2)LOOK_UP(ones, (x) & NIBBLES))
+#define COUNT(x, q) \
+    ((u8_avx2)LOOK_UP(ones, ((x) >> 4 & NIBBLES) ^ (q)->high) + (u8_avx2)LOOK_UP(ones, ((x) & NIBBLES) ^ (q)->low))
 #define SUM(x) _mm256_sad_epu8((__m256i)(x), _mm256_setzero_si256())
 #include "_kernel.h"
 
@@ -197,13 +227,18 @@ static const uint8_t ones[16] = {0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4}
 #define TARGET
 #define BYTES 16
 #define COUNTS u8_neon
-#define COUNT(x) vcntq_u8((uint8x16_t)(x))
+#define COUNT(x, q) vcntq_u8((uint8x16_t)((x) ^ (q)->all))
 #define SUM(x) vpaddlq_u32(vpaddlq_u16(vpaddlq_u8((uint8x16_t)(x))))
 #define LOOK_UP(table, x) vqtbl1q_u8(vld1q_u8(table), (uint8x16_t)(x))
 #define LEAST(a, b) vminq_u32((uint32x4_t)(a), (uint32x4_t)(b))
-#define LANES(at) vld1q_u8(at)
-#define LOW_ZIP(a, b) vzip1q_u8((uint8x16_t)(a), (uint8x16_t)(b))
-#define HIGH_ZIP(a, b) vzip2q_u8((uint8x16_t)(a), (uint8x16_t)(b))
+#define ANY(x) vmaxvq_u32((uint32x4_t)(x))
+#define LANES(at, step) vld1q_u8(at)
+#define LOW_BYTES(a, b) vzip1q_u8((uint8x16_t)(a), (uint8x16_t)(b))
+#define HIGH_BYTES(a, b) vzip2q_u8((uint8x16_t)(a), (uint8x16_t)(b))
+#define LOW_WORDS(a, b) vzip1q_u64((uint64x2_t)(a), (uint64x2_t)(b))
+#define HIGH_WORDS(a, b) vzip2q_u64((uint64x2_t)(a), (uint64x2_t)(b))
+#define EVEN_LANES(a, b) (a) /* there is one lane only */
+#define ODD_LANES(a, b) (b)
 #include "_kernel.h"
 #endif
 
@@ -241,7 +276,7 @@ typedef struct {
     size_t held, room, k;
     int out_of_memory;
 
-    uint64_t code[WORDS]; /* of a Hamming query */
+    Word code[WORDS]; /* of a Hamming query */
 
     /* A query by tables. */
     const float *tables, *words; /* [nibble][16]; by word, or NULL */
@@ -379,7 +414,7 @@ static void prepare_tables(Query *query, size_t width) {
 /* ---- Tiles ---- */
 
 typedef struct {
-    const uint8_t *words;  /* [block][word][64 rows][8 bytes], of the codes themselves or of the copy */
+    const uint8_t *rows; /* of n_words words: the codes themselves or the copy */
     size_t first, blocks, n_runs, runs[BLOCKS + 1][2]; /* runs of blocks that have an allowed row */
     uint64_t allowed[BLOCKS];
     uint8_t copy[TILE], planes[TILE];
@@ -395,32 +430,25 @@ static uint64_t allowed_rows(const Rows *rows, size_t first, size_t end) {
     return bits & (first % 8 ? load(bytes) >> first % 8 | load(bytes + 8) << (64 - first % 8) : load(bytes));
 }
 
-/* Copy rows [first, end) to [word][64 rows], with zeros after the last byte of each row and after the last row. */
-INLINE void copy_rows(const Rows *rows, size_t first, size_t end, uint8_t *words, const size_t width) {
-    const size_t whole = width / 8, rest = width % 8;
+/* Copy rows [first, end) to rows of n_words words. What follows the last byte of a row stays zero. */
+INLINE void copy_rows(const Rows *rows, size_t first, size_t end, uint8_t *to, const size_t width) {
     const uint8_t *row = rows->codes + first * width;
-    for (size_t i = 0; i < end - first; i++, row += width) {
-        uint8_t *to = words + i / ROWS * rows->n_words * PIECE + i % ROWS * 8;
-        for (size_t word = 0; word < whole; word++) memcpy(to + word * PIECE, row + 8 * word, 8);
-        uint64_t last = 0;
-        if (rest && whole) last = load(row + width - 8) >> 8 * (8 - rest);
-        else memcpy(&last, row, rest);
-        if (rest) memcpy(to + whole * PIECE, &last, 8);
+    for (size_t i = first; i < end; i++, row += width, to += 8 * rows->n_words) {
+        for (size_t at = 0; at + 8 <= width; at += 8) memcpy(to + at, row + at, 8);
+        if (width >= 8) memcpy(to + width - 8, row + width - 8, 8);
+        else memcpy(to, row, width);
     }
-    for (size_t i = end - first; i % ROWS; i++)
-        for (size_t word = 0; word < rows->n_words; word++)
-            memset(words + (i / ROWS * rows->n_words + word) * PIECE + i % ROWS * 8, 0, 8);
 }
 
-static void copy_tile(const Rows *rows, size_t first, size_t end, uint8_t *words) {
+static void copy_tile(const Rows *rows, size_t first, size_t end, uint8_t *to) {
     switch (rows->width) { /* a width that the compiler knows makes short rows several times as fast */
-    case 1: copy_rows(rows, first, end, words, 1); break;
-    case 2: copy_rows(rows, first, end, words, 2); break;
-    case 3: copy_rows(rows, first, end, words, 3); break;
-    case 4: copy_rows(rows, first, end, words, 4); break;
-    case 6: copy_rows(rows, first, end, words, 6); break;
-    case 12: copy_rows(rows, first, end, words, 12); break;
-    default: copy_rows(rows, first, end, words, rows->width);
+    case 1: copy_rows(rows, first, end, to, 1); break;
+    case 2: copy_rows(rows, first, end, to, 2); break;
+    case 3: copy_rows(rows, first, end, to, 3); break;
+    case 4: copy_rows(rows, first, end, to, 4); break;
+    case 6: copy_rows(rows, first, end, to, 6); break;
+    case 12: copy_rows(rows, first, end, to, 12); break;
+    default: copy_rows(rows, first, end, to, rows->width);
     }
 }
 
@@ -436,12 +464,10 @@ static int read_tile(Tile *tile, const Rows *rows, size_t first, size_t end, int
         tile->runs[tile->n_runs - 1][1] = block + 1;
     }
     if (!tile->n_runs) return 0;
-    const uint8_t *from = rows->codes + first * rows->width;
-    int whole = rows->width % 8 == 0 && first + tile->blocks * ROWS <= rows->count; /* also behind `end` */
-    tile->words = whole && rows->n_words == 1 ? from : tile->copy;
-    if (!whole) copy_tile(rows, first, end, tile->copy);
-    else if (rows->n_words > 1) kernel->to_words(from, tile->blocks, rows->n_words, tile->copy);
-    if (with_planes) kernel->to_planes(tile->words, tile->blocks * rows->n_words, tile->planes);
+    int in_place = rows->width == 8 * rows->n_words && first + tile->blocks * ROWS <= rows->count; /* whole blocks */
+    tile->rows = in_place ? rows->codes + first * rows->width : tile->copy;
+    if (!in_place) copy_tile(rows, first, end, tile->copy);
+    if (with_planes) kernel->to_planes(tile->rows, tile->blocks, rows->n_words, tile->planes);
     return 1;
 }
 
@@ -455,45 +481,78 @@ static void look_up_words(Tile *tile, const Rows *rows, const Query *query, size
     }
 }
 
-static void look_at_tile(Tile *tile, const Rows *rows, Query *query, double word) {
-    uint64_t distances[ROWS], wanted = 0;
+/* The exclusive limit of ranks. At the rank of the bound, only a row with a smaller number is wanted, and in order those
+   came before. */
+static uint64_t limit_of(const Query *query, const Rows *rows) {
+    uint64_t rank = query->bound >> 32;
+    return rank + (rows->numbers && rank < UINT32_MAX);
+}
+
+static void keep_row(const Rows *rows, Query *query, size_t row, uint64_t rank) {
+    keep(query, rank << 32 | (rows->numbers ? rows->numbers[row] : row));
+}
+
+/* Look at a tile with 1 or GROUP queries. */
+static void look_by_distance(const Tile *tile, const Rows *rows, Query *queries, int n) {
+    const Word *codes[GROUP];
+    uint64_t limits[GROUP], distances[ROWS];
+    int wanted;
+    for (int i = 0; i < n; i++) {
+        codes[i] = queries[i].code;
+        limits[i] = limit_of(queries + i, rows);
+    }
+    for (size_t run = 0; run < tile->n_runs; run++) {
+        size_t block = tile->runs[run][0], end = tile->runs[run][1];
+        while ((block = kernel->near(tile->rows, block, end, rows->n_words, codes, limits, n, &wanted)) < end) {
+            const uint8_t *here = tile->rows + block * rows->n_words * PIECE;
+            for (; wanted; wanted &= wanted - 1) {
+                int i = lowest_bit((uint64_t)wanted);
+                uint64_t near = kernel->measure(here, rows->n_words, codes[i], limits[i], distances);
+                for (near &= tile->allowed[block]; near; near &= near - 1) {
+                    int lane = lowest_bit(near);
+                    keep_row(rows, queries + i, tile->first + block * ROWS + lane, distances[lane]);
+                }
+                limits[i] = limit_of(queries + i, rows);
+            }
+            block++;
+        }
+    }
+}
+
+static void look_by_tables(Tile *tile, const Rows *rows, Query *query, double word) {
+    uint64_t wanted;
     uint16_t *start = query->rounded_words ? tile->start : NULL;
-    if (query->tables && !set_limit(query, rows->width, word)) return;
+    if (!set_limit(query, rows->width, word)) return;
     if (start) look_up_words(tile, rows, query, 0);
     for (size_t run = 0; run < tile->n_runs; run++) {
         size_t block = tile->runs[run][0], end = tile->runs[run][1];
-        for (;; block++) {
-            /* At the rank of the bound, only a row with a smaller number is wanted, and in order those came before. */
-            uint64_t limit = (query->bound >> 32) + (rows->numbers && query->bound >> 32 < UINT32_MAX);
-            if (query->tables)
-                block = kernel->likely(tile->planes, block, end, rows->n_words, rows->width, query->rounded,
-                                       query->limit, start, &wanted);
-            else
-                block = kernel->near(tile->words, block, end, rows->n_words, query->code,
-                                     limit, distances, &wanted);
-            if (block >= end) break;
+        while ((block = kernel->likely(tile->planes, block, end, rows->n_words, rows->width, query->rounded,
+                                       query->limit, start, &wanted)) < end) {
             uint64_t bound = query->bound;
             for (wanted &= tile->allowed[block]; wanted; wanted &= wanted - 1) {
-                int lane = lowest_bit(wanted);
-                size_t row = tile->first + block * ROWS + lane;
-                uint64_t number = rows->numbers ? rows->numbers[row] : row, rank = distances[lane];
-                if (query->tables) rank = rank_of(score(query, rows->codes + row * rows->width, rows->width));
-                keep(query, rank << 32 | number);
+                size_t row = tile->first + block * ROWS + lowest_bit(wanted);
+                keep_row(rows, query, row, rank_of(score(query, rows->codes + row * rows->width, rows->width)));
             }
-            if (!query->tables || query->bound == bound) continue;
+            block++;
             double step = query->step;
+            if (query->bound == bound) continue;
             if (!set_limit(query, rows->width, word)) return;
-            if (start && query->step != step) look_up_words(tile, rows, query, block + 1);
+            if (start && query->step != step) look_up_words(tile, rows, query, block);
         }
     }
 }
 
 static void scan_rows(Tile *tile, const Rows *rows, Query *queries, size_t n) {
     size_t most = BLOCKS / rows->n_words * ROWS;
+    int tables = queries->tables != NULL;
     for (size_t first = 0; first < rows->count; first += most) {
         size_t end = rows->count - first < most ? rows->count : first + most;
-        if (!read_tile(tile, rows, first, end, queries->tables != NULL)) continue;
-        for (size_t i = 0; i < n; i++) look_at_tile(tile, rows, queries + i, queries[i].best_word);
+        if (!read_tile(tile, rows, first, end, tables)) continue;
+        for (size_t i = 0, group; i < n; i += group) {
+            group = tables || n - i < GROUP ? 1 : GROUP;
+            if (tables) look_by_tables(tile, rows, queries + i, queries[i].best_word);
+            else look_by_distance(tile, rows, queries + i, (int)group);
+        }
     }
 }
 
@@ -525,7 +584,9 @@ static size_t scan_groups(Tile *tile, const Rows *rows, Query *query, const int6
         seen += stop - first;
         for (; first < stop; first += most) {
             size_t end = stop - first < most ? stop : first + most;
-            if (read_tile(tile, rows, first, end, query->tables != NULL)) look_at_tile(tile, rows, query, word);
+            if (!read_tile(tile, rows, first, end, query->tables != NULL)) continue;
+            if (query->tables) look_by_tables(tile, rows, query, word);
+            else look_by_distance(tile, rows, query, 1);
         }
     }
     return seen;
@@ -553,7 +614,8 @@ static int ready(Call *call, Py_ssize_t width, Py_ssize_t k) {
     const Py_buffer *buffers = call->buffers;
     if (width < 1 || width > 8 * WORDS || k < 0 || buffers[CODES].len % width || buffers[LIMITS].len % 8) return 0;
     size_t bytes = (size_t)width, count = items(call, CODES, bytes), n = call->n = items(call, LIMITS, 8);
-    call->rows = (Rows){buffers[CODES].buf, buffers[ALLOWED].buf, buffers[NUMBERS].buf, count, bytes, (bytes + 7) / 8};
+    call->rows = (Rows){buffers[CODES].buf, buffers[ALLOWED].buf, buffers[NUMBERS].buf, count, bytes, 1};
+    while (8 * call->rows.n_words < bytes) call->rows.n_words *= 2;
     call->n_starts = items(call, STARTS, 8);
     call->n_groups = n ? items(call, GROUPS, 4 * n) : 0;
     call->n_values = buffers[ENTRIES_OF_WORDS].buf && n ? items(call, ENTRIES_OF_WORDS, 4 * n) : 0;
@@ -603,7 +665,11 @@ static Query *new_queries(const Call *call, size_t k) {
         query->bound = limits[i] > UINT32_MAX ? UINT64_MAX : limits[i] < 0 ? 0 : (uint64_t)limits[i] << 32;
         int failed = !query->keys;
         if (codes) {
-            memcpy(query->code, codes + i * width, width);
+            for (size_t at = 0; at < width; at++) ((uint8_t *)&query->code[at / 8].all)[at % 8] = codes[i * width + at];
+            for (Word *word = query->code; word < query->code + WORDS; word++) {
+                word->high = word->all >> 4 & 0x0f0f0f0f0f0f0f0f;
+                word->low = word->all & 0x0f0f0f0f0f0f0f0f;
+            }
         } else {
             query->tables = entries + i * 32 * width;
             failed |= !(query->best_entries = malloc(2 * width * sizeof(float)));
@@ -658,7 +724,7 @@ static PyObject *run(const Call *call, size_t k) {
     const int64_t *starts = call->buffers[STARTS].buf;
     const int32_t *groups = call->buffers[GROUPS].buf;
     Query *queries = new_queries(call, k);
-    Tile *tile = malloc(sizeof *tile);
+    Tile *tile = calloc(1, sizeof *tile); /* zeros behind the rows of a copy */
     int32_t *order = malloc((call->n_values + 1) * sizeof *order);
     int64_t *seen = calloc(n + 1, sizeof *seen);
     PyObject *found = NULL;
