@@ -93,39 +93,54 @@ TARGET static uint64_t NAME(measure)(const uint8_t *rows, size_t n_words, const 
 #undef MEASURE
 }
 
-/* The losses of one byte per row, by the tables of its high and, after it, its low nibble. */
-TARGET INLINE NAME(u8) NAME(losses)(const uint8_t *plane, const uint8_t *table) {
-    NAME(u8) bytes = NAME(read)(plane), high = (NAME(u8))((NAME(u16))bytes >> 4) & 15;
-    return (NAME(u8))LOOK_UP(table, high) + (NAME(u8))LOOK_UP(table + 16, bytes & 15);
-}
-
-TARGET static size_t NAME(likely)(const uint8_t *planes, size_t block, size_t end, size_t n_words, size_t width,
-                                  const uint8_t *rounded, uint16_t limit, const uint16_t *start, uint64_t *wanted) {
+TARGET INLINE size_t NAME(likely_rows)(const uint8_t *planes, size_t block, size_t end, size_t n_words, size_t width,
+                                       const uint8_t *const *rounded, const uint16_t *limits, const int n,
+                                       const uint16_t *start, uint64_t *wanted) {
     for (; block < end; block++) {
-        NAME(u8) few[ROWS / BYTES]; /* 255 where the losses are few */
+        NAME(u8) few[GROUP][ROWS / BYTES]; /* 255 where the losses are few */
         NAME(u64) any = {0};
         UNROLL for (int part = 0; part < ROWS / BYTES; part++) {
-            const uint8_t *plane = planes + block * n_words * PIECE + BYTES * part, *table = rounded;
-            NAME(u16) even = {0}, odd = {0};
+            const uint8_t *plane = planes + block * n_words * PIECE + BYTES * part;
+            NAME(u16) both[GROUP], odd[GROUP]; /* of even rows plus 256 times that of odd ones, modulo 65536 */
+            UNROLL for (int i = 0; i < n; i++) both[i] = odd[i] = (NAME(u16)){0};
             if (start) {
-                even = (NAME(u16))NAME(read)(start + block * ROWS + BYTES / 2 * part);
-                odd = (NAME(u16))NAME(read)(start + block * ROWS + ROWS / 2 + BYTES / 2 * part);
+                odd[0] = (NAME(u16))NAME(read)(start + block * ROWS + ROWS / 2 + BYTES / 2 * part);
+                both[0] = (NAME(u16))NAME(read)(start + block * ROWS + BYTES / 2 * part) + (odd[0] << 8);
             }
-            for (size_t i = 0; i < width; i += 2, plane += 2 * ROWS, table += 64) {
-                NAME(u16) sum = (NAME(u16))(NAME(losses)(plane, table) + NAME(losses)(plane + ROWS, table + 32));
-                even += sum & 255;
-                odd += sum >> 8;
+            for (size_t byte = 0; byte < width; byte += 2, plane += 2 * ROWS) {
+                NAME(u8) first = NAME(read)(plane), second = NAME(read)(plane + ROWS);
+                NAME(u8) nibbles[4] = {(NAME(u8))((NAME(u16))first >> 4) & 15, first & 15,
+                                       (NAME(u8))((NAME(u16))second >> 4) & 15, second & 15};
+                UNROLL for (int i = 0; i < n; i++) {
+                    NAME(u8) sum = {0};
+                    UNROLL for (int j = 0; j < 4; j++)
+                        sum += (NAME(u8))LOOK_UP(rounded[i] + 32 * byte + 16 * j, nibbles[j]);
+                    both[i] += (NAME(u16))sum;
+                    odd[i] += (NAME(u16))sum >> 8;
+                }
             }
-            few[part] = (NAME(u8))(((NAME(u16))(even <= limit) & 0xff) | ((NAME(u16))(odd <= limit) & 0xff00));
-            any |= (NAME(u64))few[part];
+            UNROLL for (int i = 0; i < n; i++) {
+                NAME(u16) limit = (NAME(u16)){0} + limits[i], even = both[i] - (odd[i] << 8);
+                few[i][part] = (NAME(u8))(((NAME(u16))(even < limit) & 0xff) | ((NAME(u16))(odd[i] < limit) & 0xff00));
+                any |= (NAME(u64))few[i][part];
+            }
         }
         if (!ANY(any)) continue;
-        *wanted = 0;
-        for (int i = 0; i < 8; i++) /* the multiplication collects the lowest bit of each byte */
-            *wanted |= (load((uint8_t *)few + 8 * i) & 0x0101010101010101) * 0x0102040810204080 >> 56 << 8 * i;
+        for (int i = 0; i < n; i++) {
+            wanted[i] = 0;
+            for (int j = 0; j < 8; j++) /* the multiplication collects the lowest bit of each byte */
+                wanted[i] |= (load((uint8_t *)few[i] + 8 * j) & 0x0101010101010101) * 0x0102040810204080 >> 56 << 8 * j;
+        }
         break;
     }
     return block;
+}
+
+TARGET static size_t NAME(likely)(const uint8_t *planes, size_t block, size_t end, size_t n_words, size_t width,
+                                  const uint8_t *const *rounded, const uint16_t *limits, int n, const uint16_t *start,
+                                  uint64_t *wanted) {
+    if (n == 1) return NAME(likely_rows)(planes, block, end, n_words, width, rounded, limits, 1, start, wanted);
+    return NAME(likely_rows)(planes, block, end, n_words, width, rounded, limits, GROUP, NULL, wanted);
 }
 
 /* The position of a byte among 16 rows x `n` bytes (8 or 16) is a number of 7 or 8 bits: (register, byte of a lane).
@@ -152,8 +167,13 @@ TARGET INLINE void NAME(turn)(const uint8_t *rows, size_t blocks, size_t n_words
 }
 
 TARGET static void NAME(to_planes)(const uint8_t *rows, size_t blocks, size_t n_words, uint8_t *planes) {
-    if (n_words == 1) NAME(turn)(rows, blocks, 1, planes, 8);
-    else NAME(turn)(rows, blocks, n_words, planes, 16);
+    switch (n_words) {
+    case 1: NAME(turn)(rows, blocks, 1, planes, 8); break;
+    case 2: NAME(turn)(rows, blocks, 2, planes, 16); break;
+    case 4: NAME(turn)(rows, blocks, 4, planes, 16); break;
+    case 8: NAME(turn)(rows, blocks, 8, planes, 16); break;
+    default: NAME(turn)(rows, blocks, 16, planes, 16);
+    }
 }
 
 static const Kernel NAME(kernel) = {LABEL, NAME(near), NAME(measure), NAME(likely), NAME(to_planes)};

@@ -60,10 +60,11 @@ typedef struct {
                    const uint64_t *limits, int n, int *wanted);
     /* The distances of the rows of a block, and a bit per row that is nearer than the limit. */
     uint64_t (*measure)(const uint8_t *rows, size_t n_words, const Word *code, uint64_t limit, uint64_t *distances);
-    /* Rows whose rounded losses, added to those in `start` if given, are at most the limit; `wanted` gets a bit per row.
-       In `start`, the even rows of a block come before the odd ones. */
+    /* Rows whose rounded losses are below the limit of one of `n` queries, 1 or GROUP; wanted[i] gets a bit per row. If
+       `start` is given (to one query), its losses are added; in it, the even rows of a block come before the odd ones. */
     size_t (*likely)(const uint8_t *planes, size_t block, size_t end, size_t n_words, size_t width,
-                     const uint8_t *rounded, uint16_t limit, const uint16_t *start, uint64_t *wanted);
+                     const uint8_t *const *rounded, const uint16_t *limits, int n, const uint16_t *start,
+                     uint64_t *wanted);
     /* From [64 rows][bytes] to [bytes][64 rows], block by block. */
     void (*to_planes)(const uint8_t *rows, size_t blocks, size_t n_words, uint8_t *planes);
 } Kernel;
@@ -123,17 +124,20 @@ static size_t near_portable(const uint8_t *rows, size_t block, size_t end, size_
 }
 
 static size_t likely_portable(const uint8_t *planes, size_t block, size_t end, size_t n_words, size_t width,
-                              const uint8_t *rounded, uint16_t limit, const uint16_t *start, uint64_t *wanted) {
-    for (; block < end; block++) {
-        const uint8_t *plane = planes + block * n_words * PIECE;
-        uint32_t sums[ROWS];
-        for (int row = 0; row < ROWS; row++) sums[row] = start ? start[block * ROWS + row % 2 * 32 + row / 2] : 0;
-        for (size_t i = 0; i < width; i++, plane += ROWS)
-            for (int row = 0; row < ROWS; row++)
-                sums[row] += rounded[32 * i + (plane[row] >> 4)] + rounded[32 * i + 16 + (plane[row] & 15)];
-        *wanted = 0;
-        for (int row = 0; row < ROWS; row++) *wanted |= (uint64_t)(sums[row] <= limit) << row;
-        if (*wanted) break;
+                              const uint8_t *const *rounded, const uint16_t *limits, int n, const uint16_t *start,
+                              uint64_t *wanted) {
+    for (uint64_t any = 0; block < end; block++) {
+        for (int i = 0; i < n; i++) {
+            const uint8_t *plane = planes + block * n_words * PIECE, *table = rounded[i];
+            uint32_t sums[ROWS];
+            for (int row = 0; row < ROWS; row++) sums[row] = start ? start[block * ROWS + row % 2 * 32 + row / 2] : 0;
+            for (size_t byte = 0; byte < width; byte++, plane += ROWS, table += 32)
+                for (int row = 0; row < ROWS; row++) sums[row] += table[plane[row] >> 4] + table[16 + (plane[row] & 15)];
+            wanted[i] = 0;
+            for (int row = 0; row < ROWS; row++) wanted[i] |= (uint64_t)(sums[row] < limits[i]) << row;
+            any |= wanted[i];
+        }
+        if (any) break;
     }
     return block;
 }
@@ -283,6 +287,7 @@ typedef struct {
     int word_bits;
     size_t n_values; /* of a word */
     float *best_entries, best_word, least_word; /* of each nibble; of the word */
+    double word;                                /* the most that the word adds to the rows that are looked at */
     double top, slack;                          /* best score without a word; more than rounding can change */
     double widest, step;                        /* largest loss of a nibble; what a rounded loss counts */
     uint8_t *rounded;                           /* the tables, as losses in steps */
@@ -371,20 +376,20 @@ static void round_losses(Query *query, size_t width) {
         query->rounded_words[i] = in_steps((double)query->best_word - query->words[i], per_step, FULL_WORD);
 }
 
-/* Set the limit of the rounded losses of rows whose word adds at most `word`; false if no such row can be wanted.
+/* Set the exclusive limit of the rounded losses of rows whose word adds at most query->word. It is
+   0 if no such row can be wanted.
    A nibble that loses more than the limit is rounded to FULL, above the limit, so that the steps need to reach only
    as far as the limit. They are made finer when they reach twice as far as needed. */
-static int set_limit(Query *query, size_t width, double word) {
-    double most = query->top + word - (double)score_of((uint32_t)((query->bound - 1) >> 32)) + query->slack;
-    if (most < 0 || !query->bound) return 0;
+static uint16_t set_limit(Query *query, size_t width) {
+    double most = query->top + query->word - (double)score_of((uint32_t)((query->bound - 1) >> 32)) + query->slack;
+    if (most < 0 || !query->bound) return query->limit = 0;
     double reach = most < query->widest ? most : query->widest;
     if (!(query->step * FULL < 2 * reach)) {
         query->step = reach / (FULL - 1);
         round_losses(query, width);
     }
     double steps = most / query->step;
-    query->limit = steps < FULL_WORD ? (uint16_t)steps : UINT16_MAX;
-    return 1;
+    return query->limit = steps < FULL_WORD ? (uint16_t)steps + 1 : UINT16_MAX;
 }
 
 /* The least and the best entry of a table; returns the largest absolute value. */
@@ -405,6 +410,7 @@ static void prepare_tables(Query *query, size_t width) {
         query->top += *best;
         if ((double)*best - least > query->widest) query->widest = (double)*best - least;
     }
+    query->word = query->best_word;
     /* More than rounding to float32 and the rounding of float64 sums can change. */
     query->slack = FLT_EPSILON * sizes + FLT_MIN;
     query->widest += query->slack; /* not 0 */
@@ -493,7 +499,7 @@ static void keep_row(const Rows *rows, Query *query, size_t row, uint64_t rank) 
 }
 
 /* Look at a tile with 1 or GROUP queries. */
-static void look_by_distance(const Tile *tile, const Rows *rows, Query *queries, int n) {
+static void look_by_distance(Tile *tile, const Rows *rows, Query *queries, int n) {
     const Word *codes[GROUP];
     uint64_t limits[GROUP], distances[ROWS];
     int wanted;
@@ -519,39 +525,46 @@ static void look_by_distance(const Tile *tile, const Rows *rows, Query *queries,
     }
 }
 
-static void look_by_tables(Tile *tile, const Rows *rows, Query *query, double word) {
-    uint64_t wanted;
-    uint16_t *start = query->rounded_words ? tile->start : NULL;
-    if (!set_limit(query, rows->width, word)) return;
-    if (start) look_up_words(tile, rows, query, 0);
+/* The same by tables. */
+static void look_by_tables(Tile *tile, const Rows *rows, Query *queries, int n) {
+    const uint8_t *rounded[GROUP];
+    uint16_t limits[GROUP], *start = queries->rounded_words ? tile->start : NULL, any = 0;
+    uint64_t wanted[GROUP];
+    for (int i = 0; i < n; i++) {
+        rounded[i] = queries[i].rounded;
+        any |= limits[i] = set_limit(queries + i, rows->width);
+    }
+    if (!any) return;
+    if (start) look_up_words(tile, rows, queries, 0);
     for (size_t run = 0; run < tile->n_runs; run++) {
         size_t block = tile->runs[run][0], end = tile->runs[run][1];
-        while ((block = kernel->likely(tile->planes, block, end, rows->n_words, rows->width, query->rounded,
-                                       query->limit, start, &wanted)) < end) {
-            uint64_t bound = query->bound;
-            for (wanted &= tile->allowed[block]; wanted; wanted &= wanted - 1) {
-                size_t row = tile->first + block * ROWS + lowest_bit(wanted);
-                keep_row(rows, query, row, rank_of(score(query, rows->codes + row * rows->width, rows->width)));
+        while ((block = kernel->likely(tile->planes, block, end, rows->n_words, rows->width, rounded, limits, n, start,
+                                       wanted)) < end) {
+            for (int i = 0; i < n; i++) {
+                Query *query = queries + i;
+                uint64_t bound = query->bound;
+                double step = query->step;
+                for (wanted[i] &= tile->allowed[block]; wanted[i]; wanted[i] &= wanted[i] - 1) {
+                    size_t row = tile->first + block * ROWS + lowest_bit(wanted[i]);
+                    keep_row(rows, query, row, rank_of(score(query, rows->codes + row * rows->width, rows->width)));
+                }
+                if (query->bound == bound) continue;
+                limits[i] = set_limit(query, rows->width);
+                if (start && query->step != step) look_up_words(tile, rows, query, block + 1);
             }
             block++;
-            double step = query->step;
-            if (query->bound == bound) continue;
-            if (!set_limit(query, rows->width, word)) return;
-            if (start && query->step != step) look_up_words(tile, rows, query, block);
         }
     }
 }
 
 static void scan_rows(Tile *tile, const Rows *rows, Query *queries, size_t n) {
     size_t most = BLOCKS / rows->n_words * ROWS;
-    int tables = queries->tables != NULL;
     for (size_t first = 0; first < rows->count; first += most) {
         size_t end = rows->count - first < most ? rows->count : first + most;
-        if (!read_tile(tile, rows, first, end, tables)) continue;
+        if (!read_tile(tile, rows, first, end, queries->tables != NULL)) continue;
         for (size_t i = 0, group; i < n; i += group) {
-            group = tables || n - i < GROUP ? 1 : GROUP;
-            if (tables) look_by_tables(tile, rows, queries + i, queries[i].best_word);
-            else look_by_distance(tile, rows, queries + i, (int)group);
+            group = queries->words || n - i < GROUP ? 1 : GROUP;
+            (queries->tables ? look_by_tables : look_by_distance)(tile, rows, queries + i, (int)group);
         }
     }
 }
@@ -579,14 +592,13 @@ static size_t scan_groups(Tile *tile, const Rows *rows, Query *query, const int6
     size_t seen = 0, most = BLOCKS / rows->n_words * ROWS;
     for (size_t i = 0; i < n_groups; i++) {
         size_t first = (size_t)starts[groups[i]], stop = (size_t)starts[groups[i] + 1];
-        double word = query->words ? query->words[groups[i]] : 0;
-        if (first == stop || (query->tables && !set_limit(query, rows->width, word))) continue;
+        if (query->words) query->word = query->words[groups[i]];
+        if (first == stop || (query->tables && !set_limit(query, rows->width))) continue;
         seen += stop - first;
         for (; first < stop; first += most) {
             size_t end = stop - first < most ? stop : first + most;
             if (!read_tile(tile, rows, first, end, query->tables != NULL)) continue;
-            if (query->tables) look_by_tables(tile, rows, query, word);
-            else look_by_distance(tile, rows, query, 1);
+            (query->tables ? look_by_tables : look_by_distance)(tile, rows, query, 1);
         }
     }
     return seen;
