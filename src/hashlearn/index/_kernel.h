@@ -3,7 +3,7 @@
    NAME(x)             x with the name of the set, LABEL
    TARGET              the attribute of its functions
    BYTES               bytes of a register
-   COUNTS              a vector type, in which COUNT(x, q) counts the bits that differ between the words x of 8 bytes and
+   COUNTS              a vector type, in which COUNT(x, q) counts the bits in which the words x of 8 bytes differ from
                        the word *q of a query, in each byte or in each word
    SUM(x)              the sum of these counts in each word
    LEAST(a, b)         the smaller one of each pair of words that are less than 2 ** 32
@@ -26,37 +26,36 @@ TARGET INLINE NAME(u8) NAME(read)(const void *at) {
     return bytes;
 }
 
-/* Read BYTES / 8 rows of n_words words, so that words[i] has one word of each row. The rows change places, the same in
-   all words. Each round exchanges a bit of the number of the row with a bit of the number of the word. */
-TARGET INLINE void NAME(deal)(const uint8_t *rows, const size_t n_words, NAME(u64) *words) {
-    const size_t per_row = n_words * 8 > BYTES ? n_words * 8 / BYTES : 1; /* registers */
-    UNROLL for (size_t i = 0; i < n_words; i++) words[i] = (NAME(u64))NAME(read)(rows + BYTES * i);
-    UNROLL for (size_t apart = per_row; apart < n_words; apart *= 2)
-        UNROLL for (size_t pair = 0; pair < n_words / 2; pair++) {
+/* Read n registers, `step` bytes apart, with n words each of BYTES / 8 rows, so that words[i] gets word i of each row.
+   The rows change places, the same in all words. Each round exchanges a bit of the number of the register with a bit of
+   the number of the word. */
+TARGET INLINE void NAME(deal)(const uint8_t *rows, size_t step, const size_t n, NAME(u64) *words) {
+    UNROLL for (size_t i = 0; i < n; i++) words[i] = (NAME(u64))NAME(read)(rows + step * i);
+    UNROLL for (size_t apart = 1; apart < n; apart *= 2)
+        UNROLL for (size_t pair = 0; pair < n / 2; pair++) {
             NAME(u64) *i = words + pair + pair / apart * apart, a = i[0], b = i[apart];
-            i[0] = apart == per_row ? (NAME(u64))LOW_WORDS(a, b) : (NAME(u64))EVEN_LANES(a, b);
-            i[apart] = apart == per_row ? (NAME(u64))HIGH_WORDS(a, b) : (NAME(u64))ODD_LANES(a, b);
+            i[0] = apart == 1 ? (NAME(u64))LOW_WORDS(a, b) : (NAME(u64))EVEN_LANES(a, b);
+            i[apart] = apart == 1 ? (NAME(u64))HIGH_WORDS(a, b) : (NAME(u64))ODD_LANES(a, b);
         }
-    if (per_row == 1) return;
-    NAME(u64) dealt[WORDS];
-    UNROLL for (size_t i = 0; i < n_words; i++) dealt[i / per_row + i % per_row * (BYTES / 8)] = words[i];
-    UNROLL for (size_t i = 0; i < n_words; i++) words[i] = dealt[i];
 }
 
 TARGET INLINE size_t NAME(near_words)(const uint8_t *rows, size_t block, size_t end, const size_t n_words,
                                       const Word *const *codes, const uint64_t *limits, const int n, int *wanted) {
+    const size_t dealt = n_words * 8 < BYTES ? n_words : BYTES / 8;
     for (; block < end; block++) {
         const uint8_t *at = rows + block * n_words * PIECE;
         if (n == 1) /* more queries look at rows that the first ones have brought to the cache */
             for (size_t i = 0; i < n_words * PIECE; i += 64) PREFETCH(at + AHEAD + i);
-        NAME(u64) least[GROUP], below = {0}, words[WORDS];
+        NAME(u64) least[GROUP], below = {0}, words[BYTES / 8];
         UNROLL for (int i = 0; i < n; i++) least[i] = (NAME(u64)){0} + limits[i];
-        for (size_t part = 0; part < PIECE / BYTES; part++) {
-            NAME(deal)(at + part * n_words * BYTES, n_words, words);
-            UNROLL for (int i = 0; i < n; i++) {
-                COUNTS counts = {0}; /* at most 8 per byte and word, so 16 words fit */
-                UNROLL for (size_t word = 0; word < n_words; word++) counts += COUNT(words[word], &codes[i][word]);
-                least[i] = (NAME(u64))LEAST(least[i], (NAME(u64))SUM(counts));
+        for (size_t part = 0; part < PIECE / BYTES; part++, at += n_words * BYTES) {
+            COUNTS counts[GROUP] = {{0}}; /* at most 8 per byte and word, so 16 words fit */
+            for (size_t word = 0; word < n_words; word += dealt) {
+                NAME(deal)(at + 8 * word, n_words / dealt * BYTES, dealt, words);
+                UNROLL for (int i = 0; i < n; i++) {
+                    UNROLL for (size_t j = 0; j < dealt; j++) counts[i] += COUNT(words[j], &codes[i][word + j]);
+                    if (word + dealt == n_words) least[i] = (NAME(u64))LEAST(least[i], (NAME(u64))SUM(counts[i]));
+                }
             }
         }
         UNROLL for (int i = 0; i < n; i++) below |= least[i] ^ limits[i];
@@ -153,7 +152,8 @@ TARGET INLINE void NAME(turn)(const uint8_t *rows, size_t blocks, size_t n_words
             for (size_t column = 0; column < 8 * n_words; column += n) {
                 const uint8_t *at = rows + part * 8 * n_words + column;
                 NAME(u8) from[16], to[16];
-                UNROLL for (size_t i = 0; i < n; i++) from[i] = (NAME(u8))LANES(at + i * n_words * 128 / n, 128 * n_words);
+                UNROLL for (size_t i = 0; i < n; i++)
+                    from[i] = (NAME(u8))LANES(at + 128 * n_words / n * i, 128 * n_words);
                 UNROLL for (int round = 0; round < 4; round++) {
                     UNROLL for (size_t i = 0; i < n / 2; i++) {
                         to[2 * i] = (NAME(u8))LOW_BYTES(from[i], from[i + n / 2]);

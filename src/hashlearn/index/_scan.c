@@ -61,7 +61,7 @@ typedef struct {
     /* The distances of the rows of a block, and a bit per row that is nearer than the limit. */
     uint64_t (*measure)(const uint8_t *rows, size_t n_words, const Word *code, uint64_t limit, uint64_t *distances);
     /* Rows whose rounded losses are below the limit of one of `n` queries, 1 or GROUP; wanted[i] gets a bit per row. If
-       `start` is given (to one query), its losses are added; in it, the even rows of a block come before the odd ones. */
+       `start` is given (to one query), its losses are added; in it, the even rows of a block are before the odd ones. */
     size_t (*likely)(const uint8_t *planes, size_t block, size_t end, size_t n_words, size_t width,
                      const uint8_t *const *rounded, const uint16_t *limits, int n, const uint16_t *start,
                      uint64_t *wanted);
@@ -128,11 +128,11 @@ static size_t likely_portable(const uint8_t *planes, size_t block, size_t end, s
                               uint64_t *wanted) {
     for (uint64_t any = 0; block < end; block++) {
         for (int i = 0; i < n; i++) {
-            const uint8_t *plane = planes + block * n_words * PIECE, *table = rounded[i];
+            const uint8_t *at = planes + block * n_words * PIECE, *table = rounded[i];
             uint32_t sums[ROWS];
             for (int row = 0; row < ROWS; row++) sums[row] = start ? start[block * ROWS + row % 2 * 32 + row / 2] : 0;
-            for (size_t byte = 0; byte < width; byte++, plane += ROWS, table += 32)
-                for (int row = 0; row < ROWS; row++) sums[row] += table[plane[row] >> 4] + table[16 + (plane[row] & 15)];
+            for (size_t byte = 0; byte < width; byte++, at += ROWS, table += 32)
+                for (int row = 0; row < ROWS; row++) sums[row] += table[at[row] >> 4] + table[16 + (at[row] & 15)];
             wanted[i] = 0;
             for (int row = 0; row < ROWS; row++) wanted[i] |= (uint64_t)(sums[row] < limits[i]) << row;
             any |= wanted[i];
@@ -145,7 +145,8 @@ static size_t likely_portable(const uint8_t *planes, size_t block, size_t end, s
 static void to_planes_portable(const uint8_t *rows, size_t blocks, size_t n_words, uint8_t *planes) {
     for (; blocks; blocks--, rows += n_words * PIECE, planes += n_words * PIECE)
         for (size_t row = 0; row < ROWS; row++)
-            for (size_t byte = 0; byte < 8 * n_words; byte++) planes[byte * ROWS + row] = rows[row * 8 * n_words + byte];
+            for (size_t byte = 0; byte < 8 * n_words; byte++)
+                planes[byte * ROWS + row] = rows[row * 8 * n_words + byte];
 }
 
 static const Kernel portable = {"portable", near_portable, measure_portable, likely_portable, to_planes_portable};
@@ -185,7 +186,8 @@ static const uint8_t ones[16] = {0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4}
 #define TARGET __attribute__((target("avx512f,avx512bw,popcnt")))
 #define COUNTS u8_avx512bw
 #define COUNT(x, q) \
-    ((u8_avx512bw)LOOK_UP(ones, ((x) >> 4 & NIBBLES) ^ (q)->high) + (u8_avx512bw)LOOK_UP(ones, ((x) & NIBBLES) ^ (q)->low))
+    ((u8_avx512bw)LOOK_UP(ones, ((x) >> 4 & NIBBLES) ^ (q)->high) + \
+     (u8_avx512bw)LOOK_UP(ones, ((x) & NIBBLES) ^ (q)->low))
 #define SUM(x) _mm512_sad_epu8((__m512i)(x), _mm512_setzero_si512())
 #include "_kernel.h"
 
@@ -218,7 +220,8 @@ static const uint8_t ones[16] = {0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4}
 #define TARGET __attribute__((target("avx2,popcnt")))
 #define COUNTS u8_avx2
 #define COUNT(x, q) \
-    ((u8_avx2)LOOK_UP(ones, ((x) >> 4 & NIBBLES) ^ (q)->high) + (u8_avx2)LOOK_UP(ones, ((x) & NIBBLES) ^ (q)->low))
+    ((u8_avx2)LOOK_UP(ones, ((x) >> 4 & NIBBLES) ^ (q)->high) + \
+     (u8_avx2)LOOK_UP(ones, ((x) & NIBBLES) ^ (q)->low))
 #define SUM(x) _mm256_sad_epu8((__m256i)(x), _mm256_setzero_si256())
 #include "_kernel.h"
 
@@ -231,7 +234,7 @@ static const uint8_t ones[16] = {0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4}
 #define TARGET
 #define BYTES 16
 #define COUNTS u8_neon
-#define COUNT(x, q) vcntq_u8((uint8x16_t)((x) ^ (q)->all))
+#define COUNT(x, q) (u8_neon)vcntq_u8((uint8x16_t)((x) ^ (q)->all))
 #define SUM(x) vpaddlq_u32(vpaddlq_u16(vpaddlq_u8((uint8x16_t)(x))))
 #define LOOK_UP(table, x) vqtbl1q_u8(vld1q_u8(table), (uint8x16_t)(x))
 #define LEAST(a, b) vminq_u32((uint32x4_t)(a), (uint32x4_t)(b))
@@ -376,10 +379,9 @@ static void round_losses(Query *query, size_t width) {
         query->rounded_words[i] = in_steps((double)query->best_word - query->words[i], per_step, FULL_WORD);
 }
 
-/* Set the exclusive limit of the rounded losses of rows whose word adds at most query->word. It is
-   0 if no such row can be wanted.
-   A nibble that loses more than the limit is rounded to FULL, above the limit, so that the steps need to reach only
-   as far as the limit. They are made finer when they reach twice as far as needed. */
+/* Set the exclusive limit of the rounded losses of rows whose word adds at most query->word; 0 if no such row can
+   be wanted. A nibble that loses more than the limit is rounded to FULL, above the limit, so that the steps need to
+   reach only as far as the limit. They are made finer when they reach twice as far as needed. */
 static uint16_t set_limit(Query *query, size_t width) {
     double most = query->top + query->word - (double)score_of((uint32_t)((query->bound - 1) >> 32)) + query->slack;
     if (most < 0 || !query->bound) return query->limit = 0;
@@ -487,8 +489,8 @@ static void look_up_words(Tile *tile, const Rows *rows, const Query *query, size
     }
 }
 
-/* The exclusive limit of ranks. At the rank of the bound, only a row with a smaller number is wanted, and in order those
-   came before. */
+/* The exclusive limit of ranks. At the rank of the bound, only a row with a smaller number is wanted, and in order
+   those came before. */
 static uint64_t limit_of(const Query *query, const Rows *rows) {
     uint64_t rank = query->bound >> 32;
     return rank + (rows->numbers && rank < UINT32_MAX);

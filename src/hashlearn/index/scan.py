@@ -30,7 +30,7 @@ WORD_BITS = (8, 12, 16)
 
 _VARIABLE = "HASHLEARN_SCAN"
 _BLOCK_ROWS = 2**24 if _scan is not None else 2**17  # per call: Ctrl-C waits for one call only; NumPy needs memory
-_THREAD_WORK = 2**22  # rows x queries x bytes per thread; a thread does not pay for less
+_THREAD_WORK = 2**25  # rows x queries x bytes per thread; starting a thread takes as long as scanning less
 _PART_QUERIES = 256  # per call: the compiled scan holds some kilobytes per query
 _NO_RANK = 2**32  # above every rank
 _ROW_BITS = np.uint64(32)
