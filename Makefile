@@ -18,6 +18,10 @@ TESTS ?= tests src
 	$(BIN)/pip install $(PIP_FLAGS) -e '.[test]'
 	touch $@
 
+.venv/docs-installed: .venv/installed
+	$(BIN)/pip install $(PIP_FLAGS) -e '.[docs]'
+	touch $@
+
 demo: .venv/installed
 	$(BIN)/hashlearn demo
 
@@ -47,7 +51,7 @@ bench: .venv/test-installed
 	for script in fit evaluate encode imports; do $(BIN)/python benchmarks/$$script.py || exit 1; done
 
 # The documentation as a site, in site/. A broken link or reference is an error.
-site: .venv/test-installed
+site: .venv/docs-installed
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
 clean:

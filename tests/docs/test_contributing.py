@@ -5,13 +5,12 @@ import re
 import subprocess
 import sys
 import tomllib
-from pathlib import Path
 
 import pytest
+from test_pages import PAGES, ROOT
 
 import hashlearn
 
-ROOT = Path(__file__).resolve().parents[2]
 GUIDE = (ROOT / "CONTRIBUTING.md").read_text()
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 
@@ -28,9 +27,12 @@ def test_every_make_target_that_is_named_exists():
     assert named <= make_targets()
 
 
-def test_every_path_that_is_named_exists():
-    named = re.findall(r"`(?:python -m pytest )?((?:src|tests|docs|benchmarks|examples)(?:/[\w./-]*)?)", GUIDE)
-    assert len(named) > 5
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_path_that_is_named_exists(page):
+    text = page.read_text()
+    named = re.findall(r"`(?:python (?:-m pytest )?)?((?:src|tests|docs|benchmarks|examples)/[\w./-]*)", text)
+    named += re.findall(r"^ +python (benchmarks/\S+)", text, flags=re.MULTILINE)
+    assert page.name != "CONTRIBUTING.md" or len(named) > 5
     assert [path for path in named if not (ROOT / path).exists()] == []
 
 

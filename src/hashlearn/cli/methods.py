@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from dataclasses import MISSING
 from typing import Annotated, Any
@@ -100,11 +101,12 @@ def _json_value(value: Any) -> Any:
 
 def markdown_table() -> str:
     """Return the table of docs/methods.md."""
-    lines = ["| name | title | kind | learns from | passes | verified | paper |", "|---" * 7 + "|"]
+    lines = ["| name | title | kind | learns from | passes | verified | published |", "|---" * 7 + "|"]
     for name in method_names():
         info = find_method(name).info
-        paper = info.reference if str(info.year) in info.reference else f"{info.reference} ({info.year})"
-        facts = (info.title, info.kind, _source(info), info.passes_text, _shown(info.verified), paper)
+        venue = re.search(rf"\(([^()]*\b{info.year})\)", info.reference)
+        published = venue[1] if venue else str(info.year)
+        facts = (info.title, info.kind, _source(info), info.passes_text, _shown(info.verified), published)
         lines.append(f"| `{name}` | {' | '.join(facts)} |")
     return "\n".join(lines)
 
