@@ -12,8 +12,8 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 import hashlearn.rowkeys as rowkeys
-from hashlearn.messages import refuse_masked
-from hashlearn.parallel import one_blas_thread, ordered_map, row_blocks
+from hashlearn.labels import refuse_masked
+from hashlearn.parallel import map_blocks, one_blas_thread, ordered_map, row_blocks
 from hashlearn.typing import Float32Array, FloatArray, Matrix
 
 LEAST_LANDMARKS, MOST_LANDMARKS = 1000, 3000
@@ -162,10 +162,10 @@ class LandmarkKernel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         return result
 
     def fit_landmarks(self, X: Matrix) -> None:
-        """Fit everything but ``center_``, for callers that compute that mean in a pass of their own."""
+        """Fit everything but ``center_``, for callers that compute that mean in another pass."""
         n_rows = X.shape[0]
         total, squares = np.zeros(X.shape[1]), 0.0
-        for sums, square in ordered_map(lambda block: self.moments(X[block]), row_blocks(n_rows), self.n_jobs):
+        for sums, square in map_blocks(self.moments, X, self.n_jobs):
             total += sums
             squares += square
         count = landmark_count(self.n_landmarks, n_rows)
@@ -229,17 +229,14 @@ class LandmarkKernel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         left[:, :-2] = rows
         left[:, -2] = -0.5 / self.bandwidth_ * np.einsum("ij,ij->i", rows, rows)
         left[:, -1] = 1.0
-        exponent = left @ self._factors(dtype).T
-        return np.exp(exponent, out=exponent)
-
-    def _factors(self, dtype: Any) -> NDArray[Any]:
         landmarks = self.landmarks_.astype(dtype)
         width = landmarks.shape[1]
         factors = np.empty((len(landmarks), width + 2), dtype=dtype)
         factors[:, :width] = landmarks / factors.dtype.type(self.bandwidth_)
         factors[:, width] = 1.0
         factors[:, width + 1] = -0.5 / self.bandwidth_ * np.einsum("ij,ij->i", landmarks, landmarks)
-        return factors
+        exponent = left @ factors.T
+        return np.exp(exponent, out=exponent)
 
     def _unit(self, rows: NDArray[Any]) -> NDArray[Any]:
         if not self.normalize:

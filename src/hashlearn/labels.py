@@ -28,7 +28,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from hashlearn.messages import refuse_masked
 from hashlearn.typing import IntArray
 
 LabelMatrix: TypeAlias = sparse.csr_matrix
@@ -125,6 +124,17 @@ def label_array(y: Any, name: str = "y") -> NDArray[Any]:
     """Return labels as an array without changing values; from a list, NumPy would turn 3 into "3" next to a string."""
     refuse_masked(y, name)
     return _array_of_list(y) if isinstance(y, (list, tuple)) else np.asarray(y)
+
+
+def refuse_masked(values: Any, name: str = "X") -> None:
+    """Raise a ValueError for masked entries, because NumPy would take the numbers behind the mask."""
+    parts = values if isinstance(values, (list, tuple)) else (values,)
+    n_masked = sum(int(np.ma.count_masked(part)) for part in parts if isinstance(part, np.ma.MaskedArray))
+    if n_masked:
+        raise ValueError(
+            f"{name} has {n_masked} masked entries, which have no value to use: fill them ({name}.filled(0)) or leave "
+            "these rows out."
+        )
 
 
 def sliceable_labels(y: Any) -> Any:

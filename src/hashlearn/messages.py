@@ -15,19 +15,6 @@ def one_line(error: BaseException) -> str:
     return text if text.endswith((".", "!", "?")) else text + "."
 
 
-def refuse_masked(values: Any, name: str = "X") -> None:
-    """Raise a ValueError for masked entries, because NumPy would take the numbers behind the mask."""
-    import numpy as np
-
-    parts = values if isinstance(values, (list, tuple)) else (values,)
-    n_masked = sum(int(np.ma.count_masked(part)) for part in parts if isinstance(part, np.ma.MaskedArray))
-    if n_masked:
-        raise ValueError(
-            f"{name} has {n_masked} masked entries, which have no value to use: fill them ({name}.filled(0)) or leave "
-            "these rows out."
-        )
-
-
 MODEL = "a hashlearn model"
 _LOOKED_AT = 4096
 _KINDS = (

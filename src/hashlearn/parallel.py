@@ -70,16 +70,27 @@ def one_blas_thread() -> Iterator[None]:
     Every thread that calls BLAS must enter. The limit of the process ends when the last thread leaves: a thread that
     leaves earlier must not lift it for the others.
     """
+    global _threads_inside, _process_limit
     controller = _controller(len(sys.modules))
     limits = [(library, library.get_num_threads()) for library in _libraries_with_thread_limits(controller)]
-    _enter(controller)
+    with _lock:
+        if _threads_inside == 0:
+            _take_control()
+            _process_limit = controller.limit(limits=1, user_api="blas")
+            _process_limit.__enter__()
+        _threads_inside += 1
     try:
         for library, _ in limits:
             library.set_num_threads(1)
         yield
     finally:
-        _leave()
-        # After _leave, which sets this thread's limits to those of the thread that entered first.
+        with _lock:
+            _threads_inside -= 1
+            if _threads_inside == 0:
+                _take_control()
+                _process_limit.__exit__(None, None, None)
+                _take_control()
+        # After the limit of the process, whose end sets this thread's limits to those of the thread that entered first.
         for library, before in limits:
             library.set_num_threads(before)
 
@@ -96,26 +107,6 @@ def one_thread() -> Iterator[None]:
         yield
 
 
-def _enter(controller: ThreadpoolController) -> None:
-    global _threads_inside, _process_limit
-    with _lock:
-        if _threads_inside == 0:
-            _take_control()
-            _process_limit = controller.limit(limits=1, user_api="blas")
-            _process_limit.__enter__()
-        _threads_inside += 1
-
-
-def _leave() -> None:
-    global _threads_inside
-    with _lock:
-        _threads_inside -= 1
-        if _threads_inside == 0:
-            _take_control()
-            _process_limit.__exit__(None, None, None)
-            _take_control()
-
-
 def _take_control() -> None:
     """Allow this thread to change the limit of OpenBLAS.
 
@@ -124,11 +115,6 @@ def _take_control() -> None:
     clear = getattr(getattr(threadpoolctl, "OpenBLASController", None), "clear_controlling_thread", None)
     if clear is not None:
         clear(force=True)
-
-
-def _with_one_blas_thread(function: Callable[[Task], Result], task: Task) -> Result:
-    with one_blas_thread():
-        return function(task)
 
 
 def ordered_map(
@@ -146,8 +132,15 @@ def ordered_map(
             yield from map(function, tasks)
             return
         with ThreadPoolExecutor(threads) as pool:
-            limited = partial(_with_one_blas_thread, function)
+            limited: Any = one_blas_thread()(function)  # as a decorator, which enters once for every task
             yield from in_order(partial(pool.submit, limited), tasks, 2 * threads)
+
+
+def map_blocks(
+    function: Callable[[Any], Result], X: Any, n_jobs: int | None, size: int = BLOCK_ROWS
+) -> Iterator[Result]:
+    """Yield the results of ``function`` for blocks of ``size`` rows of X in order, computed by threads."""
+    return ordered_map(lambda block: function(X[block]), row_blocks(X.shape[0], size), n_jobs)
 
 
 def in_order(submit: Callable[[Task], Any], tasks: Iterable[Task], ahead: int) -> Iterator[Any]:

@@ -89,7 +89,7 @@ def test_the_confidence_of_training_follows_updates_and_steps_before_the_hasher(
     assert found != before
     assert found == pytest.approx(np.abs(hasher.expected_bits(X[:400])).mean(), abs=0.02)
     joined = hl.JoinedHasher([hl.GSDHP(12, n_landmarks=100, random_state=0), hl.ITQ(4, random_state=0)]).fit(X, y)
-    steps = PipelineHasher.of(make_pipeline(StandardScaler(), joined).fit(X, y))
+    steps = PipelineHasher.from_pipeline(make_pipeline(StandardScaler(), joined).fit(X, y))
     assert trained_confidence(steps) == pytest.approx(joined.confidence_)
     joined.hashers_[0].confidence_ = 0.5  # as partial_fit of an AutoHasher updates one part
     assert trained_confidence(joined) == pytest.approx((12 * 0.5 + 4 * joined.hashers_[1].confidence_) / 16)

@@ -167,8 +167,8 @@ def test_what_cannot_be_exported_says_so(fitted, digits, tmp_path):
     own = hl.GSDHP(4, function=Ridge(), random_state=0).fit(X[:200], y[:200])
     graph = hl.AGH(4, n_anchors=20, random_state=0).fit(X[:200])
     two_encoders = hl.methods.find_method("lin-v")(4, random_state=0).fit(X[:200], y[:200])
-    pipeline = PipelineHasher.of(make_pipeline(Normalizer("l1"), hl.ITQ(4)).fit(X[:200]))
-    inner = PipelineHasher.of(make_pipeline(MaxAbsScaler(), clone(two_encoders)).fit(X[:200], y[:200]))
+    pipeline = PipelineHasher.from_pipeline(make_pipeline(Normalizer("l1"), hl.ITQ(4)).fit(X[:200]))
+    inner = PipelineHasher.from_pipeline(make_pipeline(MaxAbsScaler(), clone(two_encoders)).fit(X[:200], y[:200]))
     images = hl.ITQ(4, random_state=0).fit(X[:200])
     images.features_, images.function_ = None, NetworkFunction({"backbone": {"name": "alexnet"}}, {}, 4)
     for hasher, to, sentence in (

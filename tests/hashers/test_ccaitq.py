@@ -43,7 +43,7 @@ def test_correlations_agree_with_scikit_learn():
     sets = (rng.random_sample((400, 3)) < 0.4).astype(float)
     rows = rng.standard_normal((400, 6)) + sets @ rng.standard_normal((3, 6))
     rows -= rows.mean(axis=0)
-    directions, found = canonical_directions(Covariances.of(sums_of(rows, sets)), 1e-10, 1e-10, 6)
+    directions, found = canonical_directions(Covariances.from_sums(sums_of(rows, sets)), 1e-10, 1e-10, 6)
     left, right = CCA(3, max_iter=5000, tol=1e-12).fit_transform(rows, sets)
     wanted = [np.corrcoef(left[:, k], right[:, k])[0, 1] for k in range(3)]
     np.testing.assert_allclose(found[:3], wanted, atol=1e-5)
@@ -57,7 +57,7 @@ def test_bits_are_the_rotated_correlation_scaled_projections():
     hasher = CCAITQ(n_bits=9, ridge=1e-4, random_state=0).fit(X, Y)
     assert hasher.ridge_ == 1e-4
     centred = X - X.mean(axis=0)
-    directions, correlations = canonical_directions(Covariances.of(sums_of(centred, one_hot(Y))), 1e-4, 1e-4, 9)
+    directions, correlations = canonical_directions(Covariances.from_sums(sums_of(centred, one_hot(Y))), 1e-4, 1e-4, 9)
     wanted = centred @ (directions * correlations)
     found = hasher.decision_function(X)
     # A rotation keeps inner products.
@@ -106,7 +106,7 @@ def test_the_ridge_is_chosen_by_generalized_cross_validation():
         hat = rows @ np.linalg.solve(rows.T @ rows / 59 + share * scale * np.eye(30), rows.T / 59)
         errors.append(((sets - hat @ sets) ** 2).sum() / (1 - np.trace(hat) / 60) ** 2)
     assert np.argmin(errors) > 0
-    chosen = chosen_ridge(Covariances.of(sums_of(rows, one_hot(y))))
+    chosen = chosen_ridge(Covariances.from_sums(sums_of(rows, one_hot(y))))
     assert chosen == pytest.approx(RIDGES[int(np.argmin(errors))] * scale)
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import linalg
 
-from hashlearn.pairwise.start import _discriminants, discriminant_directions, leading_directions
+from hashlearn.pairwise.solver import _discriminants, discriminant_directions, leading_directions
 from hashlearn.pairwise.supervision import AnchorProblem
 from hashlearn.similarity import from_labels
 
@@ -84,7 +84,7 @@ def test_signs_along_discriminant_directions_tell_classes_apart(n_bits):
 
 def test_discriminant_directions_of_many_classes_come_from_whole_classes(monkeypatch):
     X, group = scattered(20, n_classes=200, per_class=2)
-    monkeypatch.setattr("hashlearn.pairwise.start.MOST_DISCRIMINANT_ROWS", 100)
+    monkeypatch.setattr("hashlearn.pairwise.solver.MOST_DISCRIMINANT_ROWS", 100)
     directions = discriminant_directions(X, group, 8, np.random.RandomState(0))
     assert directions.shape == (20, 8)
     assert np.linalg.matrix_rank(directions) == 8

@@ -12,7 +12,7 @@ from hashlearn.files import FileError
 from hashlearn.progress import listening
 from hashlearn.rows import Source, WorkersLost, as_source
 from hashlearn.rows import checkpoint as job
-from hashlearn.rows.reduce import run
+from hashlearn.rows.reduce import FitContext
 
 pytestmark = pytest.mark.usefixtures("small_ranges")
 
@@ -88,7 +88,7 @@ def leave(shared, task):
 
 def test_a_broken_pool_is_one_sentence():
     with ProcessPoolExecutor(1) as pool, pytest.raises(WorkersLost, match="checkpoint="):
-        list(run(leave, None, [1, 2], pool, None))
+        list(FitContext(pool).run(leave, None, [1, 2]))
 
 
 def test_a_checkpoint_keeps_the_codes_that_the_calibration_needs(data, in_memory, tmp_path):

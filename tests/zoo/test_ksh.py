@@ -54,7 +54,7 @@ def test_loss_stays_above_the_floor_of_balanced_classes():
 def small_problem(seed=0):
     rng = np.random.RandomState(seed)
     K = rng.standard_normal((50, 6))
-    residual = Residual(LabelProduct.of(rng.randint(3, size=50)), 8)
+    residual = Residual(LabelProduct.from_labels(rng.randint(3, size=50)), 8)
     residual.subtract(np.where(rng.random_sample(50) < 0.5, 1.0, -1.0))
     return K, residual, rng.standard_normal(6)
 

@@ -19,7 +19,7 @@ def test_products_with_s_do_not_depend_on_the_block_size(monkeypatch):
     S[:, :5] = 0
     for block in (2048, 7):
         monkeypatch.setattr(labels_module, "GROUP_BLOCK", block)
-        product = LabelProduct.of(sparse.csr_matrix(Y))
+        product = LabelProduct.from_labels(sparse.csr_matrix(Y))
         unknown = Y.sum(axis=1) == 0
         wanted = np.where(unknown[:, None], 0, S @ np.where(unknown[:, None], 0, Z))
         np.testing.assert_allclose(product @ Z, wanted, atol=1e-9)

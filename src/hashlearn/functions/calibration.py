@@ -40,11 +40,6 @@ class Calibration:
         self.offsets_: FloatArray = np.array(offsets, dtype=np.float64)
 
     @classmethod
-    def for_log_odds(cls, n_bits: int) -> Calibration:
-        """Return the calibration of projections that are log odds of the bits already."""
-        return cls(np.ones(n_bits), np.zeros(n_bits))
-
-    @classmethod
     def fit(cls, projections: NDArray[Any], bits: NDArray[Any], *, offset: bool = True) -> Calibration:
         """Fit the most likely curves to projections (n, n_bits) and bits (n, n_bits): {0, 1}, booleans or {-1, +1}.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Protocol
 
 import numpy as np
@@ -222,7 +223,7 @@ FEW_ROWS, N_FOLDS = 2500, 5
 RIDGES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)
 """Ridges to choose from, as shares of the mean eigenvalue of X'X. The search climbs from the least."""
 LEAST_SLOPE = 1e-6
-"""Of a bit that cannot be told on rows left out, for projections of size 1: it keeps its sign and next to no weight."""
+"""Slope of a bit that rows left out say nothing about, at projections of size 1: its sign stays, its weight is tiny."""
 
 
 @dataclass
@@ -261,6 +262,8 @@ class HeldOutRows:
         return [np.flatnonzero(self.fold == fold) for fold in range(int(self.fold.max()) + 1)]
 
 
+# Products round differently with other numbers of BLAS threads, so that the answer would depend on the machine.
+@one_blas_thread()
 def calibrated_ridge(sums: RidgeSums, held: HeldOutRows, mean: FloatArray, n_jobs: int | None) -> LinearFunction:
     """Learn a linear function whose projections are log odds of the bits.
 
@@ -273,15 +276,8 @@ def calibrated_ridge(sums: RidgeSums, held: HeldOutRows, mean: FloatArray, n_job
     held : with features counted from the same center.
     mean : of the features, counted from that center.
     """
-    # Products round differently with other numbers of BLAS threads, so that the answer would depend on the machine.
-    with one_blas_thread():
-        return _calibrated_ridge(sums, held, mean, n_jobs)
-
-
-def _calibrated_ridge(sums: RidgeSums, held: HeldOutRows, mean: FloatArray, n_jobs: int | None) -> LinearFunction:
     scale = float(np.trace(sums.recentered(mean).xx)) / len(mean) or 1.0
     parts = [(rows, (sums - RidgeSums.from_rows(held.x[rows], held.t[rows])).recentered(mean)) for rows in held.folds]
-    found: dict[int, FloatArray] = {}
 
     def project(place: int) -> FloatArray:
         z = np.empty(held.t.shape)
@@ -290,17 +286,15 @@ def _calibrated_ridge(sums: RidgeSums, held: HeldOutRows, mean: FloatArray, n_jo
             z[rows] = (held.x[rows] - mean.astype(np.float32)) @ weights + part.t / max(part.count, 1)
         return z
 
-    def wrong(place: int) -> float:
-        return float(np.mean((found[place] >= 0) != (held.codes > 0)))
-
-    found |= dict(zip((0, 1), ordered_map(project, (0, 1), n_jobs), strict=True))
-    best = 0
-    while best + 1 < len(RIDGES) and wrong(best + 1) < wrong(best):
-        best += 1
-        if best + 1 < len(RIDGES):
-            found[best + 1] = project(best + 1)
-    calibration = Calibration.fit(found[best], held.codes)
-    least = LEAST_SLOPE / np.maximum(np.sqrt(np.mean(found[best] ** 2, axis=0)), 1e-300)
+    projections, best, least_wrong = np.empty(0), 0, np.inf
+    # The first two ridges are always tried, so they are tried together.
+    for place, found in enumerate(chain(ordered_map(project, (0, 1), n_jobs), map(project, range(2, len(RIDGES))))):
+        wrong = np.mean((found >= 0) != (held.codes > 0))
+        if wrong >= least_wrong:
+            break
+        projections, best, least_wrong = found, place, wrong
+    calibration = Calibration.fit(projections, held.codes)
+    least = LEAST_SLOPE / np.maximum(np.sqrt(np.mean(projections**2, axis=0)), 1e-300)
     slopes = np.maximum(calibration.slopes_, least)
     offsets = np.where(calibration.slopes_ > least, calibration.offsets_, 0.0)
     ridge, whole = RIDGES[best] * scale, sums.recentered(mean)

@@ -22,7 +22,7 @@ from hashlearn.hashers.hub import OnHub
 from hashlearn.kernel import FeatureMap, dense_rows, validated_rows
 from hashlearn.labels import Classes, LabelSets, as_labels, group_rows, sets_by_name
 from hashlearn.methodinfo import MethodInfo
-from hashlearn.parallel import one_blas_thread, ordered_map, row_blocks
+from hashlearn.parallel import map_blocks, one_blas_thread, row_blocks
 from hashlearn.parameters import FLAG, DeclaredEstimator, Instance, Interval, check_parameters, fitted, parameter
 from hashlearn.progress import keeps_partial
 from hashlearn.rows import advice
@@ -204,10 +204,6 @@ class BaseHasher(OnHub, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Decla
         if saved is not None:
             saved.remove()
         return self
-
-    def _context(self) -> FitContext:
-        """Return how a fit to rows in memory is carried out."""
-        return FitContext(n_jobs=self.n_jobs, verbose=self.verbose)
 
     def _check_labels(self, source: AnySource) -> None:
         if self._uses_labels and not source.has_labels:
@@ -469,7 +465,7 @@ class BaseHasher(OnHub, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Decla
             self.confidence_ = float(np.abs(self.calibration_.expected_bits(projections)).mean())
 
     def _project(self, X: Matrix) -> Float32Array:
-        """Project validated rows, block by block on threads, in their own precision.
+        """Project validated rows, block by block on threads, in the precision of the rows.
 
         Float64 rows give the same bits in any batches. Float32 rows are twice as fast; their bits can differ between
         batches where a projection is within rounding of zero.
@@ -478,9 +474,8 @@ class BaseHasher(OnHub, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Decla
 
     def _project_by(self, project: Callable[[Matrix], NDArray[Any]], X: Matrix) -> Float32Array:
         result = np.empty((X.shape[0], self.n_bits_), dtype=np.float32)
-        blocks = row_blocks(X.shape[0])
-        parts = ordered_map(lambda block: project(X[block]), blocks, self.n_jobs)
-        for block, part in zip(blocks, parts, strict=True):
+        parts = map_blocks(project, X, self.n_jobs)
+        for block, part in zip(row_blocks(X.shape[0]), parts, strict=True):
             result[block] = part
         return result
 

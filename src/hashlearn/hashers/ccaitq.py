@@ -63,7 +63,7 @@ class CCAITQ(KernelParameters, SumsHasher):
 
     def _learn_sums(self, training: Training, sums: GramSums, context: FitContext, rng: Rng) -> LearnedFunction:
         mean = sums.x / sums.count
-        covariances = Covariances.of(sums)
+        covariances = Covariances.from_sums(sums)
         ridge, label_ridge = self.ridge, self.ridge
         if isinstance(ridge, str) or isinstance(label_ridge, str):
             ridge, label_ridge = chosen_ridge(covariances), PRINTED_RIDGE
@@ -93,7 +93,7 @@ class Covariances:
     yy: FloatArray
 
     @classmethod
-    def of(cls, sums: GramSums) -> Covariances:
+    def from_sums(cls, sums: GramSums) -> Covariances:
         n = sums.count
         share = 1 / max(n - 1, 1)
         xx = share * (sums.xx - np.outer(sums.x, sums.x) / n)

@@ -1,4 +1,4 @@
-"""The frame of methods that need the features of all rows in memory."""
+"""Base of methods that need the features of all rows in memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hashlearn.functions.linear import HashFunction, LinearFunction
 from hashlearn.hashers.base import BaseHasher
 from hashlearn.kernel import FeatureMap, LandmarkKernel, PlainFeatures
 from hashlearn.labels import check_variety, group_rows
-from hashlearn.parallel import one_blas_thread, ordered_map, row_blocks
+from hashlearn.parallel import map_blocks, one_blas_thread
 from hashlearn.parameters import COUNT, Options, fitted, parameter
 from hashlearn.progress import PhaseTimer, verbose_listening
 from hashlearn.rows.source import CalibrationSample
@@ -85,10 +85,7 @@ class InMemoryHasher(BaseHasher):
         """Return the features of all rows, centered as ``kernel`` says; sets ``features_``."""
         self.features_ = self._feature_map(rng)
         self.features_.fit_landmarks(X)
-        blocks = row_blocks(X.shape[0])
-        mapped = np.concatenate(
-            list(ordered_map(lambda block: self.features_.map_block(X[block]), blocks, self.n_jobs))
-        )
+        mapped = np.concatenate(list(map_blocks(self.features_.map_block, X, self.n_jobs)))
         center = mapped.mean(axis=0, dtype=np.float64) if self._centers_features else np.zeros(mapped.shape[1])
         self.features_.center_ = center.astype(np.float32)
         mapped -= self.features_.center_
@@ -116,7 +113,7 @@ FIXED_BANDWIDTH = 0.4**2
 
 
 class KernelParameters(BaseHasher):
-    """Group of parameters of methods that can learn on kernel features; stands in front of the frame in the bases.
+    """Group of parameters of methods that can learn on kernel features; it is listed before the base class.
 
     A method that does not name this group learns on the rows themselves.
     """

@@ -86,7 +86,7 @@ class PipelineHasher(BaseHasher):
         return self.hasher._uses_labels
 
     @classmethod
-    def of(cls, pipeline: Pipeline) -> PipelineHasher:
+    def from_pipeline(cls, pipeline: Pipeline) -> PipelineHasher:
         """Return the hasher that computes what a fitted pipeline with a hasher at its end computes."""
         *before, (_, hasher) = pipeline.steps
         if not isinstance(hasher, BaseHasher):

@@ -20,7 +20,7 @@ from hashlearn.functions.linear import FeatureSums, GroupedFeatureSums, HashFunc
 from hashlearn.hashers.in_memory import InMemoryHasher
 from hashlearn.kernel import FeatureMap, LandmarkKernel, PlainFeatures
 from hashlearn.labels import check_variety, group_rows
-from hashlearn.parallel import one_blas_thread, ordered_map, row_blocks
+from hashlearn.parallel import map_blocks, one_blas_thread
 from hashlearn.progress import report
 from hashlearn.rows.groups import Groups, LabelReader
 from hashlearn.rows.reduce import (
@@ -232,7 +232,7 @@ class SumsHasher(InMemoryHasher):
             check_variety(len(first))
             table, counts = labels[first], np.bincount(group[group >= 0])
         rng, source = self._rng(), Source(X)
-        with self._context() as context:
+        with FitContext(n_jobs=self.n_jobs, verbose=self.verbose) as context:
             with context.timer("features"):
                 features = self._feature_map(rng)
                 features.fit_landmarks(X)
@@ -356,7 +356,7 @@ class SumsHasher(InMemoryHasher):
 def _row_total(X: Matrix, n_jobs: int | None) -> FloatArray:
     """Sum rows in memory, in the blocks and the order of a survey."""
     plain, total = PlainFeatures(), np.zeros(X.shape[1])
-    for part, _ in ordered_map(lambda block: plain.moments(X[block]), row_blocks(X.shape[0]), n_jobs):
+    for part, _ in map_blocks(plain.moments, X, n_jobs):
         total += part
     return total
 
@@ -371,8 +371,7 @@ def _provisional_center(features: FeatureMap, total: FloatArray | None, n_rows: 
 
 def _mapped_once(training: Training, X: Matrix, n_jobs: int | None) -> Training:
     """Return the same training with features in memory: several passes over an array need not map it again."""
-    features, blocks = training.view.features, row_blocks(X.shape[0], block_rows(X.shape[0]))
-    mapped = np.concatenate(list(ordered_map(lambda block: features.map_block(X[block]), blocks, n_jobs)))
+    mapped = np.concatenate(list(map_blocks(training.view.features.map_block, X, n_jobs, block_rows(X.shape[0]))))
     return replace(training, source=Source(mapped), view=replace(training.view, features=PlainFeatures()))
 
 

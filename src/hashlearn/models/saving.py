@@ -140,7 +140,7 @@ def fingerprint(hasher: BaseHasher | Pipeline) -> str:
 
 def as_hasher(hasher: Any) -> Any:
     """Return a pipeline as one hasher, and anything else as it is."""
-    return PipelineHasher.of(hasher) if isinstance(hasher, Pipeline) else hasher
+    return PipelineHasher.from_pipeline(hasher) if isinstance(hasher, Pipeline) else hasher
 
 
 def _walked(hasher: BaseHasher | Pipeline) -> tuple[dict[str, Any], Arrays]:

@@ -1,8 +1,8 @@
 """GSDH_P: greedy symmetric discrete hashing, one bit of a batch at a time, for any pairwise loss.
 
 ``PairwiseHasher`` is the fit that GSDH_P and SDH_P share; ``_learn`` is the whole method in a few lines. The steps are
-in the files beside this one, in reading order: ``supervision`` (groups of rows with equal labels, anchors), ``start``
-and ``solver`` with ``greedy`` or ``symmetric`` (codes of the anchors), ``row_pass`` (codes of all other rows).
+in the files beside this one, in reading order: ``supervision`` (groups of rows with equal labels, anchors), ``solver``
+with ``greedy`` or ``symmetric`` (codes of the anchors), ``row_pass`` (codes of all other rows).
 
 All draws come from ``random_state``, in this order: landmarks, anchors, start (directions, then a rotation and batches
 for each start), rows held out, function. ``fit_pairs`` and ``fit_neighbors`` draw the anchors in another way, but also
@@ -56,7 +56,6 @@ from hashlearn.similarity import (
     RELEVANCES,
     LabelSimilarity,
     MatrixSimilarity,
-    Similarity,
     check_similarity,
     from_pairs,
     neighbor_similarity,
@@ -150,7 +149,7 @@ class PairwiseHasher(PartialFitMixin):
         X = self._validate(X)
         read = self._read_labels(X, y)
         labels = read.sets
-        with self._context() as context:
+        with FitContext(n_jobs=self.n_jobs, verbose=self.verbose) as context:
             rng = self._rng()
             features = self._fit_features(X, rng, context)
             with context.timer("similarity"):
@@ -179,7 +178,7 @@ class PairwiseHasher(PartialFitMixin):
         self
         """
         X = self._validate(X)
-        with self._context() as context:
+        with FitContext(n_jobs=self.n_jobs, verbose=self.verbose) as context:
             rng = self._rng()
             with context.timer("similarity"):
                 S = from_pairs(X.shape[0], similar, dissimilar)
@@ -208,7 +207,7 @@ class PairwiseHasher(PartialFitMixin):
         """
         X = self._validate(X)
         S, places = check_similarity(S, anchors, X.shape[0])
-        with self._context() as context:
+        with FitContext(n_jobs=self.n_jobs, verbose=self.verbose) as context:
             rng = self._rng()
             similarity = MatrixSimilarity(S, places)
             features = self._fit_features(X, rng, context)
@@ -231,7 +230,7 @@ class PairwiseHasher(PartialFitMixin):
         self
         """
         X = self._validate(X)
-        with self._context() as context:
+        with FitContext(n_jobs=self.n_jobs, verbose=self.verbose) as context:
             rng = self._rng()
             features = self._fit_features(X, rng, context)
             with context.timer("similarity"):
@@ -264,7 +263,8 @@ class PairwiseHasher(PartialFitMixin):
 
     def _learn(self, supervision: Supervision, context: FitContext, rng: Rng) -> Self:
         """Learn codes of the anchors, code all other rows in one pass, and fit the hash function to its sums."""
-        self._check_function(supervision.similarity)
+        if self.function == "posterior" and supervision.similarity.classes is None:
+            raise ValueError(f"{type(self).__name__}(function='posterior') needs one class per row: use 'linear' here.")
         anchors, result = self._solver.learn(supervision, self._loss(), self.n_bits_, rng, context.timer)
         self._keep_label_codes(supervision, anchors)
         held_out = self._plan_held_out(supervision, rng)
@@ -283,10 +283,6 @@ class PairwiseHasher(PartialFitMixin):
             in_memory = isinstance(supervision.groups, np.ndarray)
             group = similarity.group[anchors.rows if in_memory else supervision.places]
             self.label_codes_ = LabelCodes.from_rows(names, similarity.labels, group, anchors.codes)
-
-    def _check_function(self, similarity: Similarity) -> None:
-        if self.function == "posterior" and similarity.classes is None:
-            raise ValueError(f"{type(self).__name__}(function='posterior') needs one class per row: use 'linear' here.")
 
     def _plan_held_out(self, supervision: Supervision, rng: Rng) -> HeldOutPlan | None:
         """Choose the rows that a function is not fitted to while it is judged; None for functions with no choice."""
@@ -363,7 +359,8 @@ class PairwiseHasher(PartialFitMixin):
         with context.timer("calibrate"):
             learned = context.codes_of(supervision.sample.numbers)
             # With rows held out, the projections are log odds already.
-            calibration = None if held_out is None else Calibration.for_log_odds(self.n_bits_)
+            log_odds = Calibration(np.ones(self.n_bits_), np.zeros(self.n_bits_))
+            calibration = None if held_out is None else log_odds
             self._calibrate(supervision.sample, learned, calibration)
         self._store_codes(context, source="learned")
         self.__dict__.pop("sums_", None)  # of an earlier partial_fit

@@ -191,7 +191,7 @@ class PartialFitMixin(BaseHasher):
             function = LinearFunction.solve(sums.ridge_sums().recentered(mean), self.ridge)
         projections = function.project(held.x - mean.astype(np.float32)).astype(np.float32)
         if self.function == "posterior" or self.ridge == "auto":
-            calibration = Calibration.for_log_odds(self.n_bits_)
+            calibration = Calibration(np.ones(self.n_bits_), np.zeros(self.n_bits_))
         else:
             calibration = Calibration.fit(projections, held.codes, offset=False)
         thresholds = getattr(self, "thresholds_", None)

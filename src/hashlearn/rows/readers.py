@@ -18,7 +18,7 @@ from hashlearn.files.read import read_labels, shard_names
 from hashlearn.files.tables import TABLES, ParquetRows, table_features
 from hashlearn.kernel import as_matrix
 from hashlearn.labels import sliceable_labels
-from hashlearn.rows.reduce import run
+from hashlearn.rows.reduce import FitContext
 from hashlearn.rows.source import (
     AnySource,
     FunctionPart,
@@ -186,12 +186,12 @@ class MappedPart(LazyPart):
             root = root.base
         self.name = str(root.filename)
         self.offset = int(root.offset) + array.__array_interface__["data"][0] - root.__array_interface__["data"][0]
-        self.shape, self.strides, self.dtype = array.shape, array.strides, array.dtype
+        self.array_shape, self.strides, self.dtype = array.shape, array.strides, array.dtype
         self.n_rows, self.first = int(array.shape[0]), 0
 
     def open(self) -> Any:
         raw = np.memmap(self.name, dtype=np.uint8, mode="r")
-        return np.ndarray(self.shape, self.dtype, buffer=raw, offset=self.offset, strides=self.strides)
+        return np.ndarray(self.array_shape, self.dtype, buffer=raw, offset=self.offset, strides=self.strides)
 
 
 class DaskPart(Part):
@@ -331,7 +331,7 @@ def _function_source(functions: list[Callable[[], Any]], executor: Any) -> Sourc
     """Make a source of functions, each of which is called once to count its rows."""
     prefix = uuid.uuid4().hex[:8]  # workers keep results by name: those of two sources must not be mixed up
     names = [f"chunk {k} [{prefix}]" for k in range(len(functions))]
-    facts = list(run(_count_rows, None, list(zip(functions, names, strict=True)), executor, None))
+    facts = list(FitContext(executor).run(_count_rows, None, list(zip(functions, names, strict=True))))
     labeled = {has_labels for _, has_labels in facts}
     if len(labeled) > 1:
         raise FileError("Some chunks come with labels and others without.")

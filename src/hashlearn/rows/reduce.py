@@ -53,33 +53,6 @@ class WorkersLost(RuntimeError):
     """The workers died and cannot be replaced. What they did is lost unless a checkpoint holds it."""
 
 
-def run(function: TaskFunction, plan: Any, tasks: Iterable[Any], executor: Any, n_jobs: int | None) -> Iterator[Any]:
-    """Compute ``function(plan, task)`` for every task and return the results in the order of the tasks.
-
-    Parameters
-    ----------
-    function : callable
-        It must be importable by name and depend on its arguments only, so that a task can be repeated elsewhere.
-    plan : what all tasks need
-        It is sent once to every worker of a cluster, and with every task to other executors.
-    tasks : iterable
-        Row ranges, or tuples that begin with one. Only a few are taken ahead of the result that is waited for.
-    executor : None, concurrent.futures executor or Dask client
-        None for ``n_jobs`` threads of this process.
-    """
-    if executor is None:
-        return ordered_map(partial(function, plan), tasks, n_jobs)
-    client = _dask_client(executor)
-    if client is not None:
-        return _run_on_cluster(client, function, plan, tasks)
-    if not callable(getattr(executor, "submit", None)):
-        raise TypeError(
-            "executor must be None (threads), a concurrent.futures executor, a Dask client or client.get_executor(). "
-            f"Got {type(executor).__name__} instead."
-        )
-    return _run_on_executor(executor, function, plan, tasks)
-
-
 def _run_on_executor(executor: Any, function: TaskFunction, plan: Any, tasks: Iterable[Any]) -> Iterator[Any]:
     payload = _pickled(plan)
     digest = hashlib.sha256(payload).hexdigest()
@@ -268,8 +241,28 @@ class FitContext:
         return FitContext(self.executor, self.n_jobs, checkpoint, codes)
 
     def run(self, function: TaskFunction, plan: Any, tasks: Iterable[Any]) -> Iterator[Any]:
-        """Return ``function(plan, task)`` for every task, in order; see ``run``."""
-        return run(function, plan, tasks, self.executor, self.n_jobs)
+        """Compute ``function(plan, task)`` for every task and return the results in the order of the tasks.
+
+        Parameters
+        ----------
+        function : callable
+            It must be importable by name and depend on its arguments only, so that a task can be repeated elsewhere.
+        plan : what all tasks need
+            It is sent once to every worker of a cluster, and with every task to other executors.
+        tasks : iterable
+            Row ranges, or tuples that begin with one. Only a few are taken ahead of the result that is waited for.
+        """
+        if self.executor is None:
+            return ordered_map(partial(function, plan), tasks, self.n_jobs)
+        client = _dask_client(self.executor)
+        if client is not None:
+            return _run_on_cluster(client, function, plan, tasks)
+        if not callable(getattr(self.executor, "submit", None)):
+            raise TypeError(
+                "executor must be None (threads), a concurrent.futures executor, a Dask client or "
+                f"client.get_executor(). Got {type(self.executor).__name__} instead."
+            )
+        return _run_on_executor(self.executor, function, plan, tasks)
 
     def load(self, name: str) -> Arrays | None:
         """Load arrays from the checkpoint; None if there are none of this name or there is no checkpoint."""
@@ -591,7 +584,7 @@ def encode_source(
     project : callable
         Maps a block of rows to projections; it must be possible to pickle it.
     folder : str or Path
-    executor, n_jobs : who does the work; see ``run``.
+    executor, n_jobs : who does the work; see ``FitContext``.
     shard_rows : int or None
         A multiple of 2048. None for 262,144, or fewer for a stream of wide rows.
     facts : dict
@@ -621,7 +614,8 @@ def encode_source(
     claim_folder(folder, ABOUT, about, "codes")
     plan = EncodePlan(project, str(folder), n_bits, source.n_features, shard_rows, facts)
     done = 0
-    for stop in run(encode_shard, plan, _missing(source, folder, shard_rows, n_bits), executor, n_jobs):
+    context = FitContext(executor, n_jobs)
+    for stop in context.run(encode_shard, plan, _missing(source, folder, shard_rows, n_bits)):
         done = max(done, stop)
         report("encode rows", stop, source.n_rows or stop)
     assert source.n_rows is not None

@@ -24,8 +24,7 @@ import hashlearn.rowkeys as rowkeys
 from hashlearn.files.arrays import FileError, one_line
 from hashlearn.files.read import bad_row, stack_rows
 from hashlearn.kernel import as_matrix
-from hashlearn.labels import label_array
-from hashlearn.messages import refuse_masked
+from hashlearn.labels import label_array, refuse_masked
 from hashlearn.typing import IntArray, Matrix
 
 SAMPLE_ROWS, SAMPLE_SEED = 2048, 0
@@ -39,6 +38,14 @@ class Part(ABC):
     n_rows: int
     cheap: bool = False
     """Whether single rows can be read without reading much else."""
+
+    @property
+    def shape(self) -> tuple[int]:
+        """The number of rows, where an array has it too."""
+        return (self.n_rows,)
+
+    def __getitem__(self, rows: slice) -> Any:
+        return self.read(rows.start, rows.stop)
 
     @abstractmethod
     def read(self, start: int, stop: int) -> Any:
@@ -54,22 +61,12 @@ class Part(ABC):
 
 
 Rows = Any
-"""A ``Part``, or an array, a sparse matrix or any other object that is sliced by rows: ``rows[start:stop]``."""
-
-
-def count_rows(rows: Rows) -> int:
-    """Return the number of rows."""
-    return rows.n_rows if isinstance(rows, Part) else int(rows.shape[0])
+"""A ``Part``, an array, a sparse matrix or any other object with ``shape[0]`` rows ``rows[start:stop]``."""
 
 
 def cut_rows(rows: Rows, start: int, stop: int) -> Rows:
     """Return rows start..stop-1 for one task, which reads them later."""
     return rows.slice(start, stop) if isinstance(rows, Part) else rows[start:stop]
-
-
-def read_rows(rows: Rows, start: int, stop: int) -> Any:
-    """Read rows start..stop-1."""
-    return rows.read(start, stop) if isinstance(rows, Part) else rows[start:stop]
 
 
 def take_rows(rows: Rows, numbers: NDArray[np.integer]) -> Any:
@@ -91,7 +88,7 @@ class PartList(Part):
         self.parts = list(parts)
         self.starts = [0]
         for part in self.parts:
-            self.starts.append(self.starts[-1] + count_rows(part))
+            self.starts.append(self.starts[-1] + int(part.shape[0]))
         self.n_rows = self.starts[-1]
         self.cheap = all(part.cheap for part in self.parts if isinstance(part, Part))
 
@@ -107,7 +104,7 @@ class PartList(Part):
     def read(self, start: int, stop: int) -> Any:
         """Read rows start..stop-1 of the list."""
         pieces = list(self.pieces(start, stop))
-        blocks = [read_rows(part, a, b) for part, a, b in pieces]
+        blocks = [part[a:b] for part, a, b in pieces]
         if len({block.shape[1:] for block in blocks}) > 1:
             shapes = zip(pieces, blocks, strict=True)
             names = ", ".join(f"{_name_of(part)} {block.shape[1:]}" for (part, *_), block in shapes)
@@ -118,7 +115,7 @@ class PartList(Part):
         """Read single rows by number, in ascending order."""
         found: list[Any] = []
         for part, first in zip(self.parts, self.starts, strict=False):
-            inside = rows[(rows >= first) & (rows < first + count_rows(part))] - first
+            inside = rows[(rows >= first) & (rows < first + int(part.shape[0]))] - first
             if len(inside):
                 found.append(take_rows(part, inside))
         return stack_rows(found)
@@ -210,13 +207,13 @@ class RowRange:
 
     def read(self, start: int, stop: int) -> Matrix:
         """Read feature rows by their numbers in the source."""
-        return read_rows(self.rows, start - self.start, stop - self.start)
+        return self.rows[start - self.start : stop - self.start]
 
     def read_labels(self, start: int, stop: int) -> Any:
         """Read labels by the rows' numbers in the source."""
         if self.labels is None:
             raise ValueError("This source has no labels.")
-        return read_rows(self.labels, start - self.start, stop - self.start)
+        return self.labels[start - self.start : stop - self.start]
 
     def read_checked(self, start: int, stop: int, n_features: int) -> Matrix:
         """Read feature rows.
@@ -266,13 +263,13 @@ class Source:
     """
 
     def __init__(self, rows: Rows, labels: Rows | None = None) -> None:
-        self.n_rows = count_rows(rows)
+        self.n_rows = int(rows.shape[0])
         if self.n_rows == 0:
             raise FileError("There are no rows to read.")
-        if labels is not None and count_rows(labels) != self.n_rows:
-            raise FileError(f"There are {count_rows(labels)} labels for {self.n_rows} rows.")
+        if labels is not None and int(labels.shape[0]) != self.n_rows:
+            raise FileError(f"There are {int(labels.shape[0])} labels for {self.n_rows} rows.")
         self.rows, self.labels, self.has_labels = rows, labels, labels is not None
-        self.n_features = int(read_rows(cut_rows(rows, 0, 1), 0, 1).shape[1])
+        self.n_features = int(cut_rows(rows, 0, 1)[0:1].shape[1])
         self.cheap = not isinstance(rows, Part) or rows.cheap
 
     def take(self, rows: NDArray[np.integer]) -> Matrix:
@@ -303,10 +300,10 @@ class Source:
         """Hash the names and lengths of the parts and a few rows, to tell this data from other data."""
         sides = [side.parts if isinstance(side, PartList) else [side] for side in (self.rows, self.labels)]
         parts = [part for side in sides for part in side if part is not None and not isinstance(part, FunctionPart)]
-        named = [(_name_of(part), count_rows(part)) for part in parts]
+        named = [(_name_of(part), int(part.shape[0])) for part in parts]
         digest = hashlib.sha256(json.dumps([self.n_rows, self.n_features, named]).encode())
         for row in (0, self.n_rows // 2, self.n_rows - 1):
-            digest.update(_row_bytes(read_rows(cut_rows(self.rows, row, row + 1), 0, 1)))
+            digest.update(_row_bytes(cut_rows(self.rows, row, row + 1)[0:1]))
         return digest.hexdigest()
 
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from hashlearn import codes
-from hashlearn.functions.linear import LinearFunction
+from hashlearn.functions.linear import LinearFunction, project_block
 from hashlearn.hashers.in_memory import KernelParameters, linear
 from hashlearn.hashers.sums import GramSums, LearnedFunction, SumsHasher, Training
 from hashlearn.kernel import validated_rows
 from hashlearn.labels import LabelMatrix
 from hashlearn.methodinfo import MethodInfo
-from hashlearn.parallel import ordered_map, row_blocks
 from hashlearn.parameters import COUNT, POSITIVE, Options, fitted, parameter
 from hashlearn.progress import steps
 from hashlearn.rows.reduce import FitContext
@@ -26,7 +27,7 @@ class AIBC(KernelParameters, SumsHasher):
     """Asymmetric inner-product binary coding: min |B Z' - m S|^2 + nu (|B - XW|^2 + |Z - XR|^2 + ridge terms).
 
     B and Z in {-1, +1} are two different codes of the same rows: B as queries, Z as database, each with a linear
-    hash function of its own. S is the similarity of labels (graded for label sets, shifted to mean 0) or of features
+    hash function. S is the similarity of labels (graded for label sets, shifted to mean 0) or of features
     (inner products, the paper's search for the largest ones). In turn, B and Z are updated bit by bit, exactly for each
     bit, and W and R by ridge regression; S is never formed.
 
@@ -79,13 +80,8 @@ class AIBC(KernelParameters, SumsHasher):
     def encode_database(self, X: Matrix) -> NDArray[np.uint8]:
         """Packed codes of database rows, to be searched with the codes that ``encode`` gives."""
         check_is_fitted(self)
-        X = validated_rows(self, X)
-
-        def hashed(block: slice) -> NDArray[np.uint8]:
-            features = self.features_.map_block(X[block]) - self.features_.center_
-            return codes.pack(self.database_function_.project(features) >= 0)
-
-        return np.concatenate(list(ordered_map(hashed, row_blocks(X.shape[0]), self.n_jobs)))
+        project = partial(project_block, self.features_, self.database_function_)
+        return codes.pack(self._project_by(project, validated_rows(self, X)) >= 0)
 
     @property
     def _uses_labels(self) -> bool:
@@ -145,7 +141,7 @@ class CenteredLabels:
 
     def __init__(self, labels: LabelMatrix, sizes: NDArray[np.integer] | None = None) -> None:
         """``labels`` are label sets, ``sizes`` the rows that have them; None for one each."""
-        self._product = LabelProduct.of(labels)
+        self._product = LabelProduct.from_labels(labels)
         counts = np.ones((labels.shape[0], 1)) if sizes is None else sizes.astype(np.float64)[:, None]
         self._mean = float((counts * (self._product @ counts)).sum() / counts.sum() ** 2)
         # With only one class S is constant; then the shift is left out.

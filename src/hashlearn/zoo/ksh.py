@@ -59,7 +59,7 @@ class KSH(KernelParameters, InMemoryHasher):
         if self.n_samples is not None and self.n_samples < len(rows):
             rows = rng.choice(rows, self.n_samples, replace=False)
         K = features[rows].astype(np.float64)
-        residual = Residual(LabelProduct.of(labels[rows]), self.n_bits_)
+        residual = Residual(LabelProduct.from_labels(labels[rows]), self.n_bits_)
         gram, target = K.T @ K, residual.scale * residual.similarity.quadratic(K)
         weights = np.zeros((K.shape[1], self.n_bits_))
         objective, n_iter = [residual.squared_norm()], 0

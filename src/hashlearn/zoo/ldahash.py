@@ -80,7 +80,7 @@ def pair_spreads(features: FloatArray, labels: LabelMatrix) -> tuple[FloatArray,
     sum s_ij (x_i - x_j)(x_i - x_j)' = 2 X'(D - S)X for a 0/1 similarity S with row sums D, so no pair is visited.
     """
     count = len(features)
-    related = LabelProduct.of(labels, relevance="binary", dissimilar=0.0)
+    related = LabelProduct.from_labels(labels, relevance="binary", dissimilar=0.0)
     partners = related @ np.ones((count, 1))
     similar = 2 * (features.T @ (partners * features) - related.quadratic(features))
     total = features.sum(axis=0)

@@ -54,7 +54,7 @@ class SCDH(KernelParameters, InMemoryHasher):
         known, bits = labeled_rows(labels), self.n_bits_
         if bits >= len(known):
             raise ValueError(f"SCDH needs more labeled rows than bits. Got {len(known)} rows and n_bits={bits}.")
-        X, similarity = features[known], LabelProduct.of(labels[known])
+        X, similarity = features[known], LabelProduct.from_labels(labels[known])
         scale = bits / similarity.similarity.largest
         fit, balance = (share * bits * len(known) for share in (self.fit_weight, self.balance_weight))
         gram = (X.T @ X).astype(np.float64)

@@ -68,7 +68,7 @@ class SSH(InMemoryHasher):
         if self.variant == "sequential":
             rows = np.sort(rng.permutation(rows)[: self.n_samples])
         everyone, known = features.astype(np.float64), features[rows].astype(np.float64)
-        similarity = LabelProduct.of(labels[rows], relevance="binary", dissimilar=-1.0)
+        similarity = LabelProduct.from_labels(labels[rows], relevance="binary", dissimilar=-1.0)
         fit, variance = similarity.quadratic(known), everyone.T @ everyone
         balance = abs(np.trace(fit)) / max(np.trace(variance), 1e-300)
         variance *= self.eta * (balance or 1.0)

@@ -1,4 +1,4 @@
-"""The frame of the deep methods: inputs, network, loss, training, codes."""
+"""Base of the deep methods: inputs, network, loss, training, codes."""
 
 from __future__ import annotations
 

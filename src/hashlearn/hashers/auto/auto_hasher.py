@@ -141,7 +141,7 @@ class AutoHasher(BaseHasher):
         parts = _updated_parts(self)
         if not parts:
             raise ValueError(
-                "No bits of this AutoHasher were learned by GSDH_P, so more rows change nothing: fit anew."
+                "No bits of this AutoHasher were learned by GSDH_P, so more rows change nothing: fit again."
             )
         X = validated_rows(self, X)
         for part in parts:

@@ -1,4 +1,4 @@
-"""The frame of methods with two encoders: one for queries, another for database rows."""
+"""Base of methods with two encoders: one for queries, another for database rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The frame of methods that learn relaxed bits z = tanh(x W + b) by stochastic descent on lists for some queries."""
+"""Base of methods that learn relaxed bits z = tanh(x W + b) by stochastic descent on lists for some queries."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ class LabelProduct:
         self._known = np.flatnonzero(self.group >= 0)
 
     @classmethod
-    def of(cls, y: Any, **options: Any) -> LabelProduct:
+    def from_labels(cls, y: Any, **options: Any) -> LabelProduct:
         """Make a product from classes or label sets, with the options of ``hashlearn.similarity.LabelSimilarity``."""
         labels = label_matrix(y)
         group, representatives = group_rows(labels)

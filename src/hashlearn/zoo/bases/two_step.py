@@ -1,4 +1,4 @@
-"""The frame of methods that learn in two steps: codes from labels alone, then a hash function that reproduces them.
+"""Base of methods that learn in two steps: codes from labels alone, then a hash function that reproduces them.
 
 Codes are learned in the calling process. Per row, it holds a group number (1 to 4 bytes) and a packed code (n_bits / 8
 bytes); the features stay in the source.
