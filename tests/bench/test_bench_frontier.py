@@ -156,7 +156,7 @@ def test_the_command_writes_a_page_of_a_strangers_file(call, tmp_path):
         "Left out: float Euclidean; 8 bit scalar; ",
     ):
         assert word in text
-    rows = json.loads(paths[2].read_text())["sections"][0]["rows"]
+    rows = json.loads(paths[2].read_text())["sections"][1]["rows"]
     assert {(row["method"], row["bytes"]) for row in rows} == {
         ("class number", 1), ("float cosine", 256), ("PCA + sign", 4), ("PCA + sign", 8), ("itq, Hamming", 4),
         ("itq, Hamming", 8), ("itq, real-valued queries", 4), ("itq, real-valued queries", 8),
@@ -330,7 +330,7 @@ def test_what_is_not_measured_is_a_dash():
     hidden = point("TurboQuant", 100, 0.5, 0.5)
     del hidden.values["distinct"]
     rows = frontier_rows([hidden])
-    text = _table_section(rows, frontier_picture("t", rows), []).rows[0]
+    text = _table_section(rows, []).rows[0]
     assert "–" in text
 
 

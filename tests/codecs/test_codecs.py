@@ -235,3 +235,8 @@ def test_turboquant_is_near_to_the_floats(digits):
     exact = unit_rows(queries) @ unit_rows(database).T
     assert codec.bytes_per_row == 36
     assert np.abs(codec.scores(queries, codec.encode(database)) - exact).max() < 0.2
+
+
+def test_rows_that_do_not_differ_are_one_sentence_for_lda():
+    with pytest.raises(ValueError, match="classes with several rows that differ"):
+        codecs.Discriminant().fit(np.ones((60, 8), dtype=np.float32), np.arange(60) % 6)

@@ -96,9 +96,11 @@ def write_frontier(
     rows = frontier_rows(measured.points)
     main = [row for row in rows if row.budget == plan.budgets[0]]
     picture = frontier_picture(title, main)
+    best = _best_section(main, plan.sizes)
+    best.plots = [picture]
     sections = [
-        _table_section(main, picture, frontier_notes(plan, measured)),
-        _best_section(main, plan.sizes),
+        best,
+        _table_section(main, frontier_notes(plan, measured)),
         _difference_section(main, against),
     ]
     if len(plan.budgets) > 1 and not measured.facts.label_sets:
@@ -141,7 +143,7 @@ def frontier_picture(title: str, rows: Sequence[FrontierRow]) -> Panels:
     return Panels(title, tuple(panels))
 
 
-def _table_section(rows: Sequence[FrontierRow], picture: Panels, notes: Sequence[str]) -> Section:
+def _table_section(rows: Sequence[FrontierRow], notes: Sequence[str]) -> Section:
     names = columns_of(rows) | OWN
     section = Section("Accuracy against bytes", [*notes])
     section.columns = ["method", "bytes", *names.values(), "fit s", "encode µs", "model kB", "seeds"]
@@ -165,7 +167,6 @@ def _table_section(rows: Sequence[FrontierRow], picture: Panels, notes: Sequence
         "different codes over the number of rows. Equal scores count at their expected value. Means ± sample deviation "
         "over seeds; a seed draws the split and is the method's random_state.",
     ]
-    section.plots = [picture]
     return section
 
 

@@ -343,19 +343,9 @@ REAL_VALUED = (
     "e(q): the same hashed codes, searched with real-valued queries, the expected bits of a query between -1 and 1."
 )
 TABLE_COLUMNS = (
-    "data",
-    "split",
-    "measure",
-    "method",
-    "bits",
-    "seeds",
-    "learned",
-    "hashed",
-    "e(q)",
-    "seconds",
-    "memory",
+    "data", "split", "measure", "method", "bits", "seeds", "learned", "hashed", "e(q)", "seconds", "memory",
     *LIKENESS.values(),
-)
+)  # fmt: skip
 # The number of first columns that a heading can show once for all rows.
 HEADING_COLUMNS = 3
 

@@ -68,7 +68,10 @@ class Discriminant(RowMap):
 
         labeled, rows = LabeledRows.find(y), unit_rows(X)
         lda = LinearDiscriminantAnalysis(solver="eigen", shrinkage="auto")
-        lda.fit(rows[labeled.rows], labeled.labels.argmax(axis=1))
+        try:
+            lda.fit(rows[labeled.rows], labeled.labels.argmax(axis=1))
+        except linalg.LinAlgError as error:
+            raise ValueError("LDA needs classes with several rows that differ.") from error
         self._mean = rows.mean(axis=0)
         self._weights = lda.scalings_[:, : min(rows.shape[1], len(lda.classes_) - 1)].astype(np.float32)
         return self

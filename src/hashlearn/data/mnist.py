@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from hashlearn.data.pool import Dataset, DatasetMissing, Pool, joined_parts
+from hashlearn.data.pool import TEST, TRAIN, Dataset, DatasetMissing, Pool, joined_parts
 from hashlearn.files.arrays import FileError
 
 FASHION_MNIST = Path("/usr/share/datasets/fashion-mnist")
@@ -53,16 +53,11 @@ def fashion_mnist(
     """
     if not fashion_mnist_there(folder):
         raise DatasetMissing(f"Fashion-MNIST is not in {folder}: sudo apt install dataset-fashion-mnist.")
-    rng = np.random.default_rng(seed)
-    parts: list[tuple[NDArray[np.float32], NDArray[np.int64]]] = []
-    for (image_name, label_name), count in zip(_names(), (n_train, n_queries), strict=True):
-        images, labels = read_idx(folder / image_name), read_idx(folder / label_name)
-        if len(images) != len(labels):
-            raise ValueError(f"{folder / image_name} has {len(images)} images, {label_name} has {len(labels)} labels.")
-        rows = np.sort(rng.permutation(len(images))[:count])
-        flat = images[rows].reshape(len(rows), -1)
-        parts.append(((flat / np.float32(255)).astype(np.float32), labels[rows].astype(np.int64)))
-    return Dataset("Fashion-MNIST", *parts[0], *parts[1])
+    pool, rng = _idx_pool(folder, "Fashion-MNIST", GARMENTS), np.random.default_rng(seed)
+    parts = np.flatnonzero(pool.part == TRAIN), np.flatnonzero(pool.part == TEST)
+    counts = zip(parts, (n_train, n_queries), strict=True)
+    train, query = (rows[np.sort(rng.permutation(len(rows))[:count])] for rows, count in counts)
+    return Dataset("Fashion-MNIST", pool.features(train), pool.y[train], pool.features(query), pool.y[query])
 
 
 def _names() -> list[tuple[str, str]]:
@@ -89,17 +84,8 @@ def read_idx(path: Path) -> NDArray[np.uint8]:
 
 DIGITS = tuple(map(str, range(10)))
 GARMENTS = (
-    "T-shirt/top",
-    "Trouser",
-    "Pullover",
-    "Dress",
-    "Coat",
-    "Sandal",
-    "Shirt",
-    "Sneaker",
-    "Bag",
-    "Ankle boot",
-)
+    "T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot",
+)  # fmt: skip
 
 
 def digits_pool(folder: Path) -> Pool:
