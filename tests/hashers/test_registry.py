@@ -54,3 +54,4 @@ def test_only_public_names_are_listed():
     assert {"Any", "TYPE_CHECKING", "import_module"}.isdisjoint(names)
     assert not [name for name in names if name.startswith("_")]
     assert {"AutoHasher", "Collection", "Index", "codes", "load"} <= set(names)
+    assert {"query_figures", "take_ids", "warns_of_filters"}.isdisjoint({*dir(hl.Collection), *dir(hl.AsyncCollection)})

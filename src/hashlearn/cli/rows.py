@@ -298,7 +298,7 @@ def add(
                         f"The ids of {collection.uri} are of the kind {collection.id_kind}: give --ids, so that a "
                         "command that is repeated adds no row twice."
                     )
-                journal.first_id = collection.take_ids(batches.n_rows)
+                journal.first_id = collection._store.take_ids(batches.n_rows)
             journal.write()
         started, begun = time.perf_counter(), journal.done
         with progress(f"adding {source}") as listener:

@@ -139,11 +139,6 @@ class AsyncCollection:
         """The field of payloads that holds the labels of rows; None if it is not known."""
         return self._collection.label_field
 
-    @property
-    def warns_of_filters(self) -> bool:
-        """Whether a filter that finds nothing warns of fields that cannot match."""
-        return self._collection.warns_of_filters
-
     close = _awaited(Collection.close)
     info = _awaited(Collection.info)
     search = _awaited(Collection.search)
@@ -157,7 +152,6 @@ class AsyncCollection:
     to_pandas = _awaited(Collection.to_pandas)
     to_arrow = _awaited(Collection.to_arrow)
     add = _awaited(Collection.add)
-    take_ids = _awaited(Collection.take_ids)
     update_payload = _awaited(Collection.update_payload)
     delete = _awaited(Collection.delete)
     export = _awaited(Collection.export)

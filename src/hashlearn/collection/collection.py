@@ -135,7 +135,7 @@ class Collection:
     >>> shop.close()
     """
 
-    warns_of_filters = True
+    _warns_of_filters = True
     """Whether a filter that finds nothing warns of fields that cannot match. ``filter_advice`` tells them."""
 
     def __init__(self, uri: str, store: Store | None = None, hasher: Any = None) -> None:
@@ -850,12 +850,6 @@ class Collection:
             raise type(error)(f"{error} The first {done} of these {n_rows} rows were added.") from error
         return row_ids
 
-    def take_ids(self, count: int) -> int:
-        """Reserve ``count`` consecutive ids and return the first; ``add`` gives none of them to other rows."""
-        if self._ids.kind != "int":
-            raise CollectionError(f"The ids of {self.uri} are of the kind {self._ids.kind!r}, which has no next one.")
-        return self._store.take_ids(checked_count(count, "count", 0))
-
     def update_payload(
         self, ids: Any = None, payload: Any = None, *, where: Where | None = None, merge: bool = True
     ) -> int:
@@ -1201,7 +1195,7 @@ class Collection:
 
         ``depth`` counts the calls from a public method to this one.
         """
-        if condition is not None and not found and self.warns_of_filters:
+        if condition is not None and not found and self._warns_of_filters:
             warn_of_filter(self._store, condition, self._asked, depth + 2)
 
 

@@ -138,7 +138,7 @@ class ServedCollection:
         self.name = name
         self.collection = collection
         # Clients are told in the answer. A warning would be told once, to the operator, and be kept in memory.
-        collection.warns_of_filters = False
+        collection._warns_of_filters = False
         self.pictures = pictures
         self.features = features
         self.writable = writable
