@@ -12,15 +12,16 @@ from typing import Any
 import hashlearn
 
 _PACKAGE = hashlearn.__path__[0]
+_NOTHING_CAN_BE_RAISED = {dis.opmap["NOP"], dis.opmap["YIELD_VALUE"]}
 
 Place = tuple[str, int, str, int]
 """File, line and event ("line", or "return" after the last line); in contextlib also the line of the caller."""
 
 
 def places(call: Callable[[], Any], rooms: Sequence[str]) -> list[Place]:
-    """Return where in folders of the package, and in contextlib, a call passes, each place once."""
+    """Return where in folders and files of the package, and in contextlib, a call passes, each place once."""
     found: dict[Place, None] = {}
-    folders = tuple(os.path.join(_PACKAGE, room, "") for room in rooms)
+    folders = tuple(os.path.join(_PACKAGE, room) for room in rooms)
 
     def note(place: Place) -> None:
         if place[0].startswith(folders) or place[0] == contextlib.__file__:
@@ -70,8 +71,9 @@ def _traced(visit: Callable[[Place], None]) -> Iterator[None]:
         name = frame.f_code.co_filename
         if not name.startswith(_PACKAGE) and name != contextlib.__file__:
             return None
-        # Nothing happens at a NOP, as which "try:" is compiled, so nothing can be raised there but by this function.
-        if event in ("line", "return") and frame.f_code.co_code[frame.f_lasti] != dis.opmap["NOP"]:
+        # Nothing can be raised but by this function at a NOP, as which "try:" is compiled, and at a "yield", which
+        # Python would then leave without its "finally". In contextlib the line after it is a place.
+        if event in ("line", "return") and frame.f_code.co_code[frame.f_lasti] not in _NOTHING_CAN_BE_RAISED:
             # A place in contextlib is another one for each "with" statement that leads there.
             caller = frame.f_back if name == contextlib.__file__ else None
             visit((name, frame.f_lineno, event, 0 if caller is None else caller.f_lineno))

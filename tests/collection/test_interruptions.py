@@ -11,19 +11,20 @@ import numpy as np
 import pytest
 from interruptions import at_most, interrupted, places
 
-from hashlearn import ITQ, Collection, models
+from hashlearn import ITQ, Collection, OpenHasher, models
 from hashlearn.collection.stores.embedded import store as embedded
 from hashlearn.service.run import KEPT_PER_COLLECTION
 
-ROOMS = ("collection", "index")
+ROOMS = ("collection", "index", "wholefile.py")
 X = np.random.default_rng(5).normal(size=(60, 6)).astype(np.float32)
 HASHER = ITQ(n_bits=12, random_state=0).fit(X)
+TABLES = OpenHasher(n_bits=16, n_landmarks=8, random_state=0).fit(X, np.arange(60) % 3)
 CODES = HASHER.encode(X)
 
 
-def make(folder):
+def make(folder, hasher=HASHER, **settings):
     """Make a collection of many small blocks: the next added row merges blocks on disk and runs in memory."""
-    with Collection.create(folder, HASHER, store_vectors=True, indexed=["n"]) as shop:
+    with Collection.create(folder, hasher, store_vectors=True, indexed=["n"], **settings) as shop:
         shop.add(X[:20], payload=[{"n": n, "name": f"thing {n}"} if n % 2 else None for n in range(20)])
         for n in range(20, 34):
             shop.add(X[n], payload={"n": n})
@@ -37,6 +38,7 @@ def answers(shop):
         rows = [array.tolist() for array in snapshot.index.rows()]
     return (
         shop._store.spec.fingerprint,
+        shop.label_field,
         found.ids.tolist(),
         found.distances.tolist(),
         rows,
@@ -58,25 +60,72 @@ def search(shop):
     shop.get([1, 2])
 
 
-def compact_outdated(shop, other):
+def search_tables(shop):
+    shop.search(X[:2], k=5, where={"n": {"in": [4, 5, 6]}}, include=["vector", "code"])
+    shop.search(X[:2], k=5)
+    shop.within(X[:2], radius=1.0)
+
+
+def read(shop):
+    with Collection.open(shop.uri, read_only=True) as reader:
+        list(reader.scan(where={"$or": [{"n": {"<": 5}}, {"name": {"exists": True}}]}, vectors=True))
+        assert reader.verify().problems == ()
+
+
+def outdated(shop, other):
     shop.add(X[:20] * 2, ids=np.arange(20))
+
+
+def back_up(shop):
+    shop.backup(kept_by(shop))
+
+
+def kept_by(shop):
+    return Path(shop.uri).with_name("kept.backup")
+
+
+def restore(shop):
+    Collection.restore(kept_by(shop), shop.uri, replace=True).close()
+
+
+def changed_after_backup(shop, other):
+    back_up(shop)
+    shop.add(X[:20] * 2, ids=np.arange(5, 25))
+
+
+def migrate(shop, other=None):
+    shop.migrate(X[:30] * 2, ids=[n for n in range(31) if n != 7], vectors="drop")
 
 
 def nothing(shop, other):
     pass
 
 
+FLAT = {"hasher": HASHER}
 OPERATIONS = {
-    "add": (nothing, lambda shop: shop.add(X[18:36], ids=np.arange(18, 36), payload={"n": np.arange(18)})),
-    "delete": (nothing, lambda shop: shop.delete(where={"n": {"<": 9}})),
-    "update": (nothing, lambda shop: shop.update_payload([1, 2], [{"n": 100}, {"m": 1}])),
-    "search": (written_elsewhere, search),
-    "compact": (compact_outdated, lambda shop: shop.compact()),
-    "migrate": (
-        nothing,
-        lambda shop: shop.migrate(X[:30] * 2, ids=[n for n in range(31) if n != 7], vectors="drop"),
-    ),
+    "add": (FLAT, nothing, lambda shop: shop.add(X[18:36], ids=np.arange(18, 36), payload={"n": np.arange(18)})),
+    "delete": (FLAT, nothing, lambda shop: shop.delete(where={"n": {"<": 9}})),
+    "update": (FLAT, nothing, lambda shop: shop.update_payload([1, 2], [{"n": 100}, {"m": 1}])),
+    "update where": (FLAT, nothing, lambda shop: shop.update_payload(payload={"m": 2}, where={"name": "thing 11"})),
+    "search": (FLAT, written_elsewhere, search),
+    "search by tables": ({"hasher": TABLES}, written_elsewhere, search_tables),
+    "search lists": ({"hasher": HASHER, "kind": "ivf", "n_lists": 4}, written_elsewhere, search),
+    "read": (FLAT, nothing, read),
+    "compact": (FLAT, outdated, lambda shop: shop.compact()),
+    "back up": (FLAT, nothing, back_up),
+    "restore": (FLAT, changed_after_backup, restore),
+    "migrate": (FLAT, nothing, migrate),
+    "undo": (FLAT, migrate, lambda shop: shop.undo_migration()),
+    "learn labels": (FLAT, nothing, lambda shop: shop.learn_labels("n")),
 }
+
+
+def assert_whole_or_absent(backup, expected):
+    if backup.exists():
+        with Collection.restore(backup, backup.with_name("restored"), replace=True) as restored:
+            assert answers(restored) == expected
+        backup.unlink()
+    assert not list(backup.parent.glob(".*"))  # half-made files
 
 
 @pytest.mark.slow
@@ -84,14 +133,15 @@ OPERATIONS = {
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_an_exception_at_any_line_loses_nothing(tmp_path, monkeypatch, operation, error):
     monkeypatch.setattr(embedded, "_WASTE_ROWS", 3)  # so that changes tidy up too
-    prepare, call = OPERATIONS[operation]
-    make(tmp_path / "template")
+    settings, prepare, call = OPERATIONS[operation]
+    replaces_model = operation in ("migrate", "undo", "learn labels")
+    make(tmp_path / "template", **settings)
 
     def opened():
         shutil.rmtree(tmp_path / "shop", ignore_errors=True)
         shutil.copytree(tmp_path / "template", tmp_path / "shop")
-        shop = Collection.open(tmp_path / "shop", HASHER if operation == "migrate" else None)
-        other = Collection.open(tmp_path / "shop", HASHER)
+        shop = Collection.open(tmp_path / "shop", settings["hasher"] if replaces_model else None)
+        other = Collection.open(tmp_path / "shop", settings["hasher"])
         answers(shop)
         prepare(shop, other)
         return shop, other
@@ -121,8 +171,10 @@ def test_an_exception_at_any_line_loses_nothing(tmp_path, monkeypatch, operation
                     assert answers(fresh) == seen, place
                     assert fresh._store.verify().problems == (), place
             assert shop.delete([12345]) == 0  # a writer gets its turn
-            if operation == "migrate":
+            if replaces_model:
                 assert models.fingerprint(shop.hasher) == shop._store.spec.fingerprint
+            if operation == "back up":
+                assert_whole_or_absent(kept_by(shop), before)
         del kept
         gc.collect()  # frames and exceptions that refer to each other hold transactions
         if before == after:
