@@ -1,5 +1,6 @@
 """An exception at any line (Ctrl-C, a lack of memory) loses no acknowledged row and leaves no lock behind."""
 
+import contextlib
 import gc
 import os
 import shutil
@@ -12,6 +13,7 @@ import pytest
 from interruptions import at_most, interrupted, places
 
 from hashlearn import ITQ, Collection, OpenHasher, models
+from hashlearn.collection import CollectionError
 from hashlearn.collection.stores.embedded import store as embedded
 from hashlearn.service.run import KEPT_PER_COLLECTION
 
@@ -223,3 +225,33 @@ def test_a_burst_of_readers_leaves_few_files_open(tmp_path):
             reader.join()
         names = [os.readlink(one) for one in Path("/proc/self/fd").iterdir() if one.exists()]
         assert sum(str(tmp_path) in name for name in names) <= KEPT_PER_COLLECTION
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("error", [MemoryError, KeyboardInterrupt])
+def test_a_collection_is_created_and_dropped_whole_or_can_be_so_again(tmp_path, error):
+    folder = tmp_path / "shop"
+
+    def create():
+        Collection.create(folder, HASHER).close()
+
+    def drop():
+        Collection.drop(folder)
+
+    gc.freeze()  # so that collecting is quick
+    for call, other in ((create, drop), (drop, create)):
+        found = places(call, ROOMS)
+        other()
+        for place in found:
+            interrupted(call, place, error)
+            gc.collect()
+            with at_most(30):
+                # A collection of which only a part was removed can only be dropped.
+                with contextlib.suppress(CollectionError):
+                    Collection.open(folder).close()
+                with contextlib.suppress(CollectionError):
+                    call()
+                other()
+            assert not list(folder.glob(".*")), place  # half-made files
+        call()
+    gc.unfreeze()
