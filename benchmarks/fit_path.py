@@ -72,7 +72,9 @@ def http_search(folder: Path) -> Callable[[], Any]:
 
     def new_app() -> Any:
         settings = ServerSettings(tokens=(Token("a-token-of-sixteen-letters"),))
-        return make_app(Service([open_collection(str(folder))], settings))
+        service = Service([open_collection(str(folder))], settings)
+        service.search_all()  # as a server does when it starts, which brings the codes into memory
+        return make_app(service)
 
     # Only threads that start while calls are noted are watched, so every call has threads that have not started yet.
     apps = iter([new_app(), new_app()])

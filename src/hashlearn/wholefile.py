@@ -93,7 +93,7 @@ def opened(db: OpenConnection, path: Path) -> bool:
     False if other connections of this process use another log, which was removed meanwhile: SQLite would use the new
     log with their view of the old one, so the caller must close this connection.
     """
-    files = _ids(path)
+    files = _ids(path, f"{path}-wal", f"{path}-shm")
     with _mutex:
         others = [other.files for other in _open if other.files[0] == files[0]]
         if any(other != files for other in others):
@@ -105,23 +105,23 @@ def opened(db: OpenConnection, path: Path) -> bool:
 
 def log_is_gone(db: OpenConnection, path: Path) -> bool:
     """Return whether the files at this path are no longer those that the connection uses."""
-    return bool(db.files) and db.files != _ids(path)
+    return bool(db.files) and db.files != _ids(path, f"{path}-wal", f"{path}-shm")
 
 
 def in_use_here(path: str | os.PathLike[str]) -> bool:
     """Return whether this process has the file open in SQLite: then nobody else in it may open and close it."""
-    found = _id(path)
+    (found,) = _ids(path)
     with _mutex:
         return found is not None and any(found in db.files for db in _open)
 
 
-def _ids(path: Path) -> tuple[_FileId | None, ...]:
-    return _id(path), _id(f"{path}-wal"), _id(f"{path}-shm")
-
-
-def _id(path: str | os.PathLike[str]) -> _FileId | None:
-    try:
-        facts = os.stat(path)
-    except OSError:
-        return None
-    return facts.st_dev, facts.st_ino
+def _ids(*paths: str | os.PathLike[str]) -> tuple[_FileId | None, ...]:
+    """Return device and inode of each file; None where there is none."""
+    found: list[_FileId | None] = []
+    for path in paths:
+        try:
+            facts = os.stat(path)
+            found.append((facts.st_dev, facts.st_ino))
+        except OSError:
+            found.append(None)
+    return tuple(found)

@@ -20,18 +20,18 @@ from collection.servers import fresh_name
 from hashlearn.collection import Collection, CollectionError, UnsupportedByStoreError
 from hashlearn.collection.store import CollectionSpec, Query
 from hashlearn.collection.stores.milvus import near as milvus_near
-from hashlearn.collection.stores.milvus.meta import row_schema
+from hashlearn.collection.stores.milvus.link import row_schema
 from hashlearn.collection.stores.milvus.store import MilvusStore, _requests
 from hashlearn.collection.stores.milvus.where import split, to_expression
 from hashlearn.collection.where import All, Compare, matches, parse
 
 
 def search(store, codes, k, where=None):
-    return store.search(Query(codes), k, where).hits
+    return store.search(Query(codes, where=where), k).hits
 
 
 def within(store, codes, radius, where=None):
-    return store.within(Query(codes), radius, where).hits
+    return store.within(Query(codes, where=where), radius).hits
 
 
 def random_codes(count, seed=0, n_bytes=2):

@@ -23,11 +23,11 @@ from hashlearn.collection.where import matches, parse
 
 
 def search(store, codes, k, where=None):
-    return store.search(Query(codes), k, where).hits
+    return store.search(Query(codes, where=where), k).hits
 
 
 def within(store, codes, radius, where=None):
-    return store.within(Query(codes), radius, where).hits
+    return store.within(Query(codes, where=where), radius).hits
 
 
 def random_codes(count, seed=0, n_bytes=2):

@@ -148,7 +148,7 @@ def _sentence(error: Exception) -> str:
 
 
 def _is_a(error: Exception, module: str, name: str) -> bool:
-    """Whether an error is of a class of a module. If the module is not imported, no such error can exist."""
+    """Return whether an error is of a class of a module. If the module is not imported, no such error can exist."""
     return module in sys.modules and isinstance(error, getattr(sys.modules[module], name))
 
 

@@ -1,42 +1,87 @@
-"""``hashlearn bench``: make runs, keep them, score them again and compare them."""
+"""``hashlearn bench``: make runs, keep them, score them again, compare them, and measure accuracy per byte."""
 
 from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+from typer.core import TyperCommand
 
+from hashlearn.bench import frontier as frontiers
 from hashlearn.bench import runner, tables
+from hashlearn.bench.frontier import FLOATS
+from hashlearn.bench.frontier_page import write_frontier
 from hashlearn.bench.paper import tables as paper
 from hashlearn.bench.paper.report import make_paper_report
-from hashlearn.bench.plan import plan_from_options
+from hashlearn.bench.plan import plan_from_options, spread_lists
+from hashlearn.bench.plots import need_bench_extra
 from hashlearn.bench.report import write_report
-from hashlearn.bench.scoring import CHOICES, NAMES, check_score, rules_from_options, scores_of
+from hashlearn.bench.scoring import (
+    CHOICES,
+    FLOAT_COSINE,
+    LIKENESS,
+    NAMES,
+    RunScores,
+    check_score,
+    rules_from_options,
+    score_title,
+    scores_of,
+)
 from hashlearn.bench.sections import folder_sections
 from hashlearn.bench.store import BenchRun, RunStore
 from hashlearn.bench.tables import is_stale, stale_remark, with_cosine
-from hashlearn.cli import frontier as frontier_command
-from hashlearn.cli.bench_options import Data, DataLabels, ListCommand, ReportFolder, Threads, bench_progress
-from hashlearn.cli.bench_tables import print_rows, print_scores, print_table
 from hashlearn.cli.data import AsJson, DataDir
-from hashlearn.cli.shell import BadUse, epilog, print_json, say
+from hashlearn.cli.options import command_group
+from hashlearn.cli.shell import BadUse, epilog, new_table, output, print_json, say, show_table
 from hashlearn.cli.texts import EmbedOption, TextOption
+from hashlearn.data.catalog import DATA_SETS
+from hashlearn.data.own import DataSource
+from hashlearn.metrics import Rules
+from hashlearn.progress import listening
 
-app = typer.Typer()
-bench = typer.Typer(
-    help="Run benchmarks of many methods on a named split; keep, tabulate and compare the results.",
-    invoke_without_command=True,
-    epilog=epilog(
-        "hashlearn bench run --data digits --methods auto gsdhp itq --bits 16 32 -o results",
-        "hashlearn bench table results --markdown",
-    ),
+app, bench = command_group(
+    "bench",
+    "Run benchmarks of many methods on a named split; keep, tabulate and compare the results.",
+    "hashlearn bench run --data digits --methods auto gsdhp itq --bits 16 32 -o results",
+    "hashlearn bench table results --markdown",
 )
-app.add_typer(bench, name="bench")
-bench.command("frontier", cls=ListCommand, epilog=frontier_command.EPILOG)(frontier_command.frontier)
+
+_LISTS = (
+    "--methods",
+    "--bits",
+    "--bytes",
+    "--table",
+    "--figure",
+    "--labels-per-class",
+    "--wrong-labels",
+    "--protocols",
+)
 
 
+class ListCommand(TyperCommand):
+    """A command whose list options take several values: ``--bits 16 64`` is ``--bits 16 --bits 64``."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, spread_lists(args, _LISTS))
+
+
+Data = Annotated[
+    str | None,
+    typer.Option("--data", "--data-set", help="A data set, or a file of your own (default: the protocol's data set)."),
+]
+DataLabels = Annotated[
+    str | None,
+    typer.Option("--labels", help="Labels of your file: a column or array in it, or another file."),
+]
+ReportFolder = Annotated[str, typer.Option("--output", "-o", metavar="FOLDER", help="Folder for the report.")]
+Threads = Annotated[int | None, typer.Option("--threads", min=1, help="Threads per run (default: cores / jobs).")]
 Folder = Annotated[str, typer.Argument(metavar="RESULTS", help="Folder of runs from [bold]bench run[/bold].")]
 ScoreName = Annotated[
     str | None,
@@ -50,12 +95,6 @@ Denominator = Annotated[
     str, typer.Option("--denominator", help=f"Denominator of AP: {', '.join(CHOICES['denominator'])}.")
 ]
 Jobs = Annotated[int, typer.Option("--jobs", min=1, help="Number of runs at the same time, each in its own process.")]
-
-
-@bench.callback()
-def _bench(context: typer.Context) -> None:
-    if context.invoked_subcommand is None:
-        typer.echo(context.get_help())
 
 
 @bench.command(
@@ -266,6 +305,102 @@ def paper_report(
     return 1 if made.failed else 0
 
 
+@bench.command(
+    "frontier",
+    cls=ListCommand,
+    epilog=epilog(
+        "hashlearn bench frontier mine.npz --labels y -o frontier",
+        "hashlearn bench frontier --data clinc150-minilm --data-dir data --bytes 16 --no-budgets",
+        "hashlearn bench frontier texts.csv --text question --labels topic --embed all-MiniLM-L6-v2 --quick",
+    ),
+)
+def frontier(
+    file: Annotated[str | None, typer.Argument(metavar="[FILE]", help="Your file of features or texts.")] = None,
+    data: Data = None,
+    labels: DataLabels = None,
+    text: TextOption = None,
+    embed: EmbedOption = None,
+    data_dir: DataDir = None,
+    out: ReportFolder = "frontier",
+    sizes: Annotated[list[int] | None, typer.Option("--bytes", help="Bytes per row (default: 8 16 32).")] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, help="Number of seeds (default: 5; 1 with --quick).")] = None,
+    methods: Annotated[list[str] | None, typer.Option(help="Only these methods, by the names in the table.")] = None,
+    labels_per_class: Annotated[
+        list[int] | None, typer.Option(help="Also with at most this many labels of each class (default: 5 20 100).")
+    ] = None,
+    wrong_labels: Annotated[
+        list[float] | None, typer.Option(help="Also with this share of wrong labels, from 0 to 1 (default: 0.2 0.4).")
+    ] = None,
+    no_budgets: Annotated[bool, typer.Option("--no-budgets", help="With all labels only.")] = False,
+    matryoshka: Annotated[
+        bool, typer.Option("--matryoshka", help="The model was made to be cut: also measure its first dimensions.")
+    ] = False,
+    against: Annotated[str, typer.Option(help="The row of the table that all others are compared with.")] = FLOATS,
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer rows, one seed, all labels only.")] = False,
+    threads: Threads = None,
+) -> int:
+    """Compare codes at equal bytes in a database of known classes and of classes without labels.
+
+    Writes one page with the picture of accuracy against bytes, the table, and paired differences over the seeds. Fits
+    are kept in FOLDER/runs, so that the command can be stopped and started again.
+    """
+    if (file is None) == (data is None):
+        raise BadUse("Give either a file of your own or --data with the name of a data set.")
+    name = str(file or data)
+    need_bench_extra()
+    try:
+        source = DataSource(name, labels, text, embed)
+    except ValueError as error:
+        raise BadUse(str(error)) from error
+    budgets = [frontiers.ALL_LABELS, *map(frontiers.LabelBudget, labels_per_class or ())]
+    budgets += [frontiers.LabelBudget(None, share) for share in wrong_labels or ()]
+    if len(budgets) > 1 and no_budgets:
+        raise BadUse("--no-budgets contradicts --labels-per-class and --wrong-labels.")
+    if len(budgets) == 1 and not (quick or no_budgets):
+        budgets = list(frontiers.BUDGETS)
+    plan = frontiers.FrontierPlan(
+        source,
+        tuple(dict.fromkeys(sizes or (8, 16, 32))),
+        seeds or (1 if quick else 5),
+        quick,
+        tuple(methods or ()),
+        tuple(dict.fromkeys(budgets)),
+        matryoshka,
+    )
+    with bench_progress(frontiers.PHASE):
+        measured = frontiers.run_frontier(
+            plan, out, data_dir, threads=threads, on_finished=None if sys.stderr.isatty() else _say_fit
+        )
+    for sentence in measured.failed:
+        say(f"failed: {sentence}")
+    if not measured.points:
+        return 1
+    title = DATA_SETS[name].title if name in DATA_SETS else Path(name).name
+    for path in write_frontier(out, title, plan, measured, against):
+        print(path)
+    return 1 if measured.failed else 0
+
+
+def _say_fit(what: str, seconds: float, done: int, total: int) -> None:
+    say(f"{done}/{total} {what}: {seconds:.1f} s.")
+
+
+@contextmanager
+def bench_progress(shown: str = runner.PHASE) -> Iterator[None]:
+    """Show one bar of runs with the time left. Phases inside a run have no bar, because most are too short to read."""
+    console = Console(stderr=True)
+    columns = (SpinnerColumn(), TextColumn("runs"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
+        task = bars.add_task("runs", total=None)
+
+        def listener(phase: str, done: int, total: int) -> None:
+            if phase == shown:
+                bars.update(task, completed=done, total=total)
+
+        with listening(listener):
+            yield
+
+
 def _say_stale(runs: list[BenchRun], before: str = "") -> None:
     remark = stale_remark(runs)
     if remark:
@@ -284,3 +419,65 @@ class SayFinished:
         elif not sys.stderr.isatty():
             left = (time.monotonic() - self.started) / done * (total - done)
             say(f"{done}/{total} {run.definition}: {run.seconds['fit']:.2f} s to train, about {left:.0f} s left.")
+
+
+_MAY_LACK = ("learned", "e(q)")
+
+
+def print_scores(found: list[tuple[BenchRun, RunScores]], rules: Rules) -> None:
+    """Print a table of the scores of every run, one per split."""
+    ball = f"≤{rules.radius}"
+    titles = {"map": "MAP", "ndcg": "NDCG", "precision": f"P@{rules.precision_at}"}
+    titles |= {"radius_precision": f"P{ball}", "radius_recall": f"R{ball}", "acg": f"ACG{ball}"}
+    splits: dict[str, list[tuple[BenchRun, RunScores]]] = {}
+    for run, scores in found:
+        splits.setdefault(f"{run.definition.data}, {run.definition.split}", []).append((run, scores))
+    for split, runs in splits.items():
+        what = f"{score_title(rules, 'map')}, {score_title(rules, 'ndcg')}, {rules.ties} ties"
+        print(f"{split}: {what}; {ball}: within {rules.radius} bits")
+        numbers = ("bits", "seed", *titles.values())
+        table = new_table("method", "bits", "seed", "database", *titles.values(), right=numbers, whole=numbers, gap=2)
+        for run, scores in runs:
+            definition = run.definition
+            label = f"{definition.label} (older)" if is_stale(run) else definition.label
+            for database, values in scores.items():
+                if values is not None:
+                    cells = ["–" if values[name] is None else f"{values[name]:.4f}" for name in titles]
+                    table.add_row(label, str(definition.n_bits), str(definition.seed), database, *cells)
+        show_table(output(), table)
+
+
+def print_rows(rows: list[tables.TableRow], form: str, failed: list[BenchRun]) -> None:
+    """Print rows of means as JSON, CSV, Markdown, or one table per split."""
+    if form == "json":
+        errors = [{"run": str(run.definition), "error": run.error} for run in failed]
+        plain: dict[bool, list[Any]] = {False: [], True: []}
+        for row in rows:
+            plain[row.method == FLOAT_COSINE].append(tables.plain_row(row))
+        print_json({"rows": plain[False], "baselines": plain[True], "failed": errors})
+    elif form == "csv":
+        print(tables.as_csv([tables.plain_row(row) for row in rows]), end="")
+    elif form == "markdown":
+        print(tables.as_markdown(tables.TABLE_COLUMNS, [tables.shown(row) for row in rows]))
+    else:
+        first, beside = tables.HEADING_COLUMNS, len(tables.TABLE_COLUMNS) - len(LIKENESS)
+        for heading, group in tables.by_split(rows).items():
+            cells = [tables.shown(row) for row in group]
+            print_table(heading, tables.TABLE_COLUMNS[first:beside], (line[first:beside] for line in cells))
+            likeness = [[*line[first : first + 2], *line[beside:]] for line in cells if line[beside] != "–"]
+            if likeness:
+                names = [*tables.TABLE_COLUMNS[first : first + 2], *LIKENESS.values()]
+                print_table("The same codes without labels (recall@10: neighbors by the floats)", names, likeness)
+        if any(row.real for row in rows):
+            print(tables.REAL_VALUED)
+
+
+def print_table(heading: str, columns: Iterable[str], rows: Iterable[list[str]]) -> None:
+    """Print a table without the columns of scores that no row has."""
+    names, cells = list(columns), list(rows)
+    shown = [place for place, name in enumerate(names) if name not in _MAY_LACK or any(r[place] != "–" for r in cells)]
+    table = new_table(*(names[place] for place in shown), gap=2)
+    for row in cells:
+        table.add_row(*(row[place] for place in shown))
+    print(heading)
+    show_table(output(), table)

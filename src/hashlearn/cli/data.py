@@ -8,6 +8,7 @@ import typer
 
 from hashlearn.cli import images as features_command
 from hashlearn.cli import texts as texts_command
+from hashlearn.cli.options import command_group
 from hashlearn.cli.shell import (
     epilog,
     folded,
@@ -24,13 +25,13 @@ from hashlearn.data.fetch import RemoteFile, data_folder
 from hashlearn.data.pool import Pool
 from hashlearn.data.protocols import PROTOCOLS
 
-app = typer.Typer()
-data = typer.Typer(
-    help="List data sets, show their files and licenses, and download them.",
-    invoke_without_command=True,
-    epilog=epilog("hashlearn data list", "hashlearn data info cifar10", "hashlearn data prepare cifar10"),
+app, data = command_group(
+    "data",
+    "List data sets, show their files and licenses, and download them.",
+    "hashlearn data list",
+    "hashlearn data info cifar10",
+    "hashlearn data prepare cifar10",
 )
-app.add_typer(data, name="data")
 data.command("features", epilog=features_command.EPILOG)(features_command.features)
 data.command("embed", epilog=texts_command.EPILOG)(texts_command.embed)
 
@@ -42,12 +43,6 @@ DataDir = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A name from [bold]hashlearn data list[/bold].")]
-
-
-@data.callback()
-def _data(context: typer.Context) -> None:
-    if context.invoked_subcommand is None:
-        typer.echo(context.get_help())
 
 
 @data.command("list", epilog=epilog("hashlearn data list", "hashlearn data list --data-dir /data --json"))

@@ -14,7 +14,7 @@ from rich.markup import escape
 
 from hashlearn import codes, files
 from hashlearn.cli.columns import file_or_column, without_label
-from hashlearn.cli.options import AsJson, Uri
+from hashlearn.cli.options import AsJson, Uri, command_group
 from hashlearn.cli.rows import read_ids, rows
 from hashlearn.cli.shell import BadUse, epilog, new_table, output, print_json, progress, say, show_table, tell
 from hashlearn.cli.texts import TextOption, wrong_models_as_bad_use
@@ -28,26 +28,16 @@ from hashlearn.data.texts import read_texts
 from hashlearn.files.arrays import split_part
 from hashlearn.files.payloads import payload_rows
 
-app = typer.Typer()
-index = typer.Typer(
-    help="Manage collections: codes with ids and payloads, in a folder or on a server.",
-    invoke_without_command=True,
-    epilog=epilog(
-        "hashlearn index create shop/ --model model.hl",
-        "hashlearn index add shop/ X.npy --ids ids.txt --payload meta.parquet",
-        "hashlearn index info shop/",
-    ),
+app, index = command_group(
+    "index",
+    "Manage collections: codes with ids and payloads, in a folder or on a server.",
+    "hashlearn index create shop/ --model model.hl",
+    "hashlearn index add shop/ X.npy --ids ids.txt --payload meta.parquet",
+    "hashlearn index info shop/",
 )
-app.add_typer(index, name="index")
 index.add_typer(rows)
 
 File = "FILE"
-
-
-@index.callback()
-def _index(context: typer.Context) -> None:
-    if context.invoked_subcommand is None:
-        typer.echo(context.get_help())
 
 
 @index.command(
@@ -344,8 +334,8 @@ def learn(
 
 
 _UNKNOWN = (
-    "the confidence of training is not known, because the model was fitted by an earlier release: fit it anew to be "
-    "told of drift."
+    "the confidence of training is not known, because the model was fitted by an earlier release: fit it again to "
+    "be told of drift."
 )
 
 
@@ -419,7 +409,7 @@ def health(
     """Tell whether a collection still fits its queries; exit code 1 when the queries have drifted.
 
     Without queries only the rows are looked at, and the exit code is 0. With queries it is 1 if the mean confidence of
-    their bits is below --least times that of training rows: then fit anew, or migrate.
+    their bits is below --least times that of training rows: then fit again, or migrate.
     """
     X = None if queries is None else np.asarray(files.open_features(queries)[:])
     with Collection.open(uri, read_only=True) as collection, progress(f"looking at {collection.uri}"):

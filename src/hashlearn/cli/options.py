@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from hashlearn import codes
-from hashlearn.cli.shell import BadUse
+from hashlearn.cli.shell import BadUse, epilog
 from hashlearn.files.arrays import split_part
 from hashlearn.opencode.coder import EMPHASES, emphasis_number
 
@@ -38,6 +38,20 @@ Emphasis = Annotated[
     str | None,
     typer.Option(metavar="E", help="With an OpenHasher: alike, auto, label, or a number from 0 (most alike) to 1."),
 ]
+
+
+def command_group(name: str, help: str, *examples: str) -> tuple[typer.Typer, typer.Typer]:
+    """Return an application that has one group of commands, and the group, which alone prints its help."""
+    group = typer.Typer(help=help, invoke_without_command=True, epilog=epilog(*examples))
+
+    @group.callback()
+    def print_help(context: typer.Context) -> None:
+        if context.invoked_subcommand is None:
+            typer.echo(context.get_help())
+
+    app = typer.Typer()
+    app.add_typer(group, name=name)
+    return app, group
 
 
 def emphasis_value(text: str | None) -> str | float | None:

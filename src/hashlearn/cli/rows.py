@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from platformdirs import user_state_path
 
 from hashlearn import codes, files
-from hashlearn.cli.columns import file_or_column, payload_without_features, text_hint, with_columns
+from hashlearn.cli.columns import file_or_column, payload_without_features
+from hashlearn.cli.encode import open_for
 from hashlearn.cli.options import AsJson, BitOrder, Jobs, Restart, Uri, Where, read_object, read_where
 from hashlearn.cli.shell import BadUse, epilog, progress, say, tell
 from hashlearn.cli.texts import TextRows, open_texts
@@ -35,16 +36,9 @@ _MOST_ROWS = 64 * BLOCK_ROWS
 
 def open_features(collection: Collection, name: str) -> Any:
     """Open feature rows, and check that the collection's model can encode them."""
-    hasher = collection.hasher
-    if hasher is None:
+    if (hasher := collection.hasher) is None:
         raise files.FileError(f"{collection.uri} has no model to encode {name}: give --codes.")
-    rows = files.open_features(with_columns(hasher, name))
-    if rows.shape[1] != hasher.n_features_in_:
-        raise files.FileError(
-            f"{name} has {rows.shape[1]} features, the model of {collection.uri} was fitted on "
-            f"{hasher.n_features_in_}{text_hint(hasher, name)}."
-        )
-    return rows
+    return open_for(hasher, f"the model of {collection.uri}", name)
 
 
 def open_codes(collection: Collection, name: str, bit_order: codes.BitOrder) -> NDArray[np.uint8]:
@@ -67,7 +61,7 @@ def read_ids(collection: Collection, name: str) -> NDArray[Any]:
 
 
 def listed_ids(collection: Collection, text: str) -> Any:
-    """Ids of a file, or those that are listed. A text is the name of a file where there is such a file."""
+    """Return the ids of a file, or those that are listed. A text is the name of a file where there is such a file."""
     parts = [part.strip() for part in text.split(",")]
     if collection.id_kind == "int":
         return [int(part) for part in parts] if all(part.isdigit() for part in parts) else read_ids(collection, text)
@@ -148,7 +142,7 @@ class AddBatches:
             yield chunk.stop
 
     def _chunks(self) -> list[slice]:
-        """Batches that fit into memory and are small enough that little work is repeated after a kill."""
+        """Return batches that fit into memory and are small enough that little work is repeated after a kill."""
         chunks = row_chunks(self._rows)
         most_rows = self._rows.batch_rows if isinstance(self._rows, TextRows) else _MOST_ROWS
         return row_blocks(self.n_rows, min(chunks[0].stop, most_rows)) if chunks else []
@@ -198,7 +192,7 @@ class Journal:
         for name, stamp in self._stamps.items():
             if stamps.get(name) != stamp:
                 raise ChangedSourceError(
-                    f"{name} has changed since a run was interrupted after {done} of its rows: --restart begins anew."
+                    f"{name} has changed since a run was interrupted after {done} of its rows: --restart begins again."
                 )
         self.done, self.first_id = done, first_id
         return True

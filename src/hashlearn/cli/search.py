@@ -121,7 +121,7 @@ def _found(
 
 
 def _without(ids: Any, distances: Any, own: Any, most: int | None) -> tuple[Any, Any]:
-    """Hits without the row that was searched for."""
+    """Return hits without the row that was searched for."""
     keep = ids != own
     return ids[keep][:most], distances[keep][:most]
 

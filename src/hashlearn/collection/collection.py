@@ -31,13 +31,14 @@ from hashlearn.collection.store import (
     NoSuchRowsError,
     Payload,
     PayloadUpdate,
+    Query,
     Store,
     StoredRows,
     Vectors,
     VerifyReport,
 )
 from hashlearn.collection.uri import MEMORY, as_uri, is_folder, shown, store_class, with_token
-from hashlearn.collection.where import Condition, parse
+from hashlearn.collection.where import Condition, condition_of, parse
 from hashlearn.index import HitList, Hits, RangeHits, tables
 from hashlearn.index.inputs import checked_count, new_ids
 from hashlearn.models.format import ModelFileError
@@ -525,12 +526,13 @@ class Collection:
         Hits, or for a single query HitList
             ``hits.to_list()`` has ids, distances and payloads; ``hits[0]`` are the rows of the first query.
         """
-        encoder, store = self._encoder, self._store
-        rows, single = self._queries(X, codes, texts)
-        kept = self._checked_include(include)
+        encoder = self._encoder
+        rows, single = encoder.given(X, codes, texts)
+        kept, condition = self._checked_include(include), condition_of(where)
         offset = checked_count(offset, "offset", 0)
         k = checked_count(k, "k", 1) + offset
-        condition = condition_of(where)
+        if texts is not None:
+            rows = encoder.embedded(rows)
         rescoring = rescore is not None and rescore is not False
         if codes is not None and (asymmetric or rescoring):
             raise ValueError(f"{'asymmetric' if asymmetric else 'rescore'} needs X: codes alone are not enough.")
@@ -539,8 +541,8 @@ class Collection:
             plan = checked_rescoring(self._vectors_of_queries(rows), k, rescore, metric, max_candidates)
             if encoder.stored_otherwise():
                 plan = plan._replace(also=encoder.codes_of_rows(rows))
-        query = encoder.query(rows, codes, bit_order, asymmetric, emphasis)._replace(rescoring=plan)
-        answer = store.search(query, k, condition, kept, n_jobs)
+        query = Query(encoder.query_values(rows, codes, bit_order, asymmetric, emphasis), plan, condition, kept, n_jobs)
+        answer = self._store.search(query, k)
         if plan is not None and answer.cut:
             warnings.warn(
                 f"For {answer.cut:,} of {len(plan.vectors):,} queries {plan.max_rows:,} rows or more are as near as "
@@ -549,7 +551,8 @@ class Collection:
                 stacklevel=2,
             )
         self._check_filter(condition, bool((answer.hits.ids >= 0).any()))
-        hits = self._ids.hits(answer, include).after(offset)
+        hits = self._ids.hits(answer, include)
+        hits = hits.after(offset) if offset else hits
         return hits[0] if single else hits
 
     @overload
@@ -612,11 +615,13 @@ class Collection:
         reach = _checked_distance(radius, self.uri) if by_tables else self._checked_bits(radius)
         most = None if limit is None else checked_count(limit, "limit", 1)
         condition, kept = condition_of(where), self._checked_include(include)
-        rows, single = self._queries(X, codes, texts)
-        query = self._encoder.query(rows, codes, bit_order, emphasis=emphasis)
-        answer = self._store.within(query, reach, condition, kept, most, n_jobs)
+        rows, single = self._encoder.given(X, codes, texts)
+        if texts is not None:
+            rows = self._encoder.embedded(rows)
+        values = self._encoder.query_values(rows, codes, bit_order, emphasis=emphasis)
+        answer = self._store.within(Query(values, None, condition, kept, n_jobs), reach, most)
         self._check_filter(condition, len(answer.hits.ids) > 0)
-        ball = self._ids.range_hits(answer, include)
+        ball = self._ids.hits(answer, include)
         return ball[0] if single else ball
 
     def _checked_bits(self, radius: float | None) -> int:
@@ -811,10 +816,12 @@ class Collection:
             The ids.
         """
         rows, single = self._encoder.given(X, codes, texts)
+        given_ids: Any = [ids] if single and self._ids.is_single(ids) else ids
         if single:
-            rows, ids, payload, vectors = self._one_row(rows, ids, payload, vectors)
+            payload = [payload] if isinstance(payload, Mapping) else payload
+            vectors = None if vectors is None else np.atleast_2d(vectors)
         n_rows = row_count(rows)
-        row_ids = self._ids.of_new_rows(ids, n_rows)
+        row_ids = self._ids.of_new_rows(given_ids, n_rows)
         payloads = checked_payloads(payload, n_rows)
         if texts is not None:
             rows = self._encoder.embedded(rows)  # after the checks of ids and payloads, because it takes long
@@ -1105,15 +1112,6 @@ class Collection:
         store_class(text).restore(os.fspath(path), text, replace)
         return cls.open(text)
 
-    def _one_row(self, row: Any, ids: Any, payload: Any, vectors: Any) -> tuple[Any, Any, Any, Any]:
-        """Return the arguments of ``add`` for a single row as those for a list of one."""
-        return (
-            row[None],
-            [ids] if self._ids.is_single(ids) else ids,
-            [payload] if isinstance(payload, Mapping) else payload,
-            vectors if vectors is None else np.atleast_2d(vectors),
-        )
-
     def _vectors_to_keep(self, X: Any, vectors: ArrayLike | None, n_rows: int) -> Vectors | None:
         """Return the vectors to keep beside the codes; None in a collection that keeps none."""
         if self.vector_size is None:
@@ -1126,12 +1124,6 @@ class Collection:
         if len(kept) != n_rows:
             raise ValueError(f"There must be one vector per row. Got {len(kept)} vectors and {n_rows} rows.")
         return kept
-
-    def _queries(self, X: Any, codes: ArrayLike | None, texts: Any) -> tuple[Any, bool]:
-        """Return queries as rows, or as codes if those were given, and whether there is a single one."""
-        rows, single = self._encoder.given(X, codes, texts)
-        rows = rows[None] if single else rows
-        return rows if texts is None else self._encoder.embedded(rows), single
 
     def _checked_include(self, include: Sequence[Include]) -> set[Include]:
         """Return what the store has to read; ids that are texts are in payloads."""
@@ -1155,18 +1147,7 @@ class Collection:
 
     @property
     def _store(self) -> Store:
-        self._check_process()
-        return self._opened
-
-    @property
-    def _encoder(self) -> Encoder:
-        self._check_process()
-        if self._making.spec.model != self._opened.spec.model:  # an exception came after the model was replaced
-            self._making = Encoder(self.uri, self._opened)
-        return self._making
-
-    def _check_process(self) -> None:
-        """Refuse to work in a fork of the process that opened the collection.
+        """The storage, which a fork of the process that opened the collection may not use.
 
         A forked child shares files and connections with its parent, and locks that other threads of the parent held at
         the fork are never released in the child. Using the storage there could hang, or damage what the parent writes.
@@ -1176,6 +1157,14 @@ class Collection:
             raise CollectionError(
                 f"{self.uri} was opened in process {self._process}, and this is its fork {os.getpid()}: {remedy}."
             )
+        return self._opened
+
+    @property
+    def _encoder(self) -> Encoder:
+        store = self._store
+        if self._making.spec.model != store.spec.model:  # an exception came after the model was replaced
+            self._making = Encoder(self.uri, store)
+        return self._making
 
     def _remedy(self, usual: str) -> str:
         """Return what to do where another process needs the collection, which cannot open one in memory."""
@@ -1207,14 +1196,6 @@ def _checked_distance(radius: Any, uri: str) -> float:
             f"score, for example the distance of the last hit of a search. Got {radius!r} instead."
         )
     return float(radius)
-
-
-def condition_of(where: Where | None) -> Condition | None:
-    """Return the checked filter; None when every row matches."""
-    if where is None:
-        return None
-    condition = parse(where)
-    return condition if where else None
 
 
 def _items_of(rows: StoredRows) -> Iterator[Item]:

@@ -1,6 +1,6 @@
 """Encoder: makes codes of rows and queries of a collection by its hasher, embeds texts, and notes how certain bits are.
 
-``checked_*`` and ``given_rows`` check what callers give.
+``checked_*`` check what callers give.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from scipy import sparse
 from hashlearn import models
 from hashlearn.codes import BitOrder, check_codes, n_bytes, swap_bit_order
 from hashlearn.collection.health import QueryFigures, QueryLog
-from hashlearn.collection.store import CollectionError, Query, Store, Vectors
+from hashlearn.collection.store import CollectionError, Store, Vectors
 from hashlearn.collection.where import listed
 from hashlearn.index import ScoreTables
 from hashlearn.kernel import as_matrix
@@ -103,13 +103,29 @@ class Encoder:
         self._hasher = with_notes(hasher, **{name: self.note(name) for name in NOTES})
 
     def given(self, X: Any, codes: ArrayLike | None, texts: Any) -> tuple[Any, bool]:
-        """Return rows, codes or texts as arrays, and whether there is a single one. An empty list is no rows."""
-        rows, single = given_rows(X, codes, texts)
-        if texts is not None or rows.shape != (0,):
-            return rows, single
-        if codes is not None:
-            return np.empty((0, n_bytes(self.n_bits)), dtype=np.uint8), False
-        return np.empty((0, getattr(self.hasher, "n_features_in_", 0)), dtype=np.float32), False
+        """Return what was given as something that can be sliced by rows, and whether it is a single row.
+
+        Texts are an array of objects. An empty list is no rows. The result has rows also if it was a single one.
+        """
+        if sum(given is not None for given in (X, codes, texts)) != 1:
+            raise ValueError("Give X, codes= or texts=: one of the three.")
+        if texts is not None:
+            rows: Any = checked_texts(texts)
+            return (rows, False) if rows.shape else (rows[None], True)
+        chosen: Any = codes if X is None else as_matrix(X)
+        shape = getattr(chosen, "shape", None)
+        # A series of pandas or polars is a single row, but it cannot be indexed like an array.
+        rows = chosen if shape is not None and (len(shape) > 1 or sparse.issparse(chosen)) else np.asarray(chosen)
+        if getattr(getattr(rows, "dtype", None), "kind", None) in ("U", "S") and rows.size:
+            raise ValueError(
+                f"Rows and queries are numbers. Got the text {rows.ravel()[0].item()!r} instead: give texts as texts=, "
+                "to a collection that knows its text model."
+            )
+        if rows.shape == (0,):
+            if codes is not None:
+                return np.empty((0, n_bytes(self.n_bits)), dtype=np.uint8), False
+            return np.empty((0, getattr(self.hasher, "n_features_in_", 0)), dtype=np.float32), False
+        return (rows[None], True) if len(rows.shape) == 1 else (rows, False)
 
     def embedded(self, texts: NDArray[Any]) -> Float32Array:
         """Return the rows of texts by the text model that the hasher names, which is loaded once.
@@ -156,34 +172,34 @@ class Encoder:
         self.log(rows, self._log)
         return packed
 
-    def query(
+    def query_values(
         self,
         rows: Any,
         codes: ArrayLike | None,
         bit_order: BitOrder,
         asymmetric: bool = False,
         emphasis: str | float | None = None,
-    ) -> Query:
-        """Return queries for a store: rows, or the ``codes`` if those were given."""
+    ) -> PackedCodes | Float32Array | ScoreTables:
+        """Return the values of a ``Query`` of a store, for rows, or for the ``codes`` if those were given."""
         if self.by_tables:
             if asymmetric:
                 raise ValueError(
                     f"asymmetric=True is for bits, and {self._place} is searched by tables of scores: say with "
                     "emphasis= how much labels count."
                 )
-            return Query(self._tables(rows, codes, bit_order, "auto" if emphasis is None else emphasis))
+            return self._tables(rows, codes, bit_order, "auto" if emphasis is None else emphasis)
         if emphasis is not None:
             raise ValueError(
                 f"emphasis= is for codes of an OpenHasher, which hold labels. {self._place} has codes of "
                 f"{'no hasher' if self.hasher is None else type(self.hasher).__name__}: leave emphasis out."
             )
         if codes is not None:
-            return Query(checked_codes(rows, self.n_bits, bit_order))
+            return checked_codes(rows, self.n_bits, bit_order)
         if not asymmetric:
-            return Query(self.codes_of_queries(rows))
-        expected = self._encoded(rows, "expected_bits", np.float32, self.n_bits)
+            return self.codes_of_queries(rows)
+        expected: Float32Array = self._encoded(rows, "expected_bits", np.float32, self.n_bits)
         self.log(rows, self._log)
-        return Query(expected)
+        return expected
 
     def _tables(self, rows: Any, codes: ArrayLike | None, bit_order: BitOrder, emphasis: str | float) -> ScoreTables:
         """Return the tables of queries, which are noted in the log."""
@@ -215,9 +231,8 @@ class Encoder:
         """Return a log of all of these queries; without any, that of the queries so far."""
         if X is None:
             return self._log
-        rows, single = self.given(X, None, None)
         log = QueryLog(every=1)
-        self.log(rows[None] if single else rows, log)
+        self.log(self.given(X, None, None)[0], log)
         return log
 
     def figures(self) -> QueryFigures:
@@ -257,29 +272,8 @@ def with_notes(hasher: Any, **notes: str | None) -> Any:
     return result
 
 
-def given_rows(X: Any, codes: ArrayLike | None, texts: Any) -> tuple[Any, bool]:
-    """Return what was given as something with a shape that can be sliced by rows, and whether it is a single row.
-
-    Texts are an array of objects, without dimensions if there is a single one.
-    """
-    if sum(given is not None for given in (X, codes, texts)) != 1:
-        raise ValueError("Give X, codes= or texts=: one of the three.")
-    if texts is not None:
-        array = _checked_texts(texts)
-        return array, not array.shape
-    chosen: Any = codes if X is None else as_matrix(X)
-    shape = getattr(chosen, "shape", None)
-    # A series of pandas or polars is a single row, but it cannot be indexed like an array.
-    rows: Any = chosen if shape is not None and (len(shape) > 1 or sparse.issparse(chosen)) else np.asarray(chosen)
-    if getattr(getattr(rows, "dtype", None), "kind", None) in ("U", "S") and rows.size:
-        raise ValueError(
-            f"Rows and queries are numbers. Got the text {rows.ravel()[0].item()!r} instead: give texts as texts=, to "
-            "a collection that knows its text model."
-        )
-    return rows, len(rows.shape) == 1
-
-
-def _checked_texts(texts: Any) -> NDArray[Any]:
+def checked_texts(texts: Any) -> NDArray[Any]:
+    """Return texts as an array of objects, without dimensions if there is a single one."""
     values = listed(texts)
     single = isinstance(values, str)
     if not single and (isinstance(values, (bytes, Mapping)) or not isinstance(values, Sequence)):

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hashlearn import models
-from hashlearn.collection.encoder import given_rows
+from hashlearn.collection.encoder import checked_texts
 from hashlearn.collection.ids import ids_of_kind
 from hashlearn.collection.new_spec import check_keywords, check_tables, make_spec
 from hashlearn.collection.payloads import checked_payloads
@@ -42,8 +42,8 @@ def collection_from_texts(
 ) -> Collection:
     """Make a collection of texts; see ``Collection.from_texts``. What can be refused is refused before embedding."""
     storage = store_class(place)
-    texts, single = given_rows(None, None, texts)
-    if single or not len(texts):
+    texts = checked_texts(texts)
+    if not texts.size or not texts.shape:
         raise ValueError("Collection.from_texts needs a list of texts. Got one text or none instead.")
     labels = None if labels is None else listed(labels)
     if labels is not None and len(labels) != len(texts):

@@ -16,7 +16,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hashlearn.collection.store import Answer, CollectionError, Include, Payload, RangeAnswer, Store, StoredRows
+from hashlearn.collection.store import Answer, CollectionError, FoundT, Include, Payload, Store, StoredRows
 from hashlearn.collection.where import TEXT_FIELD, is_text, listed
 from hashlearn.index import Hits, RangeHits
 from hashlearn.index.hits import RowDetails
@@ -72,36 +72,32 @@ class IntIds:
         """Return rows of the store as users see them."""
         return rows
 
-    def hits(self, answer: Answer, include: Collection[Include]) -> Hits:
+    def hits(self, answer: Answer[FoundT], include: Collection[Include]) -> FoundT:
         """Return hits of the store as users see them. Where a store has no snapshots, rows may be gone by now."""
         found, rows = answer.hits, answer.rows
         if rows is None:
             return found
-        places, there = _places(rows.ids, found.ids)
+        places = np.minimum(np.searchsorted(rows.ids, found.ids), max(len(rows.ids) - 1, 0))
+        there = rows.ids[places] == found.ids if len(rows.ids) else np.zeros(found.ids.shape, dtype=bool)
+        shown, details = self.shown(rows), None
+        if include:
+            details = RowDetails(
+                rows.ids,
+                shown.payloads if "payload" in include else None,
+                shown.vectors if "vector" in include else None,
+                shown.codes if "code" in include else None,
+            )
+        if isinstance(found, RangeHits):
+            offsets = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(there, dtype=np.int64)])[found.offsets]
+            ids, distances, numbers = shown.ids[places[there]], found.distances[there], found.ids[there]
+            return RangeHits(  # type: ignore[return-value]  # mypy checks the body for each kind of hits
+                offsets, ids, distances, details, numbers, found.skipped, found.found
+            )
+        ids = np.full(there.shape, -1 if shown.ids.dtype != object else None, dtype=shown.ids.dtype)
+        ids[there] = shown.ids[places[there]]
         empty = np.inf if np.issubdtype(found.distances.dtype, np.floating) else -1
         distances = np.where(there, found.distances, found.distances.dtype.type(empty))
-        numbers, shown = np.where(there, found.ids, -1), self.shown(rows)
-        ids = self._filled(shown.ids, places, there)
-        return Hits(ids, distances, _details(rows.ids, shown, include), numbers, found.skipped)
-
-    def range_hits(self, answer: RangeAnswer, include: Collection[Include]) -> RangeHits:
-        """Return rows within a radius as users see them."""
-        found, rows = answer.hits, answer.rows
-        if rows is None:
-            return found
-        places, there = _places(rows.ids, found.ids)
-        offsets = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(there, dtype=np.int64)])[found.offsets]
-        shown, numbers = self.shown(rows), found.ids[there]
-        details = _details(rows.ids, shown, include)
-        return RangeHits(
-            offsets, shown.ids[places[there]], found.distances[there], details, numbers, found.skipped, found.found
-        )
-
-    def _filled(self, ids: NDArray[Any], places: Ids, there: NDArray[np.bool_]) -> NDArray[Any]:
-        """Return the ids at these places, and what stands for no row elsewhere."""
-        filled = np.full(there.shape, -1 if ids.dtype != object else None, dtype=ids.dtype)
-        filled[there] = ids[places[there]]
-        return filled
+        return Hits(ids, distances, details, np.where(there, found.ids, -1), found.skipped)
 
     def problems(self, store: Store) -> list[str]:
         """Return what is wrong with the ids of a store, one sentence each."""
@@ -232,23 +228,6 @@ def object_array(values: Sequence[Any]) -> NDArray[Any]:
     array = np.empty(len(values), dtype=object)
     array[:] = values
     return array
-
-
-def _places(known: Ids, numbers: Ids) -> tuple[Ids, NDArray[np.bool_]]:
-    """Return where these numbers stand among the known ones, which increase, and which of them do."""
-    places = np.minimum(np.searchsorted(known, numbers), max(len(known) - 1, 0))
-    return places, known[places] == numbers if len(known) else np.zeros(numbers.shape, dtype=bool)
-
-
-def _details(numbers: Ids, rows: StoredRows, include: Collection[Include]) -> RowDetails | None:
-    if not include:
-        return None
-    return RowDetails(
-        numbers,
-        rows.payloads if "payload" in include else None,
-        rows.vectors if "vector" in include else None,
-        rows.codes if "code" in include else None,
-    )
 
 
 def _refuse_texts(ids: ArrayLike) -> None:

@@ -17,7 +17,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Generic, Literal, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -119,10 +119,16 @@ class Query(NamedTuple):
         Expected bits q, float32 (queries, n_bits): by -q.h, with the signs h of a code.
         ScoreTables: by minus the score.
     rescoring : None to rank by this distance alone.
+    where : only rows whose payload matches; None for all.
+    include : what hits have besides id and distance.
+    n_jobs : threads of a storage that searches here; None for all cores.
     """
 
     values: PackedCodes | Float32Array | ScoreTables
     rescoring: Rescoring | None = None
+    where: Condition | None = None
+    include: Collection[Include] = ()
+    n_jobs: int | None = None
 
     @property
     def by_bits(self) -> bool:
@@ -130,23 +136,19 @@ class Query(NamedTuple):
         return isinstance(self.values, np.ndarray) and self.values.dtype == np.uint8
 
 
-class Answer(NamedTuple):
+FoundT = TypeVar("FoundT", Hits, RangeHits)
+
+
+class Answer(NamedTuple, Generic[FoundT]):
     """What queries found: numbers and distances, and the rows among them as far as they were asked for.
 
     ``rows`` has each row once; None if nothing but ids and distances was asked for. ``cut`` counts the queries for
     which rescoring left out rows that tie with the last candidate.
     """
 
-    hits: Hits
+    hits: FoundT
     rows: StoredRows | None = None
     cut: int = 0
-
-
-class RangeAnswer(NamedTuple):
-    """The same for all rows within a radius."""
-
-    hits: RangeHits
-    rows: StoredRows | None = None
 
 
 class PayloadUpdate(NamedTuple):
@@ -213,13 +215,6 @@ class VerifyReport(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-def arrays_only(query: Query, server: str) -> NDArray[Any]:
-    """Return packed codes or expected bits; UnsupportedByStoreError for tables, by which this server cannot search."""
-    if isinstance(query.values, ScoreTables):
-        raise no_tables(f"A collection on {server}", "this hasher")
-    return query.values
-
-
 def no_tables(place: str, hasher: str) -> UnsupportedByStoreError:
     """Return what is raised where a hasher makes tables of scores and the storage compares codes by bits only."""
     return UnsupportedByStoreError(
@@ -275,6 +270,12 @@ class Store(ABC):
     """Whether ``search`` and ``within`` take queries that are tables of scores, as an OpenHasher makes them."""
 
     spec: CollectionSpec
+    _place: str
+    _read_only: bool
+
+    def _require_writable(self) -> None:
+        if self._read_only:
+            raise CollectionError(f"The collection {self._place} was opened for reading only.")
 
     @classmethod
     @abstractmethod
@@ -333,30 +334,15 @@ class Store(ABC):
         """Reserve ``count`` consecutive ids, which no other row has or gets from any process; return the first."""
 
     @abstractmethod
-    def search(
-        self,
-        query: Query,
-        k: int,
-        where: Condition | None = None,
-        include: Collection[Include] = (),
-        n_jobs: int | None = None,
-    ) -> Answer:
-        """Return the k nearest rows of each query, with what ``include`` names.
+    def search(self, query: Query, k: int) -> Answer[Hits]:
+        """Return the k nearest rows of each query.
 
         Empty places have the id -1, and the distance -1 (Hamming) or infinity. UnsupportedByStoreError for a kind of
         query that this storage cannot answer.
         """
 
     @abstractmethod
-    def within(
-        self,
-        query: Query,
-        radius: float,
-        where: Condition | None = None,
-        include: Collection[Include] = (),
-        limit: int | None = None,
-        n_jobs: int | None = None,
-    ) -> RangeAnswer:
+    def within(self, query: Query, radius: float, limit: int | None = None) -> Answer[RangeHits]:
         """Return all rows at most ``radius`` away from each query; with a ``limit``, the nearest of each query.
 
         For expected bits and tables, the radius is minus the least score.

@@ -108,6 +108,14 @@ def parse(where: Mapping[str, Any]) -> Condition:
     return _Parser().whole(where)
 
 
+def condition_of(where: Mapping[str, Any] | None) -> Condition | None:
+    """Return the checked filter; None when every row matches."""
+    if where is None:
+        return None
+    condition = parse(where)
+    return condition if where else None
+
+
 class _Parser:
     def __init__(self) -> None:
         self.comparisons = 0
@@ -166,7 +174,7 @@ class _Parser:
         if self.comparisons > MAX_COMPARISONS or self.listed > MAX_LISTED:
             raise WhereError(
                 f"A filter may hold at most {MAX_COMPARISONS:,} comparisons and {MAX_LISTED:,} values in lists. "
-                "Got more: ask in several parts, or keep what they have in common in a field of its own."
+                "Got more: ask in several parts, or keep what they have in common in a separate field."
             )
 
     def operand(self, field: str, operator: str, operand: Any) -> Any:

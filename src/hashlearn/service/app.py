@@ -89,7 +89,7 @@ def install(app: FastAPI) -> None:
 def swagger_page(title: str) -> tuple[bytes, str]:
     """FastAPI's page for the API, with its files from this server instead of a CDN; and its security policy.
 
-    The page begins with a script of its own, which the policy allows by its hash.
+    The page begins with an inline script, which the policy allows by its hash.
     """
     page = get_swagger_ui_html(
         openapi_url="/openapi.json",

@@ -49,7 +49,7 @@ class Landmarks:
         return np.concatenate([np.empty((0, 2), dtype=np.float32), *parts])
 
     def _between(self, products: Float32Array) -> Float32Array:
-        """Places of codes by their inner products (rows, landmarks) with the landmarks, which it overwrites.
+        """Return the places of codes by their inner products (rows, landmarks) with the landmarks, which it overwrites.
 
         A bit that differs takes 2 from the inner product of two codes of -1 and 1.
         """
@@ -66,7 +66,7 @@ class Landmarks:
 
 
 def fitted_landmarks(codes: PackedCodes, n_bits: int) -> Landmarks:
-    """Landmarks drawn from packed codes, the same ones each time, and where t-SNE puts them."""
+    """Draw landmarks from packed codes, the same ones each time, and place them by t-SNE."""
     order = np.random.default_rng(0).permutation(len(codes))
     _, first = np.unique(codes[order], axis=0, return_index=True)
     chosen = codes[order[np.sort(first)[:_LANDMARKS]]]
@@ -74,7 +74,7 @@ def fitted_landmarks(codes: PackedCodes, n_bits: int) -> Landmarks:
 
 
 def trust_of(places: Float32Array, codes: PackedCodes, n_bits: int) -> float | None:
-    """Trustworthiness of the places of a sample of codes, from 0 to 1 (best); None for too few rows.
+    """Return the trustworthiness of the places of a sample of codes, from 0 to 1 (best); None for too few rows.
 
     It is less than 1 where rows are near on the map and their codes are not: see scikit-learn's ``trustworthiness``.
     """
@@ -87,7 +87,7 @@ def trust_of(places: Float32Array, codes: PackedCodes, n_bits: int) -> float | N
 
 
 def _laid_out(bits: NDArray[np.uint8]) -> Float32Array:
-    """Places of different codes by t-SNE. Squared Euclidean distances of bits, which it uses, are Hamming distances."""
+    """Place different codes by t-SNE, which uses squared Euclidean distances: of bits, these are Hamming distances."""
     if len(bits) < 4:  # t-SNE has nothing to decide: a point, a line, a triangle
         return np.array([[0, 0], [1, 0], [0.5, 1]], dtype=np.float32)[: len(bits)]
     perplexity = min(_PERPLEXITY, (len(bits) - 1) / 3)
@@ -97,7 +97,7 @@ def _laid_out(bits: NDArray[np.uint8]) -> Float32Array:
 
 
 def _within_unit(places: Float32Array) -> Float32Array:
-    """Places moved and scaled so that they fill 0..1 on both axes; 0.5 on an axis on which all are equal."""
+    """Move and scale places so that they fill 0..1 on both axes; 0.5 on an axis on which all are equal."""
     low, size = places.min(axis=0), np.ptp(places, axis=0)
     return np.where(size > 0, (places - low) / np.where(size > 0, size, 1), np.float32(0.5)).astype(np.float32)
 
@@ -148,7 +148,7 @@ def map_of(served: ServedCollection) -> bytes:
 
 
 def spread(codes: PackedCodes) -> NDArray[np.float64]:
-    """Offsets (rows, 2) that spread rows with equal codes over a disc, so that none covers another.
+    """Return offsets (rows, 2) that spread rows with equal codes over a disc, so that none covers another.
 
     The area of a disc grows with the number of its rows; the first row stays at the place of its code.
     """
@@ -170,6 +170,6 @@ def _told(landmarks: Landmarks) -> list[dict[str, Any]]:
 
 
 def _long_list(values: list[Any]) -> bytes:
-    """JSON of a long list, encoded in parts: one call for all of it would not let other threads run."""
+    """Return JSON of a long list, encoded in parts: one call for all of it would not let other threads run."""
     parts = [to_json(values[start : start + _ENCODED_ROWS])[1:-1] for start in range(0, len(values), _ENCODED_ROWS)]
     return b"[" + b",".join(parts) + b"]"

@@ -55,7 +55,7 @@ def bad(code: str, message: str) -> ApiError:
 
 
 def to_json(value: Any) -> bytes:
-    """JSON as UTF-8. Half a surrogate pair, which only an echo of bad input can hold, becomes a question mark."""
+    """Return JSON as UTF-8. Half a surrogate pair, which only an echo of bad input can hold, becomes "?"."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return text.encode("utf-8", "replace")
 

@@ -125,7 +125,7 @@ async def health() -> Response:
     return json_response(b'{"status":"ok"}')
 
 
-@router.get("/readyz", tags=["about"], response_model=schemas.StatusResponse, responses=schemas.error_responses())
+@router.get("/readyz", tags=["about"], **schemas.described(schemas.StatusResponse))
 async def readiness(service: ServiceDep) -> Response:
     """Whether every collection can be searched: each is, once."""
     if service.ready:
@@ -149,9 +149,7 @@ async def metrics(service: ServiceDep) -> Response:
     return Response(service.metrics.text(health), media_type=CONTENT_TYPE)
 
 
-@router.get(
-    "/api/v1/collections", tags=["about"], response_model=schemas.CollectionList, responses=schemas.error_responses()
-)
+@router.get("/api/v1/collections", tags=["about"], **schemas.described(schemas.CollectionList))
 async def list_collections(service: ServiceDep) -> Response:
     """All collections, and what can be done with each."""
     return json_response(await service.reads.run(_collection_list, service))
@@ -165,12 +163,7 @@ def _collection_list(service: Service) -> bytes:
     return to_json({"collections": facts, "bench": settings.bench is not None, "can_create": can_create})
 
 
-@router.get(
-    "/api/v1/collections/{collection}",
-    tags=["about"],
-    response_model=schemas.CollectionInfo,
-    responses=schemas.error_responses(),
-)
+@router.get("/api/v1/collections/{collection}", tags=["about"], **schemas.described(schemas.CollectionInfo))
 async def get_collection(service: ServiceDep, served: CollectionDep) -> Response:
     """One collection, with what its storage tells about itself."""
     return json_response(await service.reads.run(_collection, service, served))
@@ -186,11 +179,7 @@ _WRITER: Any = {"tags": ["collections"], "dependencies": [Depends(require_writer
 
 
 @router.post(
-    "/api/v1/collections",
-    **_WRITER,
-    response_model=schemas.CollectionInfo,
-    responses=schemas.error_responses(401, 408, 409, 413, 415),
-    openapi_extra=schemas.json_body(schemas.CreateRequest),
+    "/api/v1/collections", **_WRITER, **schemas.described(schemas.CollectionInfo, 401, 409, body=schemas.CreateRequest)
 )
 async def create_collection(request: Request, service: ServiceDep) -> Response:
     """Make an empty collection in the folder of --create-in, for codes of n_bits or for another one's hasher."""
@@ -199,12 +188,7 @@ async def create_collection(request: Request, service: ServiceDep) -> Response:
     return json_response(await service.writes.run(create, service, asked))
 
 
-@router.delete(
-    "/api/v1/collections/{collection}",
-    **_WRITER,
-    response_model=schemas.DropResponse,
-    responses=schemas.error_responses(401),
-)
+@router.delete("/api/v1/collections/{collection}", **_WRITER, **schemas.described(schemas.DropResponse, 401))
 async def drop_collection(service: ServiceDep, served: CollectionDep) -> Response:
     """Remove a collection of the folder of --create-in and all its rows for good."""
     return json_response(await service.writes.run(drop, service, served))

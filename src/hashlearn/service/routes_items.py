@@ -34,10 +34,9 @@ router = APIRouter(prefix="/api/v1/collections/{collection}", tags=["items"])
 ItemId = Annotated[str, Path(min_length=1, max_length=MAX_CHARACTERS)]
 _ALL_PARTS = {"code", "payload", "vector"}
 _GUESSES = 64
-_PICTURE = {"schema": {"type": "string", "format": "binary"}}
 
 
-@router.get("/items", response_model=schemas.ItemPage, responses=schemas.error_responses())
+@router.get("/items", **schemas.described(schemas.ItemPage))
 async def list_items(
     service: ServiceDep,
     served: CollectionDep,
@@ -61,7 +60,7 @@ def _page(served: ServedCollection, limit: int, last: Any) -> bytes:
     return to_json({"items": facts, "next": json_id(ids[start + limit - 1 :][:1].tolist()[0]) if has_more else None})
 
 
-@router.get("/random", response_model=schemas.ItemInfo, responses=schemas.error_responses())
+@router.get("/random", **schemas.described(schemas.ItemInfo))
 async def random_item(service: ServiceDep, served: CollectionDep) -> Response:
     """Any item, each with the same probability."""
     return json_response(await service.reads.run(_random_item, served))
@@ -85,7 +84,7 @@ def _random_item(served: ServedCollection) -> bytes:
     return to_json(item_facts(served, item, _ALL_PARTS))
 
 
-@router.get("/items/{id:path}", response_model=schemas.ItemInfo, responses=schemas.error_responses())
+@router.get("/items/{id:path}", **schemas.described(schemas.ItemInfo))
 async def get_item(service: ServiceDep, served: CollectionDep, id: ItemId) -> Response:
     """One item: its code (hex), its payload, and its vector where vectors are kept."""
     return json_response(await service.reads.run(_item, served, id_in_address(served, id)))
@@ -103,14 +102,7 @@ def no_item(served: ServedCollection, id: Any) -> ApiError:
     return ApiError(404, "no_item", f"There is no item {id} in {served.name}.")
 
 
-@router.get(
-    "/images/{id:path}",
-    response_class=Response,
-    responses={
-        **schemas.error_responses(),
-        200: {"content": dict.fromkeys(("image/png", "image/jpeg"), _PICTURE)},
-    },
-)
+@router.get("/images/{id:path}", **schemas.described(["image/png", "image/jpeg"]))
 async def get_image(
     service: ServiceDep,
     served: CollectionDep,
@@ -138,13 +130,7 @@ _WRITER: Any = {"dependencies": [Depends(require_writer)]}
 # A body is parsed in the threads for reading, so that the one thread that writes does nothing else.
 
 
-@router.post(
-    "/items",
-    response_model=schemas.AddResponse,
-    responses=schemas.error_responses(401, 408, 413, 415),
-    openapi_extra=schemas.json_body(schemas.AddRequest),
-    **_WRITER,
-)
+@router.post("/items", **_WRITER, **schemas.described(schemas.AddResponse, 401, body=schemas.AddRequest))
 async def add_items(request: Request, service: ServiceDep, served: CollectionDep) -> Response:
     """Add items, or replace those whose id exists. What is answered is on the disk. All are added, or none."""
     check_writable(served)
@@ -184,13 +170,7 @@ def _add(service: Service, served: ServedCollection, rows: dict[str, Any]) -> by
     return to_json({"ids": [json_id(one) for one in ids.tolist()], "count": len(ids)})
 
 
-@router.post(
-    "/items.npy",
-    response_model=schemas.AddResponse,
-    responses=schemas.error_responses(401, 408, 413, 415),
-    openapi_extra=schemas.binary_body(NPY_TYPE),
-    **_WRITER,
-)
+@router.post("/items.npy", **_WRITER, **schemas.described(schemas.AddResponse, 401, body=[NPY_TYPE]))
 async def add_npy(
     request: Request,
     service: ServiceDep,
@@ -213,13 +193,7 @@ def _rows_of_npy(served: ServedCollection, body: bytes, first_id: int | None, li
     return {"ids": ids, "X": _encodable(served, array)}
 
 
-@router.patch(
-    "/items",
-    response_model=schemas.UpdateResponse,
-    responses=schemas.error_responses(401, 408, 413, 415),
-    openapi_extra=schemas.json_body(schemas.UpdateRequest),
-    **_WRITER,
-)
+@router.patch("/items", **_WRITER, **schemas.described(schemas.UpdateResponse, 401, body=schemas.UpdateRequest))
 async def update_items(request: Request, service: ServiceDep, served: CollectionDep) -> Response:
     """Give items new payloads; their codes and vectors stay. If one of the ids does not exist, nothing is changed."""
     check_writable(served)
@@ -233,11 +207,7 @@ async def update_items(request: Request, service: ServiceDep, served: Collection
 
 
 @router.patch(
-    "/items/{id:path}",
-    response_model=schemas.UpdateResponse,
-    responses=schemas.error_responses(401, 408, 413, 415),
-    openapi_extra=schemas.json_body(schemas.UpdateItemRequest),
-    **_WRITER,
+    "/items/{id:path}", **_WRITER, **schemas.described(schemas.UpdateResponse, 401, body=schemas.UpdateItemRequest)
 )
 async def update_item(request: Request, service: ServiceDep, served: CollectionDep, id: ItemId) -> Response:
     """Give one item a new payload; its code and its vector stay."""
@@ -268,13 +238,7 @@ def _update_where(service: Service, served: ServedCollection, asked: schemas.Upd
     return to_json({"updated": updated, **served.filter_warnings(asked.where, updated > 0)})
 
 
-@router.delete(
-    "/items",
-    response_model=schemas.DeleteResponse,
-    responses=schemas.error_responses(401, 408, 413, 415),
-    openapi_extra=schemas.json_body(schemas.DeleteRequest),
-    **_WRITER,
-)
+@router.delete("/items", **_WRITER, **schemas.described(schemas.DeleteResponse, 401, body=schemas.DeleteRequest))
 async def delete_items(request: Request, service: ServiceDep, served: CollectionDep) -> Response:
     """Delete items by their ids, or all whose payload matches a filter. Ids that do not exist do no harm."""
     check_writable(served)
@@ -287,9 +251,7 @@ async def delete_items(request: Request, service: ServiceDep, served: Collection
     return json_response(to_json({"deleted": deleted, **told}))
 
 
-@router.delete(
-    "/items/{id:path}", response_model=schemas.DeleteResponse, responses=schemas.error_responses(401), **_WRITER
-)
+@router.delete("/items/{id:path}", **_WRITER, **schemas.described(schemas.DeleteResponse, 401))
 async def delete_item(service: ServiceDep, served: CollectionDep, id: ItemId) -> Response:
     """Delete one item."""
     check_writable(served)

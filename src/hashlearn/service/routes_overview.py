@@ -224,19 +224,19 @@ def _most_confused(seen: list[_Seen], name: str) -> dict[str, Any] | None:
 router = APIRouter(prefix="/api/v1/collections/{collection}", tags=["overview"])
 
 
-@router.get("/stats", response_model=schemas.StatisticsResponse, responses=schemas.error_responses())
+@router.get("/stats", **schemas.described(schemas.StatisticsResponse))
 async def get_statistics(service: ServiceDep, served: CollectionDep) -> Response:
     """Rows, bytes, and how balanced and how independent the bits are."""
     return json_response(to_json(await service.reads.run(bit_statistics, served)))
 
 
-@router.get("/fields", response_model=schemas.FieldsResponse, responses=schemas.error_responses())
+@router.get("/fields", **schemas.described(schemas.FieldsResponse))
 async def get_fields(service: ServiceDep, served: CollectionDep) -> Response:
     """The fields of the payloads, from a sample: their kinds, and values that filters can ask for."""
     return json_response(await service.kept(served).answer(known_fields, service.reads))
 
 
-@router.get("/map", response_model=schemas.MapResponse, responses=schemas.error_responses())
+@router.get("/map", **schemas.described(schemas.MapResponse))
 async def get_map(service: ServiceDep, served: CollectionDep) -> Response:
     """A place in two dimensions for every row, rows with similar codes together; at most 100,000 rows, drawn at random.
 
@@ -245,7 +245,7 @@ async def get_map(service: ServiceDep, served: CollectionDep) -> Response:
     return json_response(await service.kept(served).answer(map_of, service.reads))
 
 
-@router.get("/confusion", response_model=schemas.ConfusionResponse, responses=schemas.error_responses())
+@router.get("/confusion", **schemas.described(schemas.ConfusionResponse))
 async def get_confusion(service: ServiceDep, served: CollectionDep) -> Response:
     """For every label, which labels the nearest rows of its rows have; from a sample of 1,000 rows."""
     return json_response(await service.kept(served).answer(confusion_of, service.reads))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import time
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple
 from urllib.parse import quote
 
@@ -37,44 +37,7 @@ from hashlearn.service.service import CollectionDep, Service, ServiceDep
 from hashlearn.service.settings import Limits
 from hashlearn.typing import Metric, PackedCodes
 
-DEFAULT_K = 10
 _ROWS_AT_ONCE = 2_000_000  # that the queries of one step of a radius search may find
-
-
-@dataclass(frozen=True)
-class SearchOptions:
-    """How to search, whatever the queries are."""
-
-    k: int | None = None
-    radius: int | None = None
-    mode: str = "hamming"
-    oversample: float = DEFAULT_FACTOR
-    metric: Metric = "cosine"
-    where: dict[str, Any] | None = None
-    emphasis: str | float | None = None
-    offset: int = 0
-
-    @property
-    def top_k(self) -> int:
-        """How many rows to look for, those before the offset too."""
-        return self.offset + (DEFAULT_K if self.k is None else self.k)
-
-    def check(self, n_queries: int, max_k: int, max_hits: int, limits: Limits) -> None:
-        """Refuse what asks for too much."""
-        if n_queries > limits.queries:
-            raise ApiError(413, "too_many", f"At most {limits.queries:,} queries are taken at once. Got {n_queries:,}.")
-        if self.radius is not None and self.mode != "hamming":
-            raise bad("bad_request", f"A radius counts bits, so its mode is hamming. Got {self.mode}.")
-        if self.radius is not None and self.offset:
-            raise bad("bad_request", f"An offset goes with k, not with a radius. Got offset={self.offset}.")
-        if self.top_k > max_k:
-            raise bad("bad_k", f"k and offset may be at most {max_k:,} together here. Got {self.top_k}.")
-        if self.oversample > limits.oversample:
-            raise bad("bad_request", f"oversample may be at most {limits.oversample:g}. Got {self.oversample:g}.")
-        candidates = self.top_k * (self.oversample if self.mode == "rescore" else 1)
-        if n_queries * self.top_k > max_hits or n_queries * candidates > limits.hits_npy:
-            message = f"{n_queries:,} queries with k={self.top_k:,} find too much at once: at most {max_hits:,} hits."
-            raise ApiError(413, "too_many", message)
 
 
 @dataclass(frozen=True)
@@ -125,12 +88,9 @@ def search_json(served: ServedCollection, body: bytes, limits: Limits) -> bytes:
     """Return the JSON answer to a JSON search."""
     started = time.perf_counter()
     asked = parse_request(SearchRequest, body, limits)
-    options = SearchOptions(
-        asked.k, asked.radius, asked.mode, asked.oversample, asked.metric, asked.where, asked.emphasis, asked.offset
-    )
     given = (asked.vectors, asked.ids, asked.codes, asked.texts)
     n_queries = next(len(part) for part in given if part is not None)
-    options.check(n_queries, limits.k, limits.hits_json, limits)
+    check_options(asked, n_queries, limits.k, limits.hits_json, limits)
     if asked.vectors is not None:
         queries = queries_from_vectors(served, asked.vectors)
     elif asked.ids is not None:
@@ -139,18 +99,36 @@ def search_json(served: ServedCollection, body: bytes, limits: Limits) -> bytes:
         queries = queries_from_texts(served, asked.texts, limits)
     else:
         queries = Queries(decode_codes(asked.codes or (), served.n_bits))
-    return answer(served, queries, options, set(asked.include), asked.exclude_self, limits, started)
+    return answer(served, queries, asked, limits, started)
+
+
+def check_options(options: SearchRequest, n_queries: int, max_k: int, max_hits: int, limits: Limits) -> None:
+    """Refuse what asks for too much."""
+    if n_queries > limits.queries:
+        raise ApiError(413, "too_many", f"At most {limits.queries:,} queries are taken at once. Got {n_queries:,}.")
+    if options.radius is not None and options.mode != "hamming":
+        raise bad("bad_request", f"A radius counts bits, so its mode is hamming. Got {options.mode}.")
+    if options.radius is not None and options.offset:
+        raise bad("bad_request", f"An offset goes with k, not with a radius. Got offset={options.offset}.")
+    if options.top_k > max_k:
+        raise bad("bad_k", f"k and offset may be at most {max_k:,} together here. Got {options.top_k}.")
+    if options.oversample > limits.oversample:
+        raise bad("bad_request", f"oversample may be at most {limits.oversample:g}. Got {options.oversample:g}.")
+    candidates = options.top_k * (options.oversample if options.mode == "rescore" else 1)
+    if n_queries * options.top_k > max_hits or n_queries * candidates > limits.hits_npy:
+        message = f"{n_queries:,} queries with k={options.top_k:,} find too much at once: at most {max_hits:,} hits."
+        raise ApiError(413, "too_many", message)
 
 
 def search_npy(
-    served: ServedCollection, body: bytes, options: SearchOptions, limits: Limits
+    served: ServedCollection, body: bytes, options: SearchRequest, limits: Limits
 ) -> dict[str, NDArray[Any]]:
     """Return the answer to a .npy search: ids and distances (queries, k); with a radius also offsets.
 
     Where a filter found nothing and has fields that cannot match, ``warnings`` are texts about them.
     """
     array = parse_npy(body, limits.queries)
-    options.check(len(array), limits.k_npy, limits.hits_npy, limits)
+    check_options(options, len(array), limits.k_npy, limits.hits_npy, limits)
     if array.dtype == np.uint8:
         queries = Queries(packed_codes(array, served.n_bits))
     else:
@@ -171,18 +149,10 @@ def _as_arrays(told: dict[str, list[str]]) -> dict[str, NDArray[Any]]:
     return {name: np.array(sentences, dtype=np.str_) for name, sentences in told.items()}
 
 
-def answer(
-    served: ServedCollection,
-    queries: Queries,
-    options: SearchOptions,
-    include: set[str],
-    exclude_self: bool,
-    limits: Limits,
-    started: float,
-) -> bytes:
+def answer(served: ServedCollection, queries: Queries, options: SearchRequest, limits: Limits, started: float) -> bytes:
     """Search, and return as JSON what the client asked to know about the hits."""
-    found = _hits_of_all(served, queries, options, include, exclude_self and queries.items is not None, limits)
-    results = []
+    include: set[str] = set(options.include)
+    found, results = _hits_of_all(served, queries, options, limits), []
     for number, (hits, count) in enumerate(found):
         query: dict[str, Any] = {"code": queries.codes[number].tobytes().hex()}
         if queries.items is not None:
@@ -212,23 +182,19 @@ def item_facts(served: ServedCollection, item: Item | Hit, include: set[str]) ->
 
 
 def _hits_of_all(
-    served: ServedCollection,
-    queries: Queries,
-    options: SearchOptions,
-    include: set[str],
-    exclude_self: bool,
-    limits: Limits,
+    served: ServedCollection, queries: Queries, options: SearchRequest, limits: Limits
 ) -> list[_QueryHits]:
     """Return the hits of every query; with ``exclude_self`` one more is searched for, and own items are left out."""
+    exclude_self = options.exclude_self and queries.items is not None
     size, own, first = served.collection.vector_size, int(exclude_self), options.offset
-    wanted: set[Any] = include | ({"payload"} if served.pictures is not None else set())
+    wanted: set[Any] = {*options.include, *(["payload"] if served.pictures is not None else [])}
     most = limits.hits_json
     if size is None:
         wanted -= {"vector"}
     elif "vector" in wanted:
         most = min(most, limits.floats_json // size)
     if exclude_self and (options.k is not None or options.radius is None):
-        options = replace(options, k=options.top_k + 1, offset=0)
+        options = options.model_copy(update={"k": options.top_k + 1, "offset": 0})
     if options.radius is not None:
         balls = _within(served, queries.codes, options, wanted, most, limits, own)
         found = [
@@ -254,7 +220,7 @@ def _without(query: _QueryHits, id: Any, max_hits: int | None) -> _QueryHits:
     return _QueryHits(hits[:max_hits], found)
 
 
-def _nearest(served: ServedCollection, queries: Queries, options: SearchOptions, include: Collection[Include]) -> Hits:
+def _nearest(served: ServedCollection, queries: Queries, options: SearchRequest, include: Collection[Include]) -> Hits:
     """Return the k nearest rows of every query."""
     mode, collection = options.mode, served.collection
     if mode != "hamming":
@@ -289,7 +255,7 @@ def _nearest(served: ServedCollection, queries: Queries, options: SearchOptions,
 def _within(
     served: ServedCollection,
     codes: PackedCodes,
-    options: SearchOptions,
+    options: SearchRequest,
     include: Collection[Include],
     most: int,
     limits: Limits,
@@ -345,41 +311,34 @@ def options_in_address(
     where: Annotated[str | None, Query(description="A filter as JSON text.")] = None,
     emphasis: Annotated[str | None, Query(description=schemas.EMPHASIS)] = None,
     offset: Annotated[int, Query(ge=0, description=schemas.OFFSET)] = 0,
-) -> SearchOptions:
+) -> SearchRequest:
     """How to search, from the query part of the address: for bodies that are not JSON."""
     condition = None
     if where is not None:
         condition = read_json_object(where.encode("utf-8", "replace"), _FILTER_CHARS, _FILTER_CHARS)
-    return SearchOptions(k, radius, mode, oversample, metric, condition, schemas.emphasis_in_address(emphasis), offset)
+    return SearchRequest.model_construct(  # the framework has checked these
+        k=k,
+        radius=radius,
+        mode=mode,
+        oversample=oversample,
+        metric=metric,
+        where=condition,
+        emphasis=schemas.emphasis_in_address(emphasis),  # checked by the collection
+        offset=offset,
+    )
 
 
-OptionsDep = Annotated[SearchOptions, Depends(options_in_address)]
+OptionsDep = Annotated[SearchRequest, Depends(options_in_address)]
 
 
-@router.post(
-    "/search",
-    response_model=schemas.SearchResponse,
-    responses=schemas.error_responses(408, 413, 415),
-    openapi_extra=schemas.json_body(schemas.SearchRequest),
-)
+@router.post("/search", **schemas.described(schemas.SearchResponse, body=schemas.SearchRequest))
 async def search(request: Request, service: ServiceDep, served: CollectionDep) -> Response:
     """Find the nearest items of vectors, of stored items, of codes, or of texts."""
     body = await read_body(request, JSON_TYPE)
     return json_response(await service.reads.run(search_json, served, body, service.limits))
 
 
-@router.post(
-    "/search.npy",
-    response_class=Response,
-    responses={
-        **schemas.error_responses(408, 413, 415),
-        200: {
-            "description": "ids and distances",
-            "content": {NPZ_TYPE: {"schema": {"type": "string", "format": "binary"}}},
-        },
-    },
-    openapi_extra=schemas.binary_body(NPY_TYPE),
-)
+@router.post("/search.npy", **schemas.described([NPZ_TYPE], body=[NPY_TYPE]))
 async def search_by_npy(request: Request, service: ServiceDep, served: CollectionDep, options: OptionsDep) -> Response:
     """A batch: an .npy array of vectors (float32, float64) or packed codes (uint8); the answer is an .npz.
 
@@ -390,18 +349,13 @@ async def search_by_npy(request: Request, service: ServiceDep, served: Collectio
     return Response(await service.reads.run(_npz, served, body, options, service.limits), media_type=NPZ_TYPE)
 
 
-def _npz(served: ServedCollection, body: bytes, options: SearchOptions, limits: Limits) -> bytes:
+def _npz(served: ServedCollection, body: bytes, options: SearchRequest, limits: Limits) -> bytes:
     stream = io.BytesIO()
     np.savez(stream, **search_npy(served, body, options, limits))  # type: ignore[arg-type]
     return stream.getvalue()
 
 
-@router.post(
-    "/search/image",
-    response_model=schemas.SearchResponse,
-    responses=schemas.error_responses(408, 413, 415),
-    openapi_extra=schemas.binary_body(*IMAGE_TYPES),
-)
+@router.post("/search/image", **schemas.described(schemas.SearchResponse, body=IMAGE_TYPES))
 async def search_by_image(
     request: Request,
     service: ServiceDep,
@@ -414,24 +368,23 @@ async def search_by_image(
     if included - {"payload", "code", "vector"}:
         raise bad("bad_request", "include may name payload, code and vector, joined by commas.")
     body = await read_body(request, *IMAGE_TYPES)
-    return json_response(await service.reads.run(_search_image, service, served, body, options, included))
+    options = options.model_copy(update={"include": included})
+    return json_response(await service.reads.run(_search_image, service, served, body, options))
 
 
-def _search_image(
-    service: Service, served: ServedCollection, body: bytes, options: SearchOptions, include: set[str]
-) -> bytes:
+def _search_image(service: Service, served: ServedCollection, body: bytes, options: SearchRequest) -> bytes:
     started, limits = time.perf_counter(), service.limits
     if served.features is None:
         message = f"The collection {served.name} cannot be searched by a picture: its hasher takes other features."
         raise bad("no_images", message)
-    options.check(1, limits.k, limits.hits_json, limits)
+    check_options(options, 1, limits.k, limits.hits_json, limits)
     row = served.features.row(body, service.decoder)
     with collection_errors():
         queries = Queries(served.collection.encode_queries(row), row)
-    return answer(served, queries, options, include, False, limits, started)
+    return answer(served, queries, options, limits, started)
 
 
-@router.get("/histogram", response_model=schemas.HistogramResponse, responses=schemas.error_responses())
+@router.get("/histogram", **schemas.described(schemas.HistogramResponse))
 async def histogram_of_item(
     service: ServiceDep, served: CollectionDep, id: Annotated[str, Query(min_length=1, max_length=MAX_CHARACTERS)]
 ) -> Response:
@@ -441,12 +394,7 @@ async def histogram_of_item(
     )
 
 
-@router.post(
-    "/histogram",
-    response_model=schemas.HistogramResponse,
-    responses=schemas.error_responses(408, 413, 415),
-    openapi_extra=schemas.json_body(schemas.HistogramRequest),
-)
+@router.post("/histogram", **schemas.described(schemas.HistogramResponse, body=schemas.HistogramRequest))
 async def histogram(request: Request, service: ServiceDep, served: CollectionDep) -> Response:
     """How many items lie at every distance from a vector, an item or a code."""
     body = await read_body(request, JSON_TYPE)

@@ -15,10 +15,10 @@ from hashlearn.collection.encoder import checked_vectors
 from hashlearn.collection.ids import number_of
 from hashlearn.collection.new_spec import make_spec
 from hashlearn.collection.payloads import checked_payloads
-from hashlearn.collection.store import Payload, PayloadUpdate, Query, StoredRows
+from hashlearn.collection.store import Payload, PayloadUpdate, Query, StoredRows, VerifyReport
 from hashlearn.collection.stores import wire
 from hashlearn.collection.uri import store_class
-from hashlearn.collection.where import TEXT_FIELD, Condition, parse
+from hashlearn.collection.where import TEXT_FIELD, condition_of, parse
 from hashlearn.index import ScoreTables
 from hashlearn.index.inputs import checked_ids
 from hashlearn.models.format import ModelFileError
@@ -38,11 +38,9 @@ _LARGEST_COUNT = 2**40
 router = APIRouter(prefix="/api/v1/collections", include_in_schema=False)
 
 
-def _spec(service: Service, served: ServedCollection, call: wire.NoCall) -> wire.WireSpec:
-    spec = served.collection._store.spec
-    facts = {name: getattr(spec, name) for name in wire.WireSpec.__struct_fields__ if hasattr(spec, name)}
+def _spec(service: Service, served: ServedCollection, call: wire.NoCall) -> wire.ServedSpec:
     writable = served.writable and service.settings.may_write
-    return wire.WireSpec(**{**facts, "indexed": [*spec.indexed]}, writable=writable, codes_by=served.codes_by)
+    return wire.ServedSpec(served.collection._store.spec, writable, served.codes_by)
 
 
 def _check_hasher(served: ServedCollection, call: wire.SearchCall | wire.WithinCall | wire.AddCall) -> None:
@@ -55,32 +53,31 @@ def _search(service: Service, served: ServedCollection, call: wire.SearchCall) -
     _check_hasher(served, call)
     query, limits = _checked_query(service, served, call.query), service.limits
     n_queries, size = len(query.values), served.collection.vector_size
-    found = n_queries * min(max(call.k, 1), served.collection.count()) if call.include else 0
-    floats = found * (size or 0) if "vector" in call.include else 0
+    found = n_queries * min(max(call.k, 1), served.collection.count()) if query.include else 0
+    floats = found * (size or 0) if "vector" in query.include else 0
     plan = query.rescoring
     looked_at = max(call.k, 0 if plan is None else plan.nearest)
     if call.k < 1 or (plan is not None and not call.k <= plan.nearest < plan.max_rows <= limits.hits_npy):
         raise bad("bad_k", "k must be at least 1, and rescoring must look at k rows or more.")
     if found > limits.hits_json or max(floats, n_queries * looked_at) > limits.hits_npy:
         raise ApiError(413, "too_many", f"{n_queries:,} queries with k={call.k:,} find too much at once.")
-    answer = served.collection._store.search(query, call.k, _condition(call.where), call.include)
-    return wire.WireAnswer.pack(answer)
+    return wire.WireAnswer.pack(served.collection._store.search(query, call.k))
 
 
 def _within(service: Service, served: ServedCollection, call: wire.WithinCall) -> wire.WireAnswer:
     _check_hasher(served, call)
     query, limits = _checked_query(service, served, call.query), service.limits
-    most = limits.hits_json if call.include else limits.hits_npy
-    if "vector" in call.include:
+    most = limits.hits_json if query.include else limits.hits_npy
+    if "vector" in query.include:
         most = min(most, limits.hits_npy // (served.collection.vector_size or 1))
     limit = most + 1 if call.limit is None else min(max(call.limit, 1), most + 1)
     # Ids come first, so that too many of them cost no more.
-    arguments = (query, call.radius, _condition(call.where))
+    store = served.collection._store
     if len(query.values) * served.collection.count() > most:
-        bare = served.collection._store.within(*arguments, (), limit)
+        bare = store.within(query._replace(include=()), call.radius, limit)
         if len(bare.hits.ids) > most:
             raise ApiError(413, "too_many", f"More than {most:,} rows lie within the radius: ask for fewer at once.")
-    return wire.WireAnswer.pack(served.collection._store.within(*arguments, call.include, limit))
+    return wire.WireAnswer.pack(store.within(query, call.radius, limit))
 
 
 def _get(service: Service, served: ServedCollection, call: wire.GetCall) -> wire.WireRows:
@@ -90,13 +87,13 @@ def _get(service: Service, served: ServedCollection, call: wire.GetCall) -> wire
 
 
 def _count(service: Service, served: ServedCollection, call: wire.CountCall) -> wire.Changed:
-    return wire.Changed(served.collection._store.count(_condition(call.where)))
+    return wire.Changed(served.collection._store.count(condition_of(call.where)))
 
 
 def _scan(service: Service, served: ServedCollection, call: wire.ScanCall) -> wire.WireRows:
     check_count(max(call.batch_rows, 1), service.limits)
     store = served.collection._store
-    batches = store.scan(max(call.batch_rows, 1), _condition(call.where), call.vectors, call.after)
+    batches = store.scan(max(call.batch_rows, 1), condition_of(call.where), call.vectors, call.after)
     try:
         rows = next(batches, None)
     finally:
@@ -109,14 +106,13 @@ def _scan(service: Service, served: ServedCollection, call: wire.ScanCall) -> wi
     return wire.WireRows.pack(rows)
 
 
-def _info(service: Service, served: ServedCollection, call: wire.NoCall) -> wire.Facts:
+def _info(service: Service, served: ServedCollection, call: wire.NoCall) -> dict[str, Any]:
     facts = served.collection._store.info()
-    return wire.Facts({name: value for name, value in facts.items() if name not in _PRIVATE})
+    return {name: value for name, value in facts.items() if name not in _PRIVATE}
 
 
-def _verify(service: Service, served: ServedCollection, call: wire.NoCall) -> wire.Verified:
-    found = served.collection._store.verify()
-    return wire.Verified(*found[:3], [*found.problems], [*found.notes])
+def _verify(service: Service, served: ServedCollection, call: wire.NoCall) -> VerifyReport:
+    return served.collection._store.verify()
 
 
 def _embed(service: Service, served: ServedCollection, call: wire.EmbedCall) -> wire.Array:
@@ -143,7 +139,7 @@ def _update(service: Service, served: ServedCollection, call: wire.UpdateCall) -
     named = served.collection.id_kind != "int"
     if (call.ids is None) == (call.where is None):
         raise bad("bad_request", "Give ids or a filter.")
-    wanted = _condition(call.where) if call.ids is None else _ids(call.ids)
+    wanted = condition_of(call.where) if call.ids is None else _ids(call.ids)
     count = len(wanted) if isinstance(wanted, np.ndarray) else 1
     check_count(count, service.limits)
     payloads: list[Payload] = checked_payloads(call.payloads, count) or []
@@ -239,24 +235,16 @@ def _create(service: Service, name: str, call: wire.CreateCall) -> bytes:
             "bad_request", f"A collection's name has 1 to 64 letters, digits, '_', '.' or '-'. Got {name[:64]!r}."
         )
     folder = check_may_create(service, name)
+    asked: Any = call.spec
+    facts = (asked.n_bits, False, asked.vector_size, asked.kind, asked.settings, asked.indexed, asked.ids)
     with collection_errors():
-        hasher = _hasher(call.model)
+        hasher = _hasher(asked.model)
+        spec = make_spec(hasher, *facts)
+        store = store_class(str(folder))
+        store.check_new(str(folder / name), spec)
         if call.check_only:
-            spec = make_spec(
-                hasher, call.n_bits, False, call.vector_size, call.kind, call.settings, call.indexed, call.ids
-            )
-            store_class(str(folder)).check_new(str(folder / name), spec)
             return wire.encode(wire.Changed(0))
-        collection = Collection.create(
-            folder / name,
-            hasher,
-            n_bits=call.n_bits,
-            vector_size=call.vector_size,
-            kind=call.kind,
-            indexed=call.indexed,
-            ids=call.ids,
-            **call.settings,  # type: ignore[arg-type]
-        )
+        collection = Collection(str(folder / name), store.create(str(folder / name), spec), hasher)
     add_served(service, ServedCollection(name, collection))
     return wire.encode(wire.Changed(0))
 
@@ -302,10 +290,6 @@ def _decoded(body: bytes, kind: type[wire.Call]) -> wire.Call:
 
 def _response(body: bytes) -> Response:
     return Response(body, media_type=wire.CONTENT_TYPE)
-
-
-def _condition(where: dict[str, Any] | None) -> Condition | None:
-    return parse(where) if where else None
 
 
 def _ids(array: wire.Array) -> Ids:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
+from fastapi import Response
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, PlainValidator, WithJsonSchema, model_validator
 
 from hashlearn.codes import MAX_BITS
@@ -14,6 +15,7 @@ from hashlearn.collection.ids import MAX_CHARACTERS, IdKind
 from hashlearn.collection.rescore import DEFAULT_FACTOR
 from hashlearn.typing import Float32Array, Metric
 
+DEFAULT_K = 10
 COLLECTION_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,63}")
 Mode = Literal["hamming", "asymmetric", "rescore"]
 Included = Literal["payload", "code", "vector"]
@@ -166,6 +168,11 @@ class SearchRequest(RequestModel):
     emphasis: FiniteFloat | Literal["alike", "auto", "label"] | None = Field(None, description=EMPHASIS)
     include: list[Included] = Field(["payload"], max_length=3)
     exclude_self: bool = Field(True, description="With ids: leave an item out of its own hits.")
+
+    @property
+    def top_k(self) -> int:
+        """How many rows to look for, those before the offset too."""
+        return self.offset + (DEFAULT_K if self.k is None else self.k)
 
 
 class HistogramRequest(RequestModel):
@@ -380,21 +387,36 @@ REQUESTS: tuple[type[RequestModel], ...] = (
 )
 
 
-def error_responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Return the errors that a route may answer with, for OpenAPI."""
-    return {status: {"model": ErrorResponse} for status in (400, 403, 404, 503, *statuses)}
+def described(
+    answer: type[BaseModel] | Sequence[str],
+    *statuses: int,
+    body: type[RequestModel] | Sequence[str] | None = None,
+) -> dict[str, Any]:
+    """Return what OpenAPI tells about a route: its answer, its errors, and the body that it reads itself.
 
-
-def json_body(model: type[RequestModel]) -> dict[str, Any]:
-    """Return the OpenAPI of a route that takes this JSON body and reads it itself."""
-    reference = {"$ref": f"#/components/schemas/{model.__name__}"}
-    return {"requestBody": {"required": True, "content": {"application/json": {"schema": reference}}}}
-
-
-def binary_body(*types: str) -> dict[str, Any]:
-    """Return the OpenAPI of a route that takes the bytes of a file of one of these types."""
-    content = {name: {"schema": {"type": "string", "format": "binary"}} for name in types}
-    return {"requestBody": {"required": True, "content": content}}
+    Parameters
+    ----------
+    answer : type of BaseModel, or list of str
+        JSON, or the types of files of which the answer is one.
+    *statuses : int
+        Errors besides those that every route and every body may have.
+    body : type of RequestModel, or list of str
+        Likewise; None where the route takes no body.
+    """
+    if body is not None:
+        statuses = (*statuses, 408, 413, 415)
+    file: dict[str, Any] = {"schema": {"type": "string", "format": "binary"}}
+    responses: dict[int, Any] = {status: {"model": ErrorResponse} for status in (400, 403, 404, 503, *statuses)}
+    facts: dict[str, Any] = {"responses": responses}
+    if isinstance(answer, Sequence):
+        facts["response_class"], responses[200] = Response, {"content": dict.fromkeys(answer, file)}
+    else:
+        facts["response_model"] = answer
+    if body is not None:
+        json = {} if isinstance(body, Sequence) else {"schema": {"$ref": f"#/components/schemas/{body.__name__}"}}
+        content = dict.fromkeys(body, file) if isinstance(body, Sequence) else {"application/json": json}
+        facts["openapi_extra"] = {"requestBody": {"required": True, "content": content}}
+    return facts
 
 
 class StatisticsResponse(BaseModel):

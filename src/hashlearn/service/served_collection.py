@@ -189,7 +189,7 @@ class ServedCollection:
         return known[1]._replace(rows=self.collection.count(), **self.collection._encoder.figures()._asdict())
 
     def filter_warnings(self, where: dict[str, Any] | None, found: bool) -> dict[str, list[str]]:
-        """Sentences about fields that cannot match, as ``warnings``, if a filter with them has found nothing."""
+        """Return sentences about fields that cannot match, as ``warnings``, if a filter has found nothing."""
         if not where or found:
             return {}
         with collection_errors():
@@ -325,7 +325,7 @@ def id_in_address(served: ServedCollection, text: str) -> Any:
 
 
 def ids_in_body(served: ServedCollection, ids: list[int | str]) -> Any:
-    """Ids that a client sent, checked to be of the kind that the collection has."""
+    """Return ids that a client sent, after checking that they are of the collection's kind."""
     try:
         return ids_of_kind(served.collection.id_kind).array(ids).tolist()
     except ValueError as error:
@@ -333,7 +333,7 @@ def ids_in_body(served: ServedCollection, ids: list[int | str]) -> Any:
 
 
 def plain_ids(ids: NDArray[Any]) -> NDArray[Any]:
-    """Ids as a .npy array without objects; empty places, which are None among texts, become empty texts."""
+    """Return ids as a .npy array without objects; empty places, which are None among texts, become empty texts."""
     if ids.dtype != object:
         return ids
     texts = ["" if one is None else str(one) for one in ids.ravel().tolist()]

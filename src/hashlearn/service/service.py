@@ -104,7 +104,7 @@ class WorkQueue:
 
 
 class Probe(Generic[Result]):
-    """A check with a thread of its own. Requests that come while it runs share its result.
+    """A check that has its own thread. Requests that come while it runs share its result.
 
     So a check that hangs keeps one thread busy, however often it is asked for.
     """
@@ -220,7 +220,7 @@ class Service:
                 served.probe()
 
     def all_health(self) -> dict[str, Health]:
-        """Rows, distinct codes and queries of every collection."""
+        """Return rows, distinct codes and queries of every collection."""
         with collection_errors():
             return {name: served.health() for name, served in list(self.collections.items())}
 

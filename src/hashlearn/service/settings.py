@@ -106,7 +106,7 @@ def parse_tokens(text: str, place: str) -> tuple[Token, ...]:
 
 
 def world_readable(path: Path) -> bool:
-    """Whether every user of this machine may read a file (never on Windows, whose rights are of another kind)."""
+    """Return whether every user of this machine may read a file; never on Windows, which has other rights."""
     return os.name == "posix" and bool(path.stat().st_mode & stat.S_IROTH)
 
 

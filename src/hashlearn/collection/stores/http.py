@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NoReturn, TypeVar
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
@@ -19,13 +19,11 @@ from hashlearn.collection.store import (
     CollectionError,
     CollectionExistsError,
     CollectionSpec,
-    Include,
     NoCollectionError,
     NoSuchRowsError,
     Payload,
     PayloadUpdate,
     Query,
-    RangeAnswer,
     Store,
     StoredRows,
     UnsupportedByStoreError,
@@ -33,7 +31,6 @@ from hashlearn.collection.store import (
     VerifyReport,
     model_was_replaced,
 )
-from hashlearn.collection.stores.remote import require_writable
 from hashlearn.collection.where import Condition, as_filter
 from hashlearn.index import Hits, RangeHits, ScoreTables
 from hashlearn.typing import Float32Array, Ids, PackedCodes
@@ -167,10 +164,10 @@ class HttpStore(Store):
 
     batch_rows: ClassVar[int] = 10_000
 
-    def __init__(self, link: HttpLink, spec: wire.WireSpec, read_only: bool) -> None:
-        self.spec, self._codes_by = spec.unpack(), spec.codes_by
+    def __init__(self, link: HttpLink, served: wire.ServedSpec, read_only: bool) -> None:
+        self.spec, self._codes_by = served.spec, served.codes_by
         self._link = link
-        self._read_only = read_only or not spec.writable
+        self._place, self._read_only = link.address.shown, read_only or not served.writable
 
     @classmethod
     def check_new(cls, uri: str, spec: CollectionSpec) -> None:
@@ -184,18 +181,13 @@ class HttpStore(Store):
     @classmethod
     def _create(cls, uri: str, spec: CollectionSpec, check_only: bool = False) -> None:
         with contextlib.closing(HttpLink(read_uri(uri))) as link:
-            message = wire.CreateCall(
-                *(spec.n_bits, spec.model, spec.vector_size, spec.kind, spec.settings, [*spec.indexed]),
-                spec.ids,  # type: ignore[arg-type]
-                check_only,
-            )
-            link.call("create", message, wire.Changed)
+            link.call("create", wire.CreateCall(spec, check_only), wire.Changed)
 
     @classmethod
     def open(cls, uri: str, read_only: bool = False) -> HttpStore:
         link = HttpLink(read_uri(uri))
         try:
-            return cls(link, link.call("spec", wire.NoCall(), wire.WireSpec), read_only)
+            return cls(link, link.call("spec", wire.NoCall(), wire.ServedSpec), read_only)
         except BaseException:
             link.close()
             raise
@@ -231,7 +223,7 @@ class HttpStore(Store):
         if isinstance(update.wanted, np.ndarray):
             message.ids = wire.Array.pack(update.wanted)
         else:
-            message.where = _filter(update.wanted) or {}
+            message.where = {} if update.wanted is None else as_filter(update.wanted)
         done = self._link.call("write/update", message, wire.Changed)
         if done.missing:
             raise NoSuchRowsError("no payload was changed", done.missing)
@@ -256,25 +248,18 @@ class HttpStore(Store):
         return _joined([part.unpack() for part in parts])
 
     def count(self, where: Condition | None = None) -> int:
-        return self._link.call("count", wire.CountCall(_filter(where)), wire.Changed).count
+        return self._link.call("count", wire.CountCall(wire.filter_of(where)), wire.Changed).count
 
     def take_ids(self, count: int) -> int:
         self._require_writable()
         return self._link.call("write/take_ids", wire.TakeIdsCall(count), wire.Changed).count
 
-    def search(
-        self,
-        query: Query,
-        k: int,
-        where: Condition | None = None,
-        include: Collection[Include] = (),
-        n_jobs: int | None = None,
-    ) -> Answer:
-        floats = k * (self.spec.vector_size or 0) if "vector" in include else 0
-        step = min(_QUERIES, (_DETAILED_HITS if include else _BARE_HITS) // k, _FLOATS // max(floats, 1))
+    def search(self, query: Query, k: int) -> Answer[Hits]:
+        floats = k * (self.spec.vector_size or 0) if "vector" in query.include else 0
+        step = min(_QUERIES, (_DETAILED_HITS if query.include else _BARE_HITS) // k, _FLOATS // max(floats, 1))
         parts = []
         for part in _blocks(query, max(1, step)):
-            message = wire.SearchCall(wire.WireQuery.pack(part), k, _filter(where), [*include], self._codes_by)
+            message = wire.SearchCall(wire.WireQuery.pack(part), k, self._codes_by)
             parts.append(self._link.call("search", message, wire.WireAnswer).unpack())
         if len(parts) == 1:
             return parts[0]
@@ -286,19 +271,10 @@ class HttpStore(Store):
         )
         return Answer(hits, _rows_of([part.rows for part in parts]), sum(part.cut for part in parts))
 
-    def within(
-        self,
-        query: Query,
-        radius: float,
-        where: Condition | None = None,
-        include: Collection[Include] = (),
-        limit: int | None = None,
-        n_jobs: int | None = None,
-    ) -> RangeAnswer:
+    def within(self, query: Query, radius: float, limit: int | None = None) -> Answer[RangeHits]:
         parts = []
         for part in _blocks(query, _QUERIES):
-            asked = wire.WireQuery.pack(part)
-            message = wire.WithinCall(asked, float(radius), _filter(where), [*include], limit, self._codes_by)
+            message = wire.WithinCall(wire.WireQuery.pack(part), float(radius), limit, self._codes_by)
             parts.append(self._link.call("within", message, wire.WireAnswer).unpack_range())
         if len(parts) == 1:
             return parts[0]
@@ -309,7 +285,7 @@ class HttpStore(Store):
             np.concatenate([part.hits.distances for part in parts]),
             found=np.concatenate([part.hits.found for part in parts]),
         )
-        return RangeAnswer(hits, _rows_of([part.rows for part in parts]))
+        return Answer(hits, _rows_of([part.rows for part in parts]))
 
     def scan(
         self, batch_rows: int = 10_000, where: Condition | None = None, vectors: bool = False, after: int = -1
@@ -318,7 +294,7 @@ class HttpStore(Store):
         size = self.spec.vector_size if vectors else None
         page = min(batch_rows, self.batch_rows, max(1, _FLOATS // (size or 1)))
         while True:
-            message = wire.ScanCall(page, _filter(where), vectors, after)
+            message = wire.ScanCall(page, wire.filter_of(where), vectors, after)
             rows = self._link.call("scan", message, wire.WireRows).unpack()
             if len(rows.ids):
                 yield rows
@@ -327,7 +303,7 @@ class HttpStore(Store):
             after = int(rows.ids[-1])
 
     def info(self) -> dict[str, Any]:
-        facts = self._link.call("info", wire.NoCall(), wire.Facts).facts
+        facts = self._link.call("info", wire.NoCall(), dict[str, Any])
         return {**facts, "uri": self._link.address.shown, "server": self._link.address.server}
 
     def replace_model(self, model: bytes, fingerprint: str, vector_size: int | None) -> None:
@@ -340,8 +316,8 @@ class HttpStore(Store):
     def _replace(self, message: wire.ReplaceCall) -> None:
         self._require_writable()
         self._link.call("write/replace", message, wire.Changed)
-        found = self._link.call("spec", wire.NoCall(), wire.WireSpec)
-        self.spec, self._codes_by = found.unpack(), found.codes_by
+        found = self._link.call("spec", wire.NoCall(), wire.ServedSpec)
+        self.spec, self._codes_by = found.spec, found.codes_by
 
     def embed(self, texts: Sequence[str]) -> Float32Array:
         parts = [
@@ -351,7 +327,7 @@ class HttpStore(Store):
         return np.concatenate(parts)
 
     def verify(self) -> VerifyReport:
-        return self._link.call("verify", wire.NoCall(), wire.Verified).unpack()
+        return self._link.call("verify", wire.NoCall(), VerifyReport)
 
     def compact(self) -> None:
         self._require_writable()
@@ -373,19 +349,12 @@ class HttpStore(Store):
     def close(self) -> None:
         self._link.close()
 
-    def _require_writable(self) -> None:
-        require_writable(self._read_only, self._link.address.shown)
-
 
 def served_collections(uri: str) -> list[dict[str, Any]]:
     """Return the facts of all collections of a server."""
     with contextlib.closing(HttpLink(read_uri(uri, whole_server=True))) as link:
         found = link.request("GET", _API).json()["collections"]
         return [{**facts, "uri": f"{link.address.server}/{facts['name']}"} for facts in found]
-
-
-def _filter(where: Condition | None) -> dict[str, Any] | None:
-    return None if where is None else as_filter(where)
 
 
 def _blocks(query: Query, step: int) -> Iterator[Query]:
@@ -399,7 +368,7 @@ def _blocks(query: Query, step: int) -> Iterator[Query]:
             values = ScoreTables(values.nibbles[part], None if values.words is None else values.words[part])
         else:
             values = values[part]
-        yield Query(values, plan)
+        yield query._replace(values=values, rescoring=plan)
 
 
 def _stacked(tables: Sequence[NDArray[Any]], empty: float) -> NDArray[Any]:

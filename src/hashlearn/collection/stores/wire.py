@@ -19,11 +19,10 @@ from hashlearn.collection.store import (
     Include,
     Payload,
     Query,
-    RangeAnswer,
     Rescoring,
     StoredRows,
-    VerifyReport,
 )
+from hashlearn.collection.where import Condition, as_filter, condition_of
 from hashlearn.index import Hits, RangeHits, ScoreTables
 from hashlearn.typing import Metric
 
@@ -68,11 +67,13 @@ class WireQuery(Call):
     max_rows: int = 0
     metric: Metric = "cosine"
     also: Array | None = None
+    where: Filter | None = None
+    include: list[Include] = []
 
     @classmethod
     def pack(cls, query: Query) -> WireQuery:
         """Return queries to send."""
-        sent, plan = cls(), query.rescoring
+        sent, plan = cls(where=filter_of(query.where), include=[*query.include]), query.rescoring
         if isinstance(query.values, ScoreTables):
             sent.nibbles, sent.words = Array.pack(query.values.nibbles), _packed(query.values.words)
         else:
@@ -86,30 +87,27 @@ class WireQuery(Call):
         """Return the queries that were sent; ValueError if they are none."""
         values: Any
         if self.nibbles is not None:
-            values = ScoreTables(self.nibbles.unpack(), None if self.words is None else self.words.unpack())
+            values = ScoreTables(self.nibbles.unpack(), _unpacked(self.words))
         elif self.values is not None:
             values = self.values.unpack()
         else:
             raise ValueError("A query needs values or nibbles.")
-        if self.vectors is None:
-            return Query(values)
-        also = None if self.also is None else self.also.unpack()
-        return Query(values, Rescoring(self.vectors.unpack(), self.nearest, self.max_rows, self.metric, also))
+        plan = None
+        if self.vectors is not None:
+            also = _unpacked(self.also)
+            plan = Rescoring(self.vectors.unpack(), self.nearest, self.max_rows, self.metric, also)
+        return Query(values, plan, condition_of(self.where), self.include)
 
 
 class SearchCall(Call):
     query: WireQuery
     k: int
-    where: Filter | None = None
-    include: list[Include] = []
     codes_by: str = ""
 
 
 class WithinCall(Call):
     query: WireQuery
     radius: float
-    where: Filter | None = None
-    include: list[Include] = []
     limit: int | None = None
     codes_by: str = ""
 
@@ -163,13 +161,7 @@ class ReplaceCall(Call):
 
 
 class CreateCall(Call):
-    n_bits: int
-    model: bytes = b""
-    vector_size: int | None = None
-    kind: str = "flat"
-    settings: dict[str, int | None] = {}
-    indexed: list[str] = []
-    ids: Literal["int", "text", "uuid"] = "int"
+    spec: CollectionSpec
     check_only: bool = False
 
 
@@ -196,8 +188,7 @@ class WireRows(msgspec.Struct):
 
     def unpack(self) -> StoredRows:
         """Return the rows that were sent."""
-        vectors = None if self.vectors is None else self.vectors.unpack()
-        return StoredRows(self.ids.unpack(), self.codes.unpack(), self.payloads, vectors)
+        return StoredRows(self.ids.unpack(), self.codes.unpack(), self.payloads, _unpacked(self.vectors))
 
 
 class WireAnswer(msgspec.Struct):
@@ -212,23 +203,21 @@ class WireAnswer(msgspec.Struct):
     cut: int = 0
 
     @classmethod
-    def pack(cls, answer: Answer | RangeAnswer) -> WireAnswer:
+    def pack(cls, answer: Answer[Any]) -> WireAnswer:
         """Return an answer to send."""
         hits = answer.hits
-        sent = cls(Array.pack(hits.ids), Array.pack(hits.distances), skipped=_packed(hits.skipped))
+        sent = cls(Array.pack(hits.ids), Array.pack(hits.distances), skipped=_packed(hits.skipped), cut=answer.cut)
         sent.rows = None if answer.rows is None else WireRows.pack(answer.rows)
-        if isinstance(answer, Answer):
-            sent.cut = answer.cut
-        else:
-            sent.offsets, sent.found = Array.pack(answer.hits.offsets), Array.pack(answer.hits.found)
+        if isinstance(hits, RangeHits):
+            sent.offsets, sent.found = Array.pack(hits.offsets), Array.pack(hits.found)
         return sent
 
-    def unpack(self) -> Answer:
+    def unpack(self) -> Answer[Hits]:
         """Return the answer to a search."""
         hits = Hits(self.ids.unpack(), self.distances.unpack(), skipped=_unpacked(self.skipped))
         return Answer(hits, None if self.rows is None else self.rows.unpack(), self.cut)
 
-    def unpack_range(self) -> RangeAnswer:
+    def unpack_range(self) -> Answer[RangeHits]:
         """Return the answer to a search within a radius."""
         assert self.offsets is not None
         hits = RangeHits(
@@ -238,7 +227,7 @@ class WireAnswer(msgspec.Struct):
             skipped=_unpacked(self.skipped),
             found=_unpacked(self.found),
         )
-        return RangeAnswer(hits, None if self.rows is None else self.rows.unpack())
+        return Answer(hits, None if self.rows is None else self.rows.unpack())
 
 
 class Changed(msgspec.Struct):
@@ -248,52 +237,21 @@ class Changed(msgspec.Struct):
     missing: list[int] = []
 
 
-class Facts(msgspec.Struct):
-    """What the storage tells about itself."""
-
-    facts: dict[str, Any]
-
-
-class WireSpec(msgspec.Struct):
+class ServedSpec(msgspec.Struct):
     """What a collection is made for, with its model.
 
     ``codes_by`` is the fingerprint of the hasher that made the codes. Clients send it with queries and rows, so that
     those of a former hasher are refused.
     """
 
-    n_bits: int
-    model: bytes
-    fingerprint: str
-    vector_size: int | None
-    kind: str
-    settings: dict[str, int | None]
-    indexed: list[str]
-    ids: str
+    spec: CollectionSpec
     writable: bool
     codes_by: str
 
-    def unpack(self) -> CollectionSpec:
-        """Return the spec that was sent."""
-        facts = {
-            name: getattr(self, name)
-            for name in self.__struct_fields__
-            if name not in ("writable", "codes_by", "indexed")
-        }
-        return CollectionSpec(**facts, indexed=tuple(self.indexed))
 
-
-class Verified(msgspec.Struct):
-    """A ``VerifyReport``."""
-
-    rows: int
-    payloads: int
-    vectors: int
-    problems: list[str]
-    notes: list[str]
-
-    def unpack(self) -> VerifyReport:
-        """Return the report that was sent."""
-        return VerifyReport(self.rows, self.payloads, self.vectors, tuple(self.problems), tuple(self.notes))
+def filter_of(where: Condition | None) -> Filter | None:
+    """Return a condition as a filter that can be sent; None stands for every row."""
+    return None if where is None else as_filter(where)
 
 
 def encode(message: Any) -> bytes:

@@ -97,7 +97,7 @@ def with_places(columns: Columns, texts: dict[str, int]) -> Int64Array:
 
 
 def to_bytes(columns: Columns) -> bytes:
-    """Kinds, then values (little-endian), then the texts as JSON."""
+    """Return kinds, then values (little-endian), then the texts as JSON."""
     kinds, values = np.ascontiguousarray(columns.kinds), np.ascontiguousarray(columns.values, dtype="<i8")
     return kinds.tobytes() + values.tobytes() + json.dumps(columns.texts, ensure_ascii=False).encode()
 
@@ -127,7 +127,7 @@ _NAMED = {None: NULL, False: FALSE, True: TRUE}
 class ColumnTable:
     """Columns by id. Several threads may read at once; a change must not run beside a reader or another change.
 
-    Each field has two tables of its own, one of kinds and one of values. A filter then reads only these, and reads them
+    Each field has two tables, one of kinds and one of values. A filter then reads only these, and reads them
     sequentially, which is three times as fast as reading records of both.
     """
 
@@ -163,7 +163,7 @@ class ColumnTable:
         return All(tuple(decided)) if decided else None, All(tuple(left)) if left else None
 
     def ids(self, condition: Condition) -> Ids:
-        """Ids of the rows for which a condition holds that the columns can decide."""
+        """Return the ids of the rows for which a condition holds that the columns can decide."""
         ids = self._field(next(iter(self._tables)))[0]
         return ids_at(ids, np.flatnonzero(self._mask(condition, len(ids))))
 
@@ -236,7 +236,7 @@ class ColumnTable:
 
 
 def _whole(values: Int64Array, word: str, operand: int | float) -> Mask:
-    """Whole numbers against any number, exactly: a fraction becomes the whole number that cuts at the same place."""
+    """Compare whole numbers with any number, exactly: a fraction is replaced by the whole number that cuts there."""
     if word == "=":
         if operand != int(operand):
             return np.zeros(len(values), dtype=bool)
@@ -251,7 +251,7 @@ def _whole(values: Int64Array, word: str, operand: int | float) -> Mask:
 
 
 def _fraction(values: FloatArray, word: str, operand: int | float) -> Mask:
-    """Floats against any number, exactly: a whole number that no float equals lies between two of them."""
+    """Compare floats with any number, exactly: a whole number that no float equals lies between two of them."""
     near = float(operand)
     if near == operand:
         return _COMPARED[word](values, near)

@@ -22,7 +22,7 @@ import weakref
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from hashlearn.collection.store import CollectionError, CollectionSpec, NoCollectionError
@@ -50,7 +50,7 @@ def write_commits(folder: Path, identity: int, commits: int) -> None:
 
 
 def read_commits(folder: Path) -> tuple[int, int] | None:
-    """Identity of the database and its number of commits; None when there is no file, or none that can be trusted."""
+    """Return identity and number of commits of the database; None without a file that can be trusted."""
     try:
         data = (folder / COMMITS_FILE).read_bytes()
     except OSError:
@@ -170,6 +170,7 @@ _KEPT_CONNECTIONS = 2  # when no transaction is under way: a service may have hu
 _SHRINK_SECONDS = 1.0
 
 
+@dataclass
 class Transaction:
     """A transaction: its connection, and the state of the collection that it sees.
 
@@ -177,10 +178,9 @@ class Transaction:
     sets ``state``, and the end of the transaction writes it.
     """
 
-    def __init__(self, db: OpenConnection, state: CollectionState, generation: int) -> None:
-        self.db = db
-        self.state = state
-        self.generation = generation
+    db: OpenConnection
+    state: CollectionState
+    generation: int
 
 
 class Database:
@@ -214,17 +214,26 @@ class Database:
             self.spec = self._read_file()
 
     @contextmanager
-    def reading(self) -> Iterator[Transaction]:
-        """Yield a transaction that reads and sees one moment of the collection."""
-        with self._transaction("BEGIN") as transaction:
-            yield transaction
+    def reading(self, begin: str = "BEGIN") -> Iterator[Transaction]:
+        """Yield a transaction that sees one moment of the collection; ``begin`` is the statement that begins it."""
+        with errors_as_sentences(self.path):
+            transaction = None
+            try:
+                transaction = self._begin(begin)
+                yield transaction
+            except BaseException:
+                if transaction is not None:
+                    # Not for another transaction: a statement that was stopped keeps the view that it had of the file.
+                    _discard(transaction.db)
+                raise
+            self._end(transaction)
 
     @contextmanager
     def writing(self) -> Iterator[Transaction]:
         """Yield the only writing transaction of all processes; committed at the end, or rolled back on an error."""
         if self.read_only:
             raise CollectionError(f"{self.path.parent} was opened to be read only.")
-        with errors_as_sentences(self.path), self._writer.alone(), self._transaction("BEGIN IMMEDIATE") as transaction:
+        with errors_as_sentences(self.path), self._writer.alone(), self.reading("BEGIN IMMEDIATE") as transaction:
             before = transaction.state
             yield transaction
             if transaction.state != before:
@@ -256,20 +265,6 @@ class Database:
         with self._mutex:
             self._closed = True
         self._close_free()
-
-    @contextmanager
-    def _transaction(self, begin: str) -> Iterator[Transaction]:
-        with errors_as_sentences(self.path):
-            transaction = None
-            try:
-                transaction = self._begin(begin)
-                yield transaction
-            except BaseException:
-                if transaction is not None:
-                    # Not for another transaction: a statement that was stopped keeps the view that it had of the file.
-                    _discard(transaction.db)
-                raise
-            self._end(transaction)
 
     def _begin(self, begin: str) -> Transaction:
         for _ in range(_ATTEMPTS):
@@ -421,7 +416,7 @@ class Database:
         return file_size(Path(f"{self.path}-wal")) > 0
 
     def _file_stamp(self) -> tuple[int, int]:
-        """Size and time of the last change of the file."""
+        """Return the size of the file and the time of its last change."""
         facts = os.stat(self.path)
         return facts.st_size, facts.st_mtime_ns
 

@@ -41,7 +41,7 @@ def matching_ids(db: sqlite3.Connection, condition: Condition, all_ids: Callable
 
 
 def _payload_ids(db: sqlite3.Connection, condition: Condition) -> Ids:
-    """Ids of the rows with a payload that matches."""
+    """Return the ids of the rows with a payload that matches."""
     if sqlite3.sqlite_version_info < _FIRST_WITH_ARROW or not _safe(condition):
         rows = db.execute("SELECT id, json FROM payload ORDER BY id")
         return np.fromiter((id for id, text in rows if matches(condition, _payload(id, text))), dtype=np.int64)
@@ -214,12 +214,12 @@ class FilterCache:
         return matching_ids(snapshot.transaction.db, where, lambda: snapshot.index.rows()[0])
 
     def _matching(self, snapshot: Snapshot, where: Condition, ids: Ids) -> Ids:
-        """Those of these rows that match, by reading the payload of each."""
+        """Return the ids of these rows that match, by reading the payload of each."""
         payloads = self._payloads.read(snapshot.transaction, ids)
         return ids[np.fromiter((matches(where, payload) for payload in payloads), dtype=bool, count=len(ids))]
 
     def _updated(self, snapshot: Snapshot, where: Condition, seq: int, ids: Ids) -> Ids | None:
-        """Ids that matched earlier, with changed rows evaluated again; None if too many rows have changed."""
+        """Evaluate changed rows again and update the ids that matched earlier; None if too many rows have changed."""
         query = "SELECT COALESCE(SUM(size), 0) FROM block WHERE seq > ?"
         (entries,) = snapshot.transaction.db.execute(query, (seq,)).fetchone()
         if seq < snapshot.transaction.state.base or entries > len(snapshot.index) // _SMALL_FRACTION:

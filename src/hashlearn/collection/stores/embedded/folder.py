@@ -176,7 +176,7 @@ def restore(source: Path, target: Path, replace: bool) -> None:
 
 
 def _renew(copy: sqlite3.Connection, path: Path) -> None:
-    """Give the restored file an identity of its own, so that it is not mistaken for the file that was backed up."""
+    """Give the restored file a new identity, so that it is not mistaken for the file that was backed up."""
     copy.execute("PRAGMA journal_mode = WAL")
     copy.execute("BEGIN IMMEDIATE")
     state = read_state(copy, path)

@@ -35,21 +35,8 @@ class SharedLock:
         """Return a context that nobody else may enter."""
         return _Holder(self, alone=True)
 
-    def take(self, holder: _Holder) -> None:
-        """Wait until the holder may enter."""
-        end, pause = time.monotonic() + WAIT_SECONDS, _FIRST_PAUSE
-        while not self._enters(holder):
-            if time.monotonic() > end:
-                raise TimeoutError(f"another thread of this process has used it for more than {WAIT_SECONDS:g} s")
-            time.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE)
-
-    def leave(self, holder: _Holder) -> None:
-        """Forget the holder, whether it is inside, waits or has left already."""
-        with self._mutex:
-            self._holders.discard(holder.reference)
-
-    def _enters(self, holder: _Holder) -> bool:
+    def enters(self, holder: _Holder) -> bool:
+        """Let the holder in if nobody keeps it out; a writer that has to wait keeps new readers out from now on."""
         with self._mutex:
             known = [other for reference in self._holders if (other := reference()) is not None]
             others = [other for other in known if other is not holder and not other.left_behind(holder)]
@@ -57,6 +44,11 @@ class SharedLock:
             kept = [*others, holder] if holder.alone or not blocked else others
             self._holders, holder.inside = {one.reference for one in kept}, not blocked
             return holder.inside
+
+    def leave(self, holder: _Holder) -> None:
+        """Forget the holder, whether it is inside, waits or has left already."""
+        with self._mutex:
+            self._holders.discard(holder.reference)
 
 
 class _Holder:
@@ -70,8 +62,13 @@ class _Holder:
         self.reference = weakref.ref(self)
 
     def __enter__(self) -> None:
+        end, pause = time.monotonic() + WAIT_SECONDS, _FIRST_PAUSE
         try:
-            self._lock.take(self)
+            while not self._lock.enters(self):
+                if time.monotonic() > end:
+                    raise TimeoutError(f"another thread of this process has used it for more than {WAIT_SECONDS:g} s")
+                time.sleep(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE)
         except BaseException:
             self._lock.leave(self)
             raise

@@ -33,7 +33,6 @@ from hashlearn.collection.store import (
     Payload,
     PayloadUpdate,
     Query,
-    RangeAnswer,
     Store,
     StoredRows,
     Vectors,
@@ -55,7 +54,7 @@ from hashlearn.collection.stores.embedded.synced_index import Snapshot, SyncedIn
 from hashlearn.collection.stores.embedded.tables import PayloadTable, VectorTable
 from hashlearn.collection.stores.embedded.verify import verify
 from hashlearn.collection.where import Condition, split_path
-from hashlearn.index import Index
+from hashlearn.index import Hits, Index, RangeHits
 from hashlearn.parallel import row_blocks
 from hashlearn.typing import Ids, PackedCodes
 
@@ -184,41 +183,24 @@ class EmbeddedStore(Store):
             transaction.state = transaction.state._replace(last_id=last + count)
         return last + 1
 
-    def search(
-        self,
-        query: Query,
-        k: int,
-        where: Condition | None = None,
-        include: Collection[Include] = (),
-        n_jobs: int | None = None,
-    ) -> Answer:
+    def search(self, query: Query, k: int) -> Answer[Hits]:
         cut, plan = 0, query.rescoring
         with self._following.reading() as snapshot:
-            ids, index = None if where is None else self._filters.ids(snapshot, where), snapshot.index
+            ids, index = None if query.where is None else self._filters.ids(snapshot, query.where), snapshot.index
             if plan is None:
-                found = index.search(query.values, k, ids, n_jobs)
+                found = index.search(query.values, k, ids, query.n_jobs)
             else:
-                ask = partial(index.search, ids=ids, n_jobs=n_jobs)
+                ask = partial(index.search, ids=ids, n_jobs=query.n_jobs)
                 found, cut = rescored(query.values, plan, k, ask, partial(self._vectors_of, snapshot))
-            return Answer(found, self._details(snapshot, found.ids, include), cut)
+            return Answer(found, self._details(snapshot, found.ids, query.include), cut)
 
-    def within(
-        self,
-        query: Query,
-        radius: float,
-        where: Condition | None = None,
-        include: Collection[Include] = (),
-        limit: int | None = None,
-        n_jobs: int | None = None,
-    ) -> RangeAnswer:
+    def within(self, query: Query, radius: float, limit: int | None = None) -> Answer[RangeHits]:
+        reach = {"radius": int(radius)} if query.by_bits else {"least_score": -radius}
         with self._following.reading() as snapshot:
-            ids, values = None if where is None else self._filters.ids(snapshot, where), query.values
-            if query.by_bits:
-                found = snapshot.index.within(values, int(radius), ids=ids, n_jobs=n_jobs)
-            else:
-                found = snapshot.index.within(values, least_score=-radius, ids=ids, n_jobs=n_jobs)
+            ids = None if query.where is None else self._filters.ids(snapshot, query.where)
+            found = snapshot.index.within(query.values, ids=ids, n_jobs=query.n_jobs, **reach)
             found = first_of_each(found, limit)
-            return RangeAnswer(found, self._details(snapshot, found.ids, include))
+            return Answer(found, self._details(snapshot, found.ids, query.include))
 
     def _details(self, snapshot: Snapshot, ids: Ids, include: Collection[Include]) -> StoredRows | None:
         """Return what was asked for of rows that were found; empty places have negative ids."""

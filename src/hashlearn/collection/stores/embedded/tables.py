@@ -27,7 +27,7 @@ def payload_of(text: bytes | str) -> Payload | None:
 
 
 def listed(ids: Ids) -> tuple[str]:
-    """Ids as the parameter of OF_IDS: one JSON text, because SQLite limits the number of parameters."""
+    """Return ids as the parameter of OF_IDS: one JSON text, because SQLite limits the number of parameters."""
     return (json.dumps(ids.tolist()),)
 
 

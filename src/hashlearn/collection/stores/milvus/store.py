@@ -9,7 +9,7 @@ import json
 import secrets
 import shlex
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, NoReturn
 
@@ -19,104 +19,41 @@ from numpy.typing import NDArray
 from hashlearn.collection.rescore import as_hits
 from hashlearn.collection.store import (
     OPEN_OR_DROP,
-    Answer,
     CollectionError,
     CollectionExistsError,
     CollectionSpec,
-    Include,
     NoSuchRowsError,
     Payload,
     PayloadUpdate,
-    Query,
-    RangeAnswer,
-    Store,
     StoredRows,
     UnsupportedByStoreError,
     Vectors,
     VerifyReport,
-    arrays_only,
-    first_of_each,
     rows_without_vectors,
     update_blocks,
     vectors_were_dropped,
 )
 from hashlearn.collection.stores.milvus import near as milvus_near
-from hashlearn.collection.stores.milvus.link import META_SUFFIX, MilvusAddress, MilvusLink, read_uri
-from hashlearn.collection.stores.milvus.meta import (
+from hashlearn.collection.stores.milvus.link import (
+    META_SUFFIX,
+    MilvusLink,
     create_meta,
     fields_of_ours,
     foreign,
     load,
     make_collection,
     read_spec,
+    read_uri,
     replace_spec,
     row_schema,
     wanted_fields,
 )
 from hashlearn.collection.stores.milvus.near import FIRST_KEY, LARGEST_ID, MAX_HITS, to_ids, to_keys
 from hashlearn.collection.stores.milvus.where import split
-from hashlearn.collection.stores.remote import (
-    QueryHits,
-    answer,
-    as_range_hits,
-    best,
-    details,
-    query_blocks,
-    report_sentence,
-    require_kind,
-    require_writable,
-    verify_rows,
-)
+from hashlearn.collection.stores.remote import QueryHits, RemoteStore, best, query_blocks, report_sentence, verify_rows
 from hashlearn.collection.where import Condition, matches
 from hashlearn.index import Hits
 from hashlearn.typing import Ids, PackedCodes
-
-_NOTE = "Milvus checks its own files as it reads them; whether replicas agree is for its own tools (birdwatcher)."
-
-
-def verify(spec: CollectionSpec, batches: Iterator[StoredRows], counted: int) -> VerifyReport:
-    """Read every row, and look whether it can be one of this collection's."""
-    problems: list[str] = []
-    padding = np.uint8((1 << (-spec.n_bits % 8)) - 1)
-
-    def look(batch: StoredRows) -> None:
-        for number in batch.ids[(batch.codes[:, -1] & padding) != 0]:
-            problems.append(f"The code of row {number} has bits beyond the {spec.n_bits} of this collection.")
-
-    found = verify_rows(batches, counted, look)
-    if found.rows != counted:
-        problems.append(f"Milvus counts {counted} rows and shows {found.rows}; if nobody writes, some are lost.")
-    return found._replace(problems=tuple(problems), notes=(_NOTE,))
-
-
-def compact(link: MilvusLink, name: str) -> None:
-    """Have the server merge segments and drop removed rows, and wait until it has."""
-    job = link.call("compact", name)
-    end = time.monotonic() + link.address.timeout
-    while (told := str(link.call("get_compaction_state", job))) != "Completed":
-        if time.monotonic() > end:
-            raise CollectionError(
-                f"Milvus is still compacting {link.address.shown} after {link.address.timeout:g} s (state {told}); it "
-                "goes on by itself."
-            )
-        time.sleep(0.2)
-
-
-def name_the_tool(address: MilvusAddress, path: str, found: VerifyReport) -> NoReturn:
-    """Say how Milvus backs this collection up."""
-    names = f"{address.collection},{address.collection}{META_SUFFIX}"
-    raise UnsupportedByStoreError(
-        f"Milvus makes backups by a tool of its own: run milvus-backup create --name NAME --colls {shlex.quote(names)} "
-        f"instead of writing {path}, and milvus-backup restore to restore. {report_sentence(found, address.shown)}"
-    )
-
-
-def name_the_restorer(address: MilvusAddress) -> NoReturn:
-    raise UnsupportedByStoreError(
-        "Milvus restores its own backups: run milvus-backup restore --name NAME, then 'hashlearn index verify' on "
-        f"{address.shown}. A backup of a folder can be restored to a folder."
-    )
-
 
 MAX_PAYLOAD_BYTES = 65_536  # of a JSON field
 MAX_VECTOR_SIZE = 4096  # of an ARRAY field
@@ -126,14 +63,16 @@ _IDS_AT_ONCE = 10_000
 _LISTS = 1024
 _WITHOUT_VECTOR = "array_length(vector) == 0"
 _INDEXES = {"flat": "BIN_FLAT", "ivf": "BIN_IVF_FLAT"}
+_NOTE = "Milvus checks its own files as it reads them; whether replicas agree is for its own tools (birdwatcher)."
 
 
-class MilvusStore(Store):
+class MilvusStore(RemoteStore):
     """A collection on Milvus. Several threads may use it."""
 
     batch_rows: ClassVar[int] = _REQUEST_ROWS
     atomic: ClassVar[bool] = False  # Milvus promises this for no number of rows
-    takes_tables: ClassVar[bool] = False
+    server: ClassVar[str] = "Milvus"
+    kinds: ClassVar[Sequence[str]] = tuple(_INDEXES)
 
     def __init__(
         self, link: MilvusLink, spec: CollectionSpec, read_only: bool = False, has_vectors: bool = False
@@ -142,11 +81,11 @@ class MilvusStore(Store):
         self._has_vectors = has_vectors  # in use, or set aside by a migration
         self._link = link
         self._name = link.address.collection
-        self._read_only = read_only
+        self._place, self._read_only = link.address.shown, read_only
 
     @classmethod
     def check_new(cls, uri: str, spec: CollectionSpec) -> None:
-        require_kind("Milvus", spec.kind, tuple(_INDEXES))
+        cls._require_kind(spec.kind)
         if spec.vector_size is not None and spec.vector_size > MAX_VECTOR_SIZE:
             raise UnsupportedByStoreError(
                 f"A row on Milvus keeps a vector of at most {MAX_VECTOR_SIZE} numbers. Got {spec.vector_size}: create "
@@ -209,7 +148,7 @@ class MilvusStore(Store):
             link.close()
 
     def add(self, ids: Ids, codes: PackedCodes, payloads: Sequence[Payload] | None, vectors: Vectors | None) -> None:
-        require_writable(self._read_only, self._link.address.shown)
+        self._require_writable()
         self._put(ids, codes, _texts(ids, payloads), vectors)
 
     def _put(self, ids: Ids, codes: PackedCodes, texts: list[str], vectors: Vectors | Sequence[Vectors] | None) -> None:
@@ -229,7 +168,7 @@ class MilvusStore(Store):
             self._link.call("upsert", self._name, rows)
 
     def update_payloads(self, update: PayloadUpdate) -> int:
-        require_writable(self._read_only, self._link.address.shown)
+        self._require_writable()
         ids = update.wanted if isinstance(update.wanted, np.ndarray) else self._matching(update.wanted)
         for rows in update.changed(self.get(part) for part in update_blocks(ids, "looking at rows")):
             _texts(rows.ids, rows.payloads)
@@ -254,7 +193,7 @@ class MilvusStore(Store):
         return [found.get(number, np.empty(0, np.float32)) for number in ids.tolist()]
 
     def delete(self, wanted: Ids | Condition) -> int:
-        require_writable(self._read_only, self._link.address.shown)
+        self._require_writable()
         removed = 0
         for listed in _listed(wanted if isinstance(wanted, np.ndarray) else self._matching(wanted)):
             removed += self._count(listed)
@@ -285,21 +224,10 @@ class MilvusStore(Store):
 
         If there are a million additions of a thousand rows each, two of them overlap with a probability of 1 in 10,000.
         """
-        require_writable(self._read_only, self._link.address.shown)
+        self._require_writable()
         return secrets.randbelow(LARGEST_ID - count)
 
-    def search(
-        self,
-        query: Query,
-        k: int,
-        where: Condition | None = None,
-        include: Collection[Include] = (),
-        n_jobs: int | None = None,
-    ) -> Answer:
-        return answer(self, "Milvus", query, k, where, include)
-
     def nearest(self, codes: PackedCodes, k: int, where: Condition | None) -> Hits:
-        """Return the k rows nearest to each code by Hamming distance."""
         if k > MAX_HITS:
             raise UnsupportedByStoreError(
                 f"Milvus returns at most {MAX_HITS} rows per query. Got k={k}: ask for fewer (rescore= multiplies k), "
@@ -313,23 +241,13 @@ class MilvusStore(Store):
             found += [best([part[place] for part in parts], k) for place in range(len(block))]
         return as_hits(found)
 
-    def within(
-        self,
-        query: Query,
-        radius: float,
-        where: Condition | None = None,
-        include: Collection[Include] = (),
-        limit: int | None = None,
-        n_jobs: int | None = None,
-    ) -> RangeAnswer:
-        codes = arrays_only(query, "Milvus")
+    def ball(self, codes: PackedCodes, radius: int, where: Condition | None) -> list[QueryHits]:
         expressions = self._expressions(where)
         found: list[QueryHits] = []
         for block in query_blocks(codes, MAX_HITS):
-            parts = [milvus_near.ball(self._ask(True), block, int(radius), text) for text in expressions]
+            parts = [milvus_near.ball(self._ask(True), block, radius, text) for text in expressions]
             found += [best([part[place] for part in parts], None) for place in range(len(block))]
-        hits = first_of_each(as_range_hits(found), limit)
-        return RangeAnswer(hits, details(self, hits.ids, include))
+        return found
 
     def _ask(self, exact: bool) -> milvus_near.AskServer:
         parameters: dict[str, int] = {}
@@ -388,7 +306,7 @@ class MilvusStore(Store):
             yield self._rows(waiting, vectors)
 
     def _expressions(self, where: Condition | None) -> list[str]:
-        """Expressions that together select the rows that match, each row once."""
+        """Return expressions that together select the rows that match, each row once."""
         expression, rest = split(where)
         if rest is None:
             return [expression]
@@ -445,33 +363,60 @@ class MilvusStore(Store):
         return np.array([row["vector"] for row in found], np.float32).reshape(len(found), self.spec.vector_size or 0)
 
     def replace_model(self, model: bytes, fingerprint: str, vector_size: int | None) -> None:
-        require_writable(self._read_only, self._link.address.shown)
+        self._require_writable()
         missing = 0 if vector_size is None or not self._has_vectors else self._count(_WITHOUT_VECTOR)
         if missing:
-            raise rows_without_vectors(self._link.address.shown, missing)
+            raise rows_without_vectors(self._place, missing)
         spec = replace(self.spec, model=model, fingerprint=fingerprint, vector_size=vector_size)
         replace_spec(self._link, self.spec, spec)
         self.spec = spec
 
     def verify(self) -> VerifyReport:
-        counted = self.count()
-        return verify(self.spec, self.scan(vectors=self.spec.vector_size is not None), counted)
+        """Read every row, and look whether it can be one of this collection's."""
+        counted, problems = self.count(), []
+        padding = np.uint8((1 << (-self.spec.n_bits % 8)) - 1)
+
+        def look(batch: StoredRows) -> None:
+            for number in batch.ids[(batch.codes[:, -1] & padding) != 0]:
+                problems.append(f"The code of row {number} has bits beyond the {self.spec.n_bits} of this collection.")
+
+        found = verify_rows(self.scan(vectors=self.spec.vector_size is not None), counted, look)
+        if found.rows != counted:
+            problems.append(f"Milvus counts {counted} rows and shows {found.rows}; if nobody writes, some are lost.")
+        return found._replace(problems=tuple(problems), notes=(_NOTE,))
 
     def compact(self) -> None:
-        require_writable(self._read_only, self._link.address.shown)
-        compact(self._link, self._name)
+        """Have the server merge segments and drop removed rows, and wait until it has."""
+        self._require_writable()
+        job, seconds = self._link.call("compact", self._name), self._link.address.timeout
+        end = time.monotonic() + seconds
+        while (told := str(self._link.call("get_compaction_state", job))) != "Completed":
+            if time.monotonic() > end:
+                raise CollectionError(
+                    f"Milvus is still compacting {self._place} after {seconds:g} s (state {told}); it goes on by "
+                    "itself."
+                )
+            time.sleep(0.2)
 
     def backup(self, path: str) -> None:
-        name_the_tool(self._link.address, path, self.verify())
+        found, names = self.verify(), f"{self._name},{self._name}{META_SUFFIX}"
+        raise UnsupportedByStoreError(
+            "Milvus makes backups by its own tool: run milvus-backup create --name NAME --colls "
+            f"{shlex.quote(names)} instead of writing {path}, and milvus-backup restore to restore. "
+            f"{report_sentence(found, self._place)}"
+        )
 
     @classmethod
-    def restore(cls, path: str, uri: str, replace: bool) -> None:
-        name_the_restorer(read_uri(uri))
+    def restore(cls, path: str, uri: str, replace: bool) -> NoReturn:
+        raise UnsupportedByStoreError(
+            "Milvus restores its own backups: run milvus-backup restore --name NAME, then 'hashlearn index verify' on "
+            f"{read_uri(uri).shown}. A backup of a folder can be restored to a folder."
+        )
 
     def info(self) -> dict[str, Any]:
         return {
             "storage": "milvus",
-            "uri": self._link.address.shown,
+            "uri": self._place,
             "rows": self.count(),
             "bytes": None,
             "kind": self.spec.kind,
@@ -485,7 +430,7 @@ class MilvusStore(Store):
 
 
 def _texts(ids: Ids, payloads: Sequence[Payload] | None) -> list[str]:
-    """Payloads as JSON; CollectionError for one that is too long for Milvus."""
+    """Return payloads as JSON; CollectionError for one that is too long for Milvus."""
     if payloads is None:
         return ["{}"] * len(ids)
     # Texts instead of dicts: Milvus finds a name only if the text holds its characters and not \\u escapes.
@@ -507,7 +452,7 @@ def _listed(ids: Ids) -> list[str]:
 
 
 def _requests(sizes: NDArray[np.int64]) -> Iterator[slice]:
-    """Parts of rows that fit into one request each."""
+    """Yield parts of rows that fit into one request each."""
     start = total = 0
     for row, size in enumerate(sizes.tolist()):
         if row > start and (total + size > _REQUEST_BYTES or row - start == _REQUEST_ROWS):

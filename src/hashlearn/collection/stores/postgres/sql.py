@@ -32,7 +32,7 @@ _FIRST_EXPONENT = 1e16  # from here on Python writes whole floats with an expone
 
 
 def exact_json(value: Any) -> str:
-    """JSON text in which every number above 2^53 stands with all its digits.
+    """Return JSON text in which every number above 2^53 has all its digits.
 
     The server keeps decimals. Python's shortest text of a float below 2^53 lies between the same whole numbers as the
     float itself, so comparing decimals equals comparing floats with whole numbers; above, only all digits do.
@@ -103,7 +103,7 @@ def read_rows(found: Sequence[tuple[Any, ...]], n_bits: int, vector_size: int | 
 
 
 def _floats(texts: Sequence[bytes], vector_size: int) -> Vectors:
-    """Vectors out of pgvector's binary form: four bytes of head, then the numbers."""
+    """Read vectors from pgvector's binary form: four bytes of head, then the numbers."""
     if None in texts:
         raise vectors_were_dropped()
     data = b"".join(text[4:] for text in texts)

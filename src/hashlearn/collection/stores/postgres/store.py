@@ -9,8 +9,9 @@ Every change is one transaction. Writers of one collection take turns by locking
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
@@ -21,23 +22,25 @@ from hashlearn.collection.store import (
     Answer,
     CollectionError,
     CollectionSpec,
-    Include,
     Payload,
     PayloadUpdate,
     Query,
-    RangeAnswer,
-    Store,
     StoredRows,
     UnsupportedByStoreError,
     Vectors,
     VerifyReport,
-    arrays_only,
-    first_of_each,
     model_was_replaced,
     rows_without_vectors,
     update_blocks,
 )
-from hashlearn.collection.stores.postgres.link import META_SUFFIX, PostgresAddress, PostgresLink, read_uri
+from hashlearn.collection.stores.postgres.link import (
+    META_SUFFIX,
+    PostgresLink,
+    PostgresTables,
+    make_tables,
+    read_tables,
+    read_uri,
+)
 from hashlearn.collection.stores.postgres.sql import (
     COPY_HEAD,
     COPY_TAIL,
@@ -47,75 +50,14 @@ from hashlearn.collection.stores.postgres.sql import (
     read_rows,
     to_sql,
 )
-from hashlearn.collection.stores.postgres.tables import PostgresTables, make_tables, read_tables
-from hashlearn.collection.stores.remote import (
-    QueryHits,
-    answer,
-    as_range_hits,
-    details,
-    query_blocks,
-    report_sentence,
-    require_kind,
-    require_writable,
-    verify_rows,
-)
+from hashlearn.collection.stores.remote import QueryHits, RemoteStore, query_blocks, report_sentence, verify_rows
 from hashlearn.collection.where import Condition
-from hashlearn.index import Hits
+from hashlearn.index import Hits, RangeHits
 from hashlearn.typing import Ids, PackedCodes
 
 if TYPE_CHECKING:
     from psycopg import Connection
     from psycopg.sql import Composable, Composed
-
-
-def verify(link: PostgresLink, tables: PostgresTables, batches: Iterator[StoredRows], total: int) -> VerifyReport:
-    """Read every row, so that the server checks its pages, and ask it about its indexes."""
-    largest = -1
-
-    def look(batch: StoredRows) -> None:
-        nonlocal largest
-        largest = int(batch.ids[-1])
-
-    found = verify_rows(batches, total, look)
-    problems, notes = link.run(lambda connection: _asked(connection, tables, largest))
-    return found._replace(problems=tuple(problems), notes=tuple(notes))
-
-
-def _asked(connection: Connection[Any], tables: PostgresTables, largest: int) -> tuple[list[str], list[str]]:
-    problems = []
-    found = connection.execute(tables.sql("SELECT last_id FROM {meta}")).fetchall()
-    if len(found) != 1 or found[0][0] < largest:
-        problems.append(f"The table {tables.collection}{META_SUFFIX} forgot that it has given out the id {largest}.")
-    query = "SELECT indexrelid::regclass::text FROM pg_index WHERE indrelid = %s::regclass AND NOT indisvalid"
-    broken = connection.execute(query, [tables.sql("{rows}").as_string(connection)]).fetchall()
-    problems += [f"The index {name} is not valid: REINDEX it." for (name,) in broken]
-    (checksums,) = connection.execute("SHOW data_checksums").fetchone() or ("off",)
-    note = "PostgreSQL checks its own pages (data_checksums is on); 'pg_amcheck' also checks its indexes."
-    if checksums != "on":
-        note = "PostgreSQL keeps no checksums of its pages here: 'pg_checksums --enable' switches them on."
-    return problems, [note]
-
-
-def name_the_tool(address: PostgresAddress, tables: PostgresTables, path: str, found: VerifyReport) -> NoReturn:
-    """Say how PostgreSQL backs this collection up."""
-    names = (tables.collection, tables.collection + META_SUFFIX)
-    parts = [f"--table={_quoted(tables.schema)}.{_quoted(name)}" for name in names]
-    raise UnsupportedByStoreError(
-        "PostgreSQL makes backups itself: run pg_dump --format=custom "
-        f"{' '.join(map(shlex.quote, parts))} --file={shlex.quote(path)} DATABASE, and pg_restore to restore. "
-        f"{report_sentence(found, address.shown)}"
-    )
-
-
-def name_the_restorer(address: PostgresAddress, path: str) -> NoReturn:
-    raise UnsupportedByStoreError(
-        f"PostgreSQL restores its own backups: run pg_restore --dbname=DATABASE {shlex.quote(path)}, then 'hashlearn "
-        f"index verify' on {address.shown}. A backup of a folder can be restored to a folder."
-    )
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 MAX_VECTOR_SIZE = 16_000  # of pgvector's type vector
@@ -124,20 +66,22 @@ _COPY_ROWS = 20_000
 _LARGEST_ID = 2**63 - 1
 
 
-class PostgresStore(Store):
+class PostgresStore(RemoteStore):
     """A collection in PostgreSQL. One connection, used by one thread at a time."""
 
     batch_rows: ClassVar[int] = 100_000
-    takes_tables: ClassVar[bool] = False
+    server: ClassVar[str] = "PostgreSQL"
+    kinds: ClassVar[Sequence[str]] = ("flat", "hnsw")
 
     def __init__(self, link: PostgresLink, tables: PostgresTables, spec: CollectionSpec) -> None:
         self.spec = spec
         self._link = link
         self._tables = tables
+        self._place, self._read_only = link.address.shown, link.read_only
 
     @classmethod
     def check_new(cls, uri: str, spec: CollectionSpec) -> None:
-        require_kind("PostgreSQL", spec.kind, ("flat", "hnsw"))
+        cls._require_kind(spec.kind)
         if spec.vector_size is not None and spec.vector_size > MAX_VECTOR_SIZE:
             raise CollectionError(
                 f"pgvector keeps vectors of at most {MAX_VECTOR_SIZE} numbers. Got {spec.vector_size}: create the "
@@ -173,7 +117,7 @@ class PostgresStore(Store):
             store.close()
 
     def add(self, ids: Ids, codes: PackedCodes, payloads: Sequence[Payload] | None, vectors: Vectors | None) -> None:
-        require_writable(self._link.read_only, self._link.address.shown)
+        self._require_writable()
         if not len(ids):
             return
         vectors = vectors if self.spec.vector_size else None
@@ -219,7 +163,7 @@ class PostgresStore(Store):
         self._link.run(put)
 
     def update_payloads(self, update: PayloadUpdate) -> int:
-        require_writable(self._link.read_only, self._link.address.shown)
+        self._require_writable()
         wanted = update.wanted
         condition: Composable
         if isinstance(wanted, np.ndarray):
@@ -254,7 +198,7 @@ class PostgresStore(Store):
         return self._delete("{where}", values, where=condition)
 
     def _delete(self, condition: str, values: list[Any], **names: Any) -> int:
-        require_writable(self._link.read_only, self._link.address.shown)
+        self._require_writable()
 
         def remove(connection: Connection[Any]) -> int:
             connection.execute(self._text("SELECT 1 FROM {meta} FOR UPDATE"))
@@ -277,7 +221,7 @@ class PostgresStore(Store):
         return self._value(self._text("SELECT count(*) FROM {rows} WHERE {where}", where=condition), values)
 
     def take_ids(self, count: int) -> int:
-        require_writable(self._link.read_only, self._link.address.shown)
+        self._require_writable()
 
         def take(connection: Connection[Any]) -> int:
             found = connection.execute(self._text("SELECT last_id FROM {meta} FOR UPDATE")).fetchone()
@@ -294,18 +238,13 @@ class PostgresStore(Store):
         assert found is not None
         return int(found[0])
 
-    def search(
-        self,
-        query: Query,
-        k: int,
-        where: Condition | None = None,
-        include: Collection[Include] = (),
-        n_jobs: int | None = None,
-    ) -> Answer:
-        return self._link.at_one_moment(lambda: answer(self, "PostgreSQL", query, k, where, include))
+    def search(self, query: Query, k: int) -> Answer[Hits]:
+        return self._link.at_one_moment(partial(super().search, query, k))
+
+    def within(self, query: Query, radius: float, limit: int | None = None) -> Answer[RangeHits]:
+        return self._link.at_one_moment(partial(super().within, query, radius, limit))
 
     def nearest(self, codes: PackedCodes, k: int, where: Condition | None) -> Hits:
-        """Return the k rows nearest to each code by Hamming distance."""
         by_graph = self.spec.kind == "hnsw" and where is None and k <= _MAX_BY_GRAPH
         condition, values = to_sql(where)
         # PostgreSQL uses the HNSW index only if its operator is the one sort key. Other searches must be exact, so they
@@ -321,29 +260,15 @@ class PostgresStore(Store):
             found += self._ask(query, block, [*([] if by_graph else values), k], by_graph)
         return as_hits(found)
 
-    def within(
-        self,
-        query: Query,
-        radius: float,
-        where: Condition | None = None,
-        include: Collection[Include] = (),
-        limit: int | None = None,
-        n_jobs: int | None = None,
-    ) -> RangeAnswer:
-        codes = arrays_only(query, "PostgreSQL")
+    def ball(self, codes: PackedCodes, radius: int, where: Condition | None) -> list[QueryHits]:
         condition, values = to_sql(where)
         statement = self._per_query(
             "SELECT id, ({distance})::int AS bits FROM {rows} WHERE {where} AND ({distance})::int <= %s", condition
         )
-
-        def ask() -> RangeAnswer:
-            parts: list[QueryHits] = []
-            for block in query_blocks(codes, 100_000):
-                parts += self._ask(statement, block, [*values, int(radius)], False)
-            found = first_of_each(as_range_hits(parts), limit)
-            return RangeAnswer(found, details(self, found.ids, include))
-
-        return self._link.at_one_moment(ask)
+        found: list[QueryHits] = []
+        for block in query_blocks(codes, 100_000):
+            found += self._ask(statement, block, [*values, radius], False)
+        return found
 
     def _per_query(self, nearest: str, condition: Any) -> Composed:
         text = (
@@ -370,7 +295,7 @@ class PostgresStore(Store):
     ) -> Iterator[StoredRows]:
         """Yield all rows as of the moment of the first batch.
 
-        It has a connection of its own: changes may go on meanwhile.
+        It uses a separate connection, so changes may go on meanwhile.
         """
         import psycopg
 
@@ -392,12 +317,12 @@ class PostgresStore(Store):
     def replace_model(self, model: bytes, fingerprint: str, vector_size: int | None) -> None:
         from psycopg.types.json import Jsonb
 
-        require_writable(self._link.read_only, self._link.address.shown)
+        self._require_writable()
 
         def put(connection: Connection[Any]) -> None:
             found = connection.execute(self._text("SELECT spec FROM {meta} FOR UPDATE")).fetchone()
             if found is None or found[0]["fingerprint"] != self.spec.fingerprint:
-                raise model_was_replaced(self._link.address.shown)
+                raise model_was_replaced(self._place)
             if self._tables.has_vectors:
                 self._require_vectors(connection, vector_size is not None)
             change = (model, Jsonb({"fingerprint": fingerprint, "vector_size": vector_size}))
@@ -411,31 +336,64 @@ class PostgresStore(Store):
         if required:
             found = connection.execute(self._text("SELECT count(*) FROM {rows} WHERE vector IS NULL")).fetchone()
             if found is not None and found[0]:
-                raise rows_without_vectors(self._link.address.shown, found[0])
+                raise rows_without_vectors(self._place, found[0])
         change = "SET" if required else "DROP"
         connection.execute(self._text(f"ALTER TABLE {{rows}} ALTER COLUMN vector {change} NOT NULL"))
 
     def verify(self) -> VerifyReport:
+        """Read every row, so that the server checks its pages, and ask it about its indexes."""
+        largest = -1
+
+        def look(batch: StoredRows) -> None:
+            nonlocal largest
+            largest = int(batch.ids[-1])
+
+        def ask(connection: Connection[Any]) -> tuple[list[str], str]:
+            problems = []
+            found = connection.execute(self._text("SELECT last_id FROM {meta}")).fetchall()
+            if len(found) != 1 or found[0][0] < largest:
+                problems.append(
+                    f"The table {self._tables.collection}{META_SUFFIX} forgot that it has given out the id {largest}."
+                )
+            query = "SELECT indexrelid::regclass::text FROM pg_index WHERE indrelid = %s::regclass AND NOT indisvalid"
+            broken = connection.execute(query, [self._text("{rows}").as_string(connection)]).fetchall()
+            problems += [f"The index {name} is not valid: REINDEX it." for (name,) in broken]
+            return problems, (connection.execute("SHOW data_checksums").fetchone() or ("off",))[0]
+
         batches = self.scan(10_000, vectors=self.spec.vector_size is not None)
-        return verify(self._link, self._tables, batches, self.count())
+        report = verify_rows(batches, self.count(), look)
+        problems, checksums = self._link.run(ask)
+        note = "PostgreSQL checks its own pages (data_checksums is on); 'pg_amcheck' also checks its indexes."
+        if checksums != "on":
+            note = "PostgreSQL keeps no checksums of its pages here: 'pg_checksums --enable' switches them on."
+        return report._replace(problems=tuple(problems), notes=(note,))
 
     def compact(self) -> None:
-        require_writable(self._link.read_only, self._link.address.shown)
+        self._require_writable()
         self._link.run_alone(self._text("VACUUM (ANALYZE) {rows}"))
 
     def backup(self, path: str) -> None:
-        name_the_tool(self._link.address, self._tables, path, self.verify())
+        found, tables = self.verify(), self._tables
+        names = [f"{_quoted(tables.schema)}.{_quoted(tables.collection + end)}" for end in ("", META_SUFFIX)]
+        options = " ".join(shlex.quote(f"--table={name}") for name in names)
+        raise UnsupportedByStoreError(
+            f"PostgreSQL makes backups itself: run pg_dump --format=custom {options} --file={shlex.quote(path)} "
+            f"DATABASE, and pg_restore to restore. {report_sentence(found, self._place)}"
+        )
 
     @classmethod
-    def restore(cls, path: str, uri: str, replace: bool) -> None:
-        name_the_restorer(read_uri(uri), path)
+    def restore(cls, path: str, uri: str, replace: bool) -> NoReturn:
+        raise UnsupportedByStoreError(
+            f"PostgreSQL restores its own backups: run pg_restore --dbname=DATABASE {shlex.quote(path)}, then "
+            f"'hashlearn index verify' on {read_uri(uri).shown}. A backup of a folder can be restored to a folder."
+        )
 
     def info(self) -> dict[str, Any]:
         size = self._text("SELECT pg_total_relation_size(%s::regclass)")
         table = self._text("{rows}").as_string()
         return {
             "storage": "postgresql",
-            "uri": self._link.address.shown,
+            "uri": self._place,
             "schema": self._tables.schema,
             "rows": self.count(),
             "bytes": self._value(size, [table]),
@@ -449,6 +407,10 @@ class PostgresStore(Store):
 
     def _text(self, text: str, **more: Any) -> Composed:
         return self._tables.sql(text, **more)
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
 
 
 def _columns_read(vector_size: int | None) -> str:
