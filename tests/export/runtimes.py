@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import re
 import runpy
 import shutil
+import sqlite3
 import subprocess
 from pathlib import Path
 
+import duckdb
 import numpy as np
 import pytest
 
@@ -89,6 +92,26 @@ def run_postgres(path: Path, X, connection, codes_only: bool = False):
     if codes_only:
         return (codes,)
     return codes, _packed([row[1] for row in found]), np.array([row[2] for row in found], dtype=np.float32)
+
+
+def opened_views(path: Path, X, to: str):
+    """A database in memory after the script, with rows in the table that it makes."""
+    db = duckdb.connect() if to == "duckdb" else sqlite3.connect(":memory:")
+    script = path.read_text()
+    (db.execute if to == "duckdb" else db.executescript)(script)
+    rows = [(i, row if to == "duckdb" else json.dumps(row)) for i, row in enumerate(X.tolist())]
+    db.executemany(f"INSERT INTO {re.search(r'rows_[a-z]+', script)[0]} VALUES (?, ?)", rows)
+    return db
+
+
+def run_views(path: Path, X, to: str):
+    db = opened_views(path, X, to)
+    codes, queries = (
+        _packed([row[0] for row in db.execute(f"SELECT code FROM {kind}_{path.stem} ORDER BY id").fetchall()])
+        for kind in ("hash", "hash_query")
+    )
+    expected = db.execute(f"SELECT v FROM expected_{path.stem} ORDER BY id, i").fetchall()
+    return codes, queries, np.array(expected).reshape(len(X), -1)
 
 
 def _packed(texts):

@@ -12,7 +12,7 @@ from sklearn.preprocessing import MaxAbsScaler, Normalizer
 
 import hashlearn as hl
 from export.conftest import MAKERS
-from export.runtimes import need_node, run_node, run_numpy, run_onnx, run_postgres
+from export.runtimes import need_node, opened_views, run_node, run_numpy, run_onnx, run_postgres, run_views
 from hashlearn.functions.network import NetworkFunction
 from hashlearn.hashers.pipeline import PipelineHasher
 from hashlearn.models.export.steps import Description, Step
@@ -79,6 +79,33 @@ def test_codes_of_postgres(kind, fitted, digits, tmp_path, postgres_server):
         found = run_postgres(path, X, connection)
     # pgvector adds up in single precision.
     check(found, fitted(kind), X, precision=1e-3)
+
+
+@pytest.mark.parametrize("kind", SQL_KINDS)
+@pytest.mark.parametrize("to", ["duckdb", "sqlite"])
+def test_codes_of_views(kind, to, fitted, digits, tmp_path):
+    X = digits[0][600:606]
+    hl.export(fitted(kind), tmp_path / "shop.sql", to=to)
+    check(run_views(tmp_path / "shop.sql", X, to), fitted(kind), X)
+
+
+@pytest.mark.parametrize("to", ["duckdb", "sqlite"])
+def test_views_follow_their_rows_and_a_script_runs_again(to, fitted, digits, tmp_path):
+    X = digits[0][600:604].astype(np.float64)
+    hl.export(fitted("kernel"), tmp_path / "other.sql", to=to, name="shop")
+    hl.export(fitted("linear"), tmp_path / "shop.sql", to=to)
+    db = opened_views(tmp_path / "other.sql", X, to)
+    (db.execute if to == "duckdb" else db.executescript)((tmp_path / "shop.sql").read_text())
+    db.execute("DELETE FROM rows_shop WHERE id = 2")
+    found = db.execute("SELECT id, code FROM hash_shop ORDER BY id").fetchall()
+    bits = ["".join(map(str, row)) for row in fitted("linear").transform(X)]
+    assert found == [(row, bits[row]) for row in (0, 1, 3)]
+    for wrong in ([1.0], [1.0] * 65):
+        with pytest.raises(Exception, match=r"(?i)check constraint"):
+            db.execute("INSERT INTO rows_shop VALUES (9, ?)", [wrong if to == "duckdb" else str(wrong)])
+    if to == "duckdb":
+        with pytest.raises(Exception, match=r"(?i)check constraint"):
+            db.execute("INSERT INTO rows_shop VALUES (9, ?)", [[np.nan] * 64])
 
 
 def test_a_generated_column_holds_codes(fitted, digits, tmp_path, postgres_server):
@@ -179,10 +206,11 @@ def test_what_cannot_be_exported_says_so(fitted, digits, tmp_path):
         (own, "onnx", "hash function Ridge cannot be exported"),
         (graph, "numpy", "hash function AnchorGraphFunction cannot be exported"),
         (fitted("trees"), "sql", "Trees cannot be exported to SQL"),
+        (fitted("trees"), "sqlite", "The step 'trees' of this hasher cannot be exported to tables of SQL"),
     ):
         with pytest.raises(hl.ExportError, match=sentence):
             hl.export(hasher, tmp_path / "none", to=to)
-    with pytest.raises(ValueError, match=r"to must be one of onnx, sql, js, numpy. Got 'java'"):
+    with pytest.raises(ValueError, match=r"to must be one of onnx, sql, duckdb, sqlite, js, numpy. Got 'java'"):
         hl.export(own, tmp_path / "none", to="java")
     with pytest.raises(hl.ExportError, match="hash_Shop 1"):
         hl.export(fitted("linear"), tmp_path / "none", to="sql", name="Shop 1")

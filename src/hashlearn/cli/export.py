@@ -12,7 +12,7 @@ from hashlearn.cli.options import AsJson
 from hashlearn.cli.shell import BadUse, epilog, tell
 from hashlearn.models.export import Target
 from hashlearn.models.export import export as write
-from hashlearn.models.export.targets import target_of
+from hashlearn.models.export.targets import SQL, target_of
 
 app = typer.Typer()
 
@@ -21,6 +21,7 @@ app = typer.Typer()
     epilog=epilog(
         "hashlearn export model.hl -o model.onnx",
         "hashlearn export model.hl -o shop.sql",
+        "hashlearn export model.hl --to duckdb -o shop.sql",
         "hashlearn export model.hl -o hasher.mjs",
         "hashlearn export model.hl --to numpy -o hasher.txt",
     )
@@ -39,7 +40,8 @@ def export(
     """Write a model for another runtime, where it makes the same codes without hashlearn.
 
     ONNX: outputs codes, query_codes and expected_bits. SQL: functions hash_NAME(vector) and so on for PostgreSQL with
-    pgvector. js: an ES module for browsers and Node. numpy: one Python file that needs NumPy alone.
+    pgvector. duckdb, sqlite: a table rows_NAME and the view hash_NAME of its codes. js: an ES module for browsers and
+    Node. numpy: one Python file that needs NumPy alone.
     """
     from hashlearn.models import load
 
@@ -47,8 +49,8 @@ def export(
         to = to or target_of(out)
     except ValueError as error:
         raise BadUse(str(error)) from error
-    if name is not None and to != "sql":
-        raise BadUse(f"--name is for --to sql: a file for {to} has no functions with a name of their own.")
+    if name is not None and to not in SQL:
+        raise BadUse(f"--name is for --to {', '.join(SQL)}: a file for {to} has no functions with a name of their own.")
     path = files.check_output(out)
     if os.path.realpath(out) == os.path.realpath(model):
         raise BadUse(f"{out} is read by this command, so the export cannot go there.")

@@ -17,10 +17,12 @@ from hashlearn.models.export.describe import describe
 from hashlearn.models.export.steps import Description, ExportError, Join, Step
 from hashlearn.models.export.to_onnx import onnx_model
 from hashlearn.models.export.to_sql import sql_script
+from hashlearn.models.export.to_tables import table_script
 from hashlearn.wholefile import saved
 
-Target = Literal["onnx", "sql", "js", "numpy"]
+Target = Literal["onnx", "sql", "duckdb", "sqlite", "js", "numpy"]
 TARGETS: tuple[Target, ...] = get_args(Target)
+SQL = {"sql": "PostgreSQL", "duckdb": "DuckDB", "sqlite": "SQLite"}
 ENDINGS: dict[str, Target] = {".onnx": "onnx", ".sql": "sql", ".js": "js", ".mjs": "js", ".py": "numpy"}
 
 
@@ -35,8 +37,9 @@ def export(
         With a linear or kernel function, trees or a network on features; also a JoinedHasher of such hashers.
     path : file to write
         It appears whole or not at all.
-    to : {"onnx", "sql", "js", "numpy"} or None, default=None
-        An ONNX model (needs the extra ``onnx``), a PostgreSQL script for pgvector, an ES module, or a Python file that
+    to : {"onnx", "sql", "duckdb", "sqlite", "js", "numpy"} or None, default=None
+        An ONNX model (needs the extra ``onnx``), a PostgreSQL script for pgvector, a script of views for DuckDB or
+        SQLite, an ES module, or a Python file that
         needs NumPy alone. None takes the one that the ending of the file names: .onnx, .sql, .js or .mjs, .py.
     name : str or None, default=None
         The functions of the SQL script are ``hash_NAME`` and so on; None for the name of the file.
@@ -62,16 +65,17 @@ def export(
     to = target_of(path) if to is None else to
     if to not in TARGETS:
         raise ValueError(f"to must be one of {', '.join(TARGETS)}. Got {to!r} instead.")
-    if to == "sql" and hasher.searched_by_tables:
+    if to in SQL and hasher.searched_by_tables:
         raise ExportError(
-            f"PostgreSQL has Hamming distance only, and codes of {type(hasher).__name__} are searched by tables of "
+            f"{SQL[to]} has Hamming distance only, and codes of {type(hasher).__name__} are searched by tables of "
             "scores: export AutoHasher to it."
         )
     description = describe(hasher)
     if to == "onnx":
         content = onnx_model(description)
-    elif to == "sql":
-        content = sql_script(description, _sql_name(path) if name is None else name)
+    elif to in SQL:
+        name = _sql_name(path) if name is None else name
+        content = sql_script(description, name) if to == "sql" else table_script(description, name, to)
     else:
         content = javascript_module(description) if to == "js" else numpy_file(description)
     with saved(path, "export", ExportError) as stream:
