@@ -119,14 +119,26 @@ def test_servers_get_a_sentence_that_names_another_hasher(hasher):
         assert "secret" not in str(found.value)
 
 
-def test_codes_cannot_be_migrated_or_joined(shop, hasher, digits):
+def test_a_new_embedding_model_finds_codes_of_the_old_one(hasher, digits, tmp_path):
+    X, y = digits
+    new = np.tanh(X / 16 @ np.random.default_rng(0).normal(size=(64, 90))).astype(np.float32)  # of the same images
+    with hl.Collection.create(tmp_path / "shop", hasher) as shop:
+        shop.add(X[700:1500], labels=y[700:1500])
+        before = shop.search(X[1500:1600], k=5, emphasis="label").ids
+        report = shop.migrate(new[700:1500], range(800), y[700:1500])
+        assert report.before > 0.9
+        assert report.loss < 0.1
+    with hl.Collection.open(tmp_path / "shop") as shop:
+        found = shop.search(new[1500:1600], k=5, emphasis="label").ids
+        right = [(y[700:1500][ids] == y[1500:1600, None]).mean() for ids in (before, found)]
+        assert right[1] > right[0] - 0.1
+        assert (shop.search(new[700:760], k=1, emphasis="alike").ids[:, 0] < 800).all()
+        shop.undo_migration()
+        np.testing.assert_array_equal(shop.search(X[1500:1600], k=5, emphasis="label").ids, before)
+
+
+def test_codes_cannot_be_joined(digits):
     X = digits[0]
-    for migrate in (
-        lambda: shop.migrate(X[700:800], range(100)),
-        lambda: hl.migrate(hasher, X[:100], hasher.codes_[:100]),
-    ):
-        with pytest.raises(TypeError, match=r"Codes of OpenHasher cannot be kept with a new embedding model"):
-            migrate()
     with pytest.raises(TypeError, match=r"JoinedHasher takes hashers of single bits"):
         hl.JoinedHasher([hl.OpenHasher(16), hl.ITQ(8)]).fit(X[:50])
 

@@ -1,6 +1,7 @@
 """OpenHasher: the contract of a hasher, labels in every form, chunks, and what a search by its tables finds."""
 
 import pickle
+import runpy
 import warnings
 from concurrent.futures import ProcessPoolExecutor
 
@@ -556,3 +557,27 @@ def test_partial_fit_survives_a_model_file_and_takes_tags(digits, tmp_path):
     np.testing.assert_array_equal(fitted.partial_fit(X[300:], more).codes_, loaded.partial_fit(X[300:], more).codes_)
     assert fitted.classes_.tolist()[-1] == "new"
     assert fitted.coder_.labels.words.words_.shape[1] == len(fitted.classes_)
+
+
+@pytest.mark.parametrize("kind", ["classes", "label sets", "no labels"])
+def test_migrate_keeps_codes_and_takes_rows_of_a_new_model(kind, digits, tmp_path):
+    X, y = digits
+    labels = {"classes": y, "label sets": np.stack([y % 2, y > 4, y % 3 > 0], axis=1), "no labels": None}[kind]
+    new = np.tanh(X / 16 @ np.random.default_rng(0).normal(size=(64, 90))).astype(np.float32)
+    fitted = make(64, n_landmarks=400).fit(X[:600], None if labels is None else labels[:600])
+    stored = fitted.encode(X[600:1400])
+    migrated = hl.migrate(fitted, new[600:1000], stored[:400], (y if labels is None else labels)[600:1000])
+    assert migrated.report_.loss < 0.12
+    assert migrated.report_.wrong_bits < 0.3
+    hl.save(migrated, tmp_path / "model.hl")
+    loaded = hl.load(tmp_path / "model.hl")
+    for emphasis in ("alike", "auto", "label"):
+        found = [
+            mean_precision(tables.scores(stored), y[1400:], y[600:1400])
+            for tables in (fitted.query(X[1400:], emphasis), migrated.query(new[1400:], emphasis))
+        ]
+        assert found[1] > found[0] - 0.1
+        assert_equal_tables(loaded.query(new[1400:1420], emphasis), migrated.query(new[1400:1420], emphasis))
+    hl.export(migrated, tmp_path / "hasher.py")
+    made = runpy.run_path(str(tmp_path / "hasher.py"))
+    np.testing.assert_array_equal(made["encode"](new[1400:1440]), migrated.encode(new[1400:1440].astype(np.float64)))

@@ -15,7 +15,7 @@ from hashlearn.collection.encoder import NOTES, with_notes
 from hashlearn.collection.ids import ids_of_kind
 from hashlearn.collection.store import CollectionError, Payload, StoredRows, Vectors
 from hashlearn.collection.where import listed
-from hashlearn.hashers.migrated import MigratedHasher, MigrationReport, learn_codes, refuse_tables
+from hashlearn.hashers.migrated import MigrationReport, learn_codes
 from hashlearn.typing import Ids, PackedCodes
 
 if TYPE_CHECKING:
@@ -33,28 +33,28 @@ def plan_migration(
     vectors: OldVectors = None,
     text_model: str | None = None,
     commit: bool = True,
-) -> MigratedHasher:
+) -> Any:
     """Learn the hasher that would replace the collection's own; nothing is changed yet.
 
     If it will not be committed, nothing becomes of kept vectors, so ``vectors`` may be None.
     """
     _check_choice(vectors)
-    if collection.hasher is not None:
-        refuse_tables(collection.hasher)
     if commit and collection.vector_size is not None and vectors is None:
         raise CollectionError(
             f"{collection.uri} keeps vectors of the present embedding model, with which queries of another one cannot "
             "be compared: migrate with vectors='drop' (on the command line: --vectors drop), after which it searches "
             "without rescoring."
         )
-    result = learn_codes(collection.n_bits, X, _stored_codes(collection, ids), y, text_model=text_model)
+    result = learn_codes(
+        collection.n_bits, X, _stored_codes(collection, ids), y, text_model=text_model, hasher=collection.hasher
+    )
     result = with_notes(result, text_field=collection.text_field, label_field=collection.label_field)
     result.previous_ = collection.hasher
     result.previous_vector_size_ = collection.vector_size
     return result
 
 
-def commit_migration(collection: Collection, hasher: MigratedHasher, max_loss: float | None) -> None:
+def commit_migration(collection: Collection, hasher: Any, max_loss: float | None) -> None:
     """Replace the model of the collection, unless the expected loss is larger than ``max_loss``."""
     report: MigrationReport = hasher.report_
     if max_loss is not None and report.loss > max_loss:
@@ -69,7 +69,7 @@ def undo_migration(collection: Collection, vectors: OldVectors = None) -> None:
     """Give the collection back the hasher, and the vectors, that it had before its last migration."""
     _check_choice(vectors)
     hasher = collection.hasher
-    if not isinstance(hasher, MigratedHasher):
+    if not hasattr(hasher, "previous_"):
         raise CollectionError(f"{collection.uri} has its first hasher: there is no migration to undo.")
     collection._replace_hasher(hasher.previous_, None if vectors == "drop" else hasher.previous_vector_size_)
 
@@ -77,7 +77,7 @@ def undo_migration(collection: Collection, vectors: OldVectors = None) -> None:
 def learn_labels(collection: Collection, labels: Any, ids: Any) -> None:
     """Fit the hasher again with labels; see ``Collection.learn_labels``."""
     hasher, field = collection.hasher, labels if isinstance(labels, str) else None
-    if hasher is None or isinstance(hasher, MigratedHasher):
+    if hasher is None or hasattr(hasher, "previous_"):
         why = "has no hasher" if hasher is None else "was migrated, so its codes are of the former model"
         raise CollectionError(f"{collection.uri} {why}: make the collection again, with the labels.")
     if labels is None and (field := collection.label_field) is None:

@@ -23,7 +23,7 @@ from hashlearn.labels import as_labels
 from hashlearn.methodinfo import MethodInfo
 from hashlearn.parallel import one_blas_thread, ordered_map, row_blocks
 from hashlearn.parameters import COUNT, fitted, parameter
-from hashlearn.typing import Float32Array, FloatArray, IntArray, Matrix, PackedCodes
+from hashlearn.typing import Float32Array, FloatArray, IntArray, Matrix
 
 LEAST_ROWS = 20
 """With fewer rows there is nothing to learn from and to estimate the loss by."""
@@ -138,7 +138,7 @@ def migrate(
     n_landmarks: int = 2000,
     random_state: Any = 0,
     n_jobs: int | None = None,
-) -> MigratedHasher:
+) -> Any:
     """Learn a hash function for a new embedding model, so that codes of the old one stay in use.
 
     A sample of rows is embedded again, and the function learns from the new embeddings onto the stored codes of these
@@ -147,7 +147,8 @@ def migrate(
     Parameters
     ----------
     hasher : the fitted hasher that made the codes
-        It says how many bits they have.
+        It says how many bits they have. The label words and nibbles of an OpenHasher stay as they are, and the new one
+        learns which of them rows and queries of the new model have.
     X_new : array or sparse matrix (n, n_new_features)
         Embeddings of the sample by the new model; 1,000 rows keep most of the quality, 10,000 nearly all.
     codes : uint8 (n, ceil(n_bits / 8))
@@ -161,7 +162,7 @@ def migrate(
 
     Returns
     -------
-    MigratedHasher
+    MigratedHasher, or OpenHasher if ``hasher`` is one
         ``report_`` says how much precision is expected to be lost, estimated on rows left out of a trial fit.
 
     Examples
@@ -176,17 +177,7 @@ def migrate(
     >>> new.n_features_in_, bool(new.report_.wrong_bits < 0.1)
     (12, True)
     """
-    refuse_tables(hasher)
-    return learn_codes(hasher.n_bits_, X_new, codes, y, n_landmarks, random_state, n_jobs, text_model)
-
-
-def refuse_tables(hasher: Any) -> None:
-    """Raise TypeError for a hasher whose codes are searched by tables, which are not learned bit by bit."""
-    if hasher.searched_by_tables:
-        raise TypeError(
-            f"Codes of {type(hasher).__name__} cannot be kept with a new embedding model: fit a new hasher to the new "
-            "embeddings, and add the rows again under their ids."
-        )
+    return learn_codes(hasher.n_bits_, X_new, codes, y, n_landmarks, random_state, n_jobs, text_model, hasher)
 
 
 def learn_codes(
@@ -198,8 +189,9 @@ def learn_codes(
     random_state: Any = 0,
     n_jobs: int | None = None,
     text_model: str | None = None,
-) -> MigratedHasher:
-    """Do what ``migrate`` does, for codes of ``n_bits`` bits from any hasher."""
+    hasher: Any = None,
+) -> Any:
+    """Do what ``migrate`` does, for codes of ``n_bits`` bits; ``hasher`` may be None if it has Hamming distance."""
     from hashlearn.data import embed
     from hashlearn.data.embed import check_fits
 
@@ -215,11 +207,25 @@ def learn_codes(
     out = rowkeys.draw_rows(seed, rowkeys.CODES, n_rows, min(MOST_LEFT_OUT, int(LEFT_OUT_SHARE * n_rows)))
     rest = np.setdiff1d(np.arange(n_rows), out)
     rows = X_new if sparse.issparse(X_new) else np.asarray(X_new)
-    trial = clone(blank).fit(rows[rest], packed[rest])
+    by_tables = getattr(hasher, "hasher_", hasher) if getattr(hasher, "searched_by_tables", False) else None
+
+    def learned(some: Any) -> Any:
+        if by_tables is not None:
+            return by_tables.migrated(rows[some], packed[some], n_landmarks, seed)
+        return clone(blank).fit(rows[some], packed[some])
+
+    trial, database = learned(rest), packed[rest]
+    if by_tables is None:
+        new = trial.encode_queries(rows[out])
+        before, after = hamming_distances(packed[out], database), hamming_distances(new, database)
+    else:
+        new = trial.encode(rows[out])
+        before = -by_tables.query_codes(packed[out]).scores(database)
+        after = -trial.query(rows[out]).scores(database)
+    wrong = np.bitwise_count(packed[out] ^ new).sum() / (n_bits * len(out))
     common = None if y is None else _common(y, out, rest)
-    report = _report(packed[out], trial.encode_queries(rows[out]), packed[rest], n_bits, common)
-    result = clone(blank).fit(rows, packed)
-    result.report_ = report
+    result = learned(np.arange(n_rows))
+    result.report_ = _report(before, after, float(wrong), common)
     if embedder is not None:
         check_fits(embedder, result)
         result.text_model_ = embedder.name
@@ -233,25 +239,24 @@ def _common(y: Any, out: IntArray, rest: IntArray) -> NDArray[np.bool_]:
 
 
 def _report(
-    stored: PackedCodes, new: PackedCodes, database: PackedCodes, n_bits: int, common: NDArray[np.bool_] | None
+    old_distances: NDArray[Any], new_distances: NDArray[Any], wrong: float, common: NDArray[np.bool_] | None
 ) -> MigrationReport:
-    """Compare searches by stored codes and by new codes of the rows left out."""
-    old_distances, new_distances = hamming_distances(stored, database), hamming_distances(new, database)
+    """Compare searches of the other rows by stored codes and by new ones of the rows left out."""
+    n_out, n_rest = old_distances.shape
     relevant = common
     if relevant is None:
-        place = min(NEAREST, len(database)) - 1
+        place = min(NEAREST, n_rest) - 1
         relevant = old_distances <= np.partition(old_distances, place, axis=1)[:, place : place + 1]
     answerable = relevant.any(axis=1)
-    wrong = np.bitwise_count(stored ^ new).sum() / (n_bits * len(stored))
     before, after = (
         float(_precision(distances[answerable], relevant[answerable]).mean()) if answerable.any() else 0.0
         for distances in (old_distances, new_distances)
     )
     by = "neighbors" if common is None else "labels"
-    return MigrationReport(len(stored) + len(database), len(stored), float(wrong), before, after, by)
+    return MigrationReport(n_out + n_rest, n_out, wrong, before, after, by)
 
 
-def _precision(distances: NDArray[np.uint16], relevant: NDArray[np.bool_]) -> FloatArray:
+def _precision(distances: NDArray[Any], relevant: NDArray[np.bool_]) -> FloatArray:
     """Precision of every query among its nearest rows; of rows that tie for the last places, a random choice."""
     count = min(NEAREST, distances.shape[1])
     last = np.partition(distances, count - 1, axis=1)[:, count - 1 : count]

@@ -15,5 +15,5 @@ each search, so the same codes answer "most alike" and "same label". Read in thi
 4. ``familiarity``: how well a query fits any known label
 5. ``coder``: rows to codes, and queries to score tables, by the formula above
 6. ``sums``: the pass over all rows; ``learn``: the parts of the coder from its sums
-7. ``open_hasher``: OpenHasher, the estimator; ``report`` and ``updates`` (``partial_fit``)
+7. ``open_hasher``: OpenHasher, the estimator; ``report``, ``updates`` (``partial_fit``) and ``migration``
 """

@@ -15,7 +15,7 @@ from hashlearn.index import ScoreTables
 from hashlearn.kernel import dense_rows
 from hashlearn.opencode.familiarity import Familiarity
 from hashlearn.opencode.label_scores import LabelScores
-from hashlearn.opencode.metric import LabelMetric
+from hashlearn.opencode.metric import LabelMetric, LearnedMetric
 from hashlearn.opencode.quantizers import WORD_BITS, LabelWords, NibbleQuantizer
 from hashlearn.typing import IntArray, Matrix, PackedCodes
 
@@ -73,7 +73,7 @@ class OpenCoder:
     labels : the parts that know labels; None without labels.
     """
 
-    metric: LabelMetric
+    metric: LabelMetric | LearnedMetric
     quantizer: NibbleQuantizer
     labels: LabelPart | None = None
 
@@ -100,14 +100,20 @@ class OpenCoder:
 
     def tables_of_codes(self, packed: PackedCodes, emphasis: float) -> ScoreTables:
         """Return the score tables of stored rows, from what their codes hold."""
+        word, vectors = self.decode(packed)
+        if self.labels is None:
+            return self._tables(vectors)
+        probabilities = self.labels.words.words_[word]
+        return self._tables(vectors, word, self.labels.word_table(probabilities, probabilities, vectors, emphasis))
+
+    def decode(self, packed: PackedCodes) -> tuple[IntArray, NDArray[np.float32]]:
+        """Return the label words (0 without labels) and the content vectors that codes hold."""
         nibbles = np.stack([packed >> 4, packed & 15], axis=2).reshape(len(packed), 2 * packed.shape[1])
         if self.labels is None:
-            return self._tables(self.quantizer.decode(nibbles))
-        words = self.labels.words.words_
+            return np.zeros(len(packed), dtype=np.intp), self.quantizer.decode(nibbles)
         word: IntArray = nibbles[:, :WORD_NIBBLES].astype(np.intp) @ np.array([256, 16, 1])
-        probabilities = words[np.minimum(word, len(words) - 1)]  # no row has a later word
-        vectors = self.quantizer.decode(nibbles[:, WORD_NIBBLES:])
-        return self._tables(vectors, word, self.labels.word_table(probabilities, probabilities, vectors, emphasis))
+        # No row has a word that was not learned.
+        return np.minimum(word, len(self.labels.words.words_) - 1), self.quantizer.decode(nibbles[:, WORD_NIBBLES:])
 
     def _tables(
         self, vectors: NDArray[Any], own_word: IntArray | None = None, word_table: NDArray[np.float32] | None = None

@@ -15,7 +15,7 @@ from scipy import linalg
 from hashlearn.functions.linear import RidgeSums
 from hashlearn.kernel import LandmarkKernel
 from hashlearn.parallel import ordered_map, row_blocks
-from hashlearn.typing import Float32Array, FloatArray
+from hashlearn.typing import Float32Array
 
 RIDGE = 1e-6
 """Added to the mean of K'K over the rows; the features are already smooth, so this only keeps the solution stable."""
@@ -39,7 +39,7 @@ class LabelScores:
         Factor of the scores of classes before the softmax; None for label sets, whose labels do not exclude each other.
     """
 
-    def __init__(self, kernel: LandmarkKernel, weights: FloatArray, offsets: FloatArray) -> None:
+    def __init__(self, kernel: LandmarkKernel, weights: NDArray[Any], offsets: NDArray[Any]) -> None:
         self.kernel_ = kernel
         self.weights_, self.offsets_ = weights.astype(np.float32), offsets.astype(np.float32)
         self.temperature_: float | None = None
@@ -88,13 +88,13 @@ class LabelRegression:
         weights = linalg.cho_solve((self.lower, True), sums.xt, check_finite=False)
         self.weights, self.scores = weights, LabelScores(kernel, weights, self.mean)
 
-    def left_out(self, rows: Float32Array, labels: FloatArray, n_jobs: int | None) -> Float32Array:
+    def left_out(self, rows: Float32Array, labels: NDArray[Any], n_jobs: int | None) -> Float32Array:
         """Score rows of the fit that have the label vectors ``labels``, each as if it had not been there."""
         blocks = row_blocks(len(rows), 1024)
         parts = ordered_map(lambda block: self._block(rows[block], labels[block]), blocks, n_jobs)
         return np.concatenate([np.empty((0, len(self.mean)), dtype=np.float32), *parts])
 
-    def _block(self, rows: Float32Array, labels: FloatArray) -> Float32Array:
+    def _block(self, rows: Float32Array, labels: NDArray[Any]) -> Float32Array:
         kernel = self.scores.kernel_
         features = (kernel.map_block(rows) - kernel.center_).astype(np.float64)
         half = linalg.solve_triangular(self.lower, features.T, lower=True, check_finite=False)

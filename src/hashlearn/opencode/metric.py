@@ -19,6 +19,7 @@ from scipy import linalg, sparse
 
 from hashlearn.functions.linalg import fix_signs, top_eigenvectors
 from hashlearn.kernel import dense_rows
+from hashlearn.opencode.label_scores import LabelScores
 from hashlearn.parallel import one_blas_thread, ordered_map, row_blocks
 from hashlearn.typing import Float32Array, FloatArray, Matrix
 
@@ -174,6 +175,23 @@ class LabelMetric:
         if self.scales_ is not None:
             rows = rows @ self.scales_.astype(rows.dtype, copy=False)
         return unit_rows(rows, rows.dtype)
+
+
+class LearnedMetric:
+    """Maps rows of a new embedding model to the content vectors that rows like them have stored.
+
+    Attributes
+    ----------
+    map_ : LabelScores
+        The regression; its "labels" are the axes of the content vectors.
+    """
+
+    def __init__(self, map_: LabelScores) -> None:
+        self.map_ = map_
+
+    def map_block(self, X: Matrix, dtype: Any = np.float32) -> NDArray[Any]:
+        """Return the vectors z (n, n_axes) of a block of rows."""
+        return unit_rows(self.map_.scores(X, dtype), dtype)
 
 
 def unit_rows(X: Matrix, dtype: Any = np.float32) -> NDArray[Any]:

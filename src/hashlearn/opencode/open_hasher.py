@@ -10,6 +10,7 @@ from typing import Any, NoReturn, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from sklearn.base import clone
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from hashlearn import codes
@@ -17,7 +18,7 @@ from hashlearn.codes import check_codes
 from hashlearn.functions.linear import RidgeSums
 from hashlearn.hashers.base import BaseHasher
 from hashlearn.index import ScoreTables
-from hashlearn.kernel import dense_rows, validated_rows
+from hashlearn.kernel import LandmarkKernel, dense_rows, validated_rows
 from hashlearn.labels import Classes, as_labels, check_variety, sets_by_name
 from hashlearn.methodinfo import MethodInfo
 from hashlearn.metrics import evaluate_scores
@@ -25,7 +26,8 @@ from hashlearn.opencode.coder import LabelPart, OpenCoder, emphasis_number
 from hashlearn.opencode.familiarity import Familiarity
 from hashlearn.opencode.label_scores import LabelScores
 from hashlearn.opencode.learn import learn_coder
-from hashlearn.opencode.metric import LabelMetric
+from hashlearn.opencode.metric import LabelMetric, LearnedMetric
+from hashlearn.opencode.migration import migrated_coder
 from hashlearn.opencode.quantizers import LabelWords, NibbleQuantizer
 from hashlearn.opencode.report import OpenReport, advice_of
 from hashlearn.opencode.sums import PassPlan, RowSums, UnitRows, code_range, sum_rows
@@ -95,6 +97,7 @@ class OpenHasher(BaseHasher):
             OpenCoder,
             LabelPart,
             LabelMetric,
+            LearnedMetric,
             LabelScores,
             LabelWords,
             NibbleQuantizer,
@@ -125,6 +128,10 @@ class OpenHasher(BaseHasher):
     report_: OpenReport = fitted("What labels explain, how sure label scores are, and what the bits are for.")
     seconds_: dict[str, float] = fitted("Seconds of each phase of the fit.")
     sums_: KeptSums = fitted("Sums over all rows so far, if ``partial_fit`` was used.")
+    previous_: BaseHasher | None = fitted("The hasher that a collection had before its migration.")
+    previous_vector_size_: int | None = fitted(
+        "The size of the vectors that a collection kept before its migration; None if it kept none."
+    )
 
     decision_function = expected_bits = encode_queries = property(_no_hamming)
 
@@ -207,6 +214,16 @@ class OpenHasher(BaseHasher):
             self.codes_ = np.concatenate([self.codes_, *packed] if goes_on else packed)
         self.coder_, self.sums_, self.classes_ = coder, sums, _name_array(names)
         return self
+
+    def migrated(self, X: Matrix, packed: PackedCodes, n_landmarks: int, seed: int) -> Self:
+        """Return a hasher for a new embedding model, learned from new embeddings X of rows and their stored codes."""
+        result = clone(self)
+        X = result._validate(X)
+        kernel = LandmarkKernel(n_landmarks, random_state=seed)
+        kernel.fit_landmarks(X)
+        result.coder_ = migrated_coder(self.coder_, kernel, X, packed, self.n_jobs)
+        result.classes_, result.codes_ = self.classes_, packed
+        return result
 
     def _sets_by_name(self, y: Any, n_rows: int, grows: bool) -> tuple[sparse.csr_matrix, list[Any]]:
         """Return label sets over the labels of the fit, followed by labels that are new, and the names of all.

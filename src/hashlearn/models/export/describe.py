@@ -44,6 +44,7 @@ from hashlearn.models.export.steps import (
 )
 from hashlearn.opencode.coder import OWN_WORD, WORD_NIBBLES, OpenCoder, nibbles_of
 from hashlearn.opencode.familiarity import NEIGHBORS
+from hashlearn.opencode.metric import LearnedMetric
 from hashlearn.opencode.open_hasher import OpenHasher
 from hashlearn.opencode.quantizers import NIBBLE_WORDS, WORD_BITS, NibbleQuantizer
 from hashlearn.zoo.bases.asymmetric import AsymmetricHasher
@@ -102,9 +103,14 @@ def _open_code(coder: OpenCoder) -> Steps:
     label word, the rank of the best label score and this score, and the content vector.
     """
     metric, quantizer, part = coder.metric, coder.quantizer, coder.labels
-    assert metric.axes_ is not None
-    scales = () if metric.scales_ is None else (_product(metric.scales_),)
-    content = (Unit(), Subtract(metric.mean_), *scales, Unit(), _product(metric.axes_))
+    content: Steps
+    if isinstance(metric, LearnedMetric):
+        learned = metric.map_
+        content = (*_feature_steps(learned.kernel_), Affine(learned.weights_, learned.offsets_), Unit())
+    else:
+        assert metric.axes_ is not None
+        scales = () if metric.scales_ is None else (_product(metric.scales_),)
+        content = (Unit(), Subtract(metric.mean_), *scales, Unit(), _product(metric.axes_))
     nibbles: list[Steps] = [
         (_affinities(quantizer, [place]), *_bits_of(NIBBLE_WORDS, 4)) for place in range(len(quantizer.axes_))
     ]
