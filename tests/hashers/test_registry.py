@@ -15,7 +15,7 @@ PACKAGE = Path(methods.__file__).parent
 OF_OTHER_ROOMS = {GSDHP.__module__, SDHP.__module__, OpenHasher.__module__}
 
 
-FRAMES = {f"hashlearn.hashers.{name}" for name in ("base", "in_memory", "sums")}
+FRAMES = {f"hashlearn.hashers.{name}" for name in ("base", "hub", "in_memory", "sums")}
 
 
 def test_every_file_of_a_method_has_its_line():
