@@ -9,7 +9,7 @@ from hashlearn.index import scan
 from hashlearn.index.scan import ScoreTables
 
 COMPILED = () if scan._scan is None else scan.scan_info().runnable
-KERNELS = (*COMPILED, "numpy")
+KERNELS = (*COMPILED, "faiss")
 needs_compiler = pytest.mark.skipif(not COMPILED, reason="no compiler at installation")
 
 WIDTHS = [1, 2, 3, 4, 5, 7, 8, 9, 12, 15, 16, 17, 24, 31, 32, 33, 64, 127, 128]
@@ -17,7 +17,7 @@ ROW_COUNTS = [0, 1, 2, 63, 64, 65, 127, 128, 500, 2047, 2048, 2049, 5000]
 
 
 def use(patch, name):
-    if name == "numpy":
+    if name == "faiss":
         patch.setattr(scan, "_scan", None)
     else:
         patch.setenv("HASHLEARN_SCAN", name)
@@ -159,7 +159,7 @@ def test_chosen_groups(name, width, n, n_queries, k, share, seed):
         here[groups.numbers[np.isin(np.sort(number), some)]] = True
         rows = naive_best(distances[query : query + 1], here, k)
         check_best(type(found)(*(array[query : query + 1] for array in found)), distances[query : query + 1], rows, -1)
-        assert name == "numpy" or found.skipped[query] == n - here.sum()
+        assert name == "faiss" or found.skipped[query] == n - here.sum()
 
 
 def grouped(rng, codes, number, n_groups):
@@ -178,8 +178,8 @@ def known_costs(costs, mask, groups):
 
 
 def test_words_that_cannot_be_among_the_best_are_skipped(kernel):
-    if kernel == "numpy":
-        pytest.skip("NumPy looks at all rows")
+    if kernel == "faiss":
+        pytest.skip("faiss and NumPy look at all rows")
     rng = np.random.default_rng(0)
     codes = rng.integers(0, 256, (20_000, 8), dtype=np.uint8)
     codes, groups = grouped(rng, codes, leading_words(codes, 12), 4096)

@@ -1,10 +1,10 @@
 """Exact search over rows of packed bytes: by Hamming distance, or by scores that are sums of table entries.
 
 There is one layout: a C-contiguous uint8 array (rows, bytes), in memory or mapped from a file. The compiled scan
-(``_scan.c``) reads it; where hashlearn was installed without a C compiler, NumPy does the same more slowly. Results
-are ordered by (distance, row); the distance of a search by tables is minus the score. ``allowed`` is a bitmap of the
-rows to search, as ``np.packbits(mask, bitorder="little")`` makes it. Threads share the queries, or the rows if there
-are fewer queries than threads.
+(``_scan.c``) reads it. Where hashlearn was installed without a C compiler, faiss finds the nearest of all rows, and
+NumPy does the rest. Results are ordered by (distance, row); the distance of a search by tables is minus the score.
+``allowed`` is a bitmap of the rows to search, as ``np.packbits(mask, bitorder="little")`` makes it. Threads share the
+queries, or the rows if there are fewer queries than threads.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ def scan_info() -> ScanInfo:
         If the variable names a kernel that this processor cannot run.
     """
     if _scan is None:
-        return ScanInfo("numpy", "hashlearn was installed without a C compiler", ("numpy",))
+        return ScanInfo("faiss", "hashlearn was installed without a C compiler", ("faiss",))
     runnable, wanted = tuple(_scan.runnable()), os.environ.get(_VARIABLE)
     if not wanted:
         return ScanInfo(runnable[0], "it is the fastest that this processor can run", runnable)
@@ -263,7 +263,10 @@ def _look(
     skipped: Ids,
 ) -> _Look:
     if _scan is None:
-        return _look_in_numpy(codes, queries, allowed, groups)
+        by_numpy = _look_in_numpy(codes, queries, allowed, groups)
+        if isinstance(queries, ScoreTables) or allowed is not None or groups is not None:
+            return by_numpy
+        return _look_with_faiss(codes, queries, by_numpy)
     _scan.use(scan_info().kernel)
     starts, numbers, chosen = groups or (None, None, None)
 
@@ -277,6 +280,27 @@ def _look(
         found, keys, seen = _scan.scan(codes[rows], codes.shape[1], bits, numbers, *asked, starts, some, limits, k)
         skipped[part] += rows.stop - rows.start - np.frombuffer(seen, dtype=np.int64)
         return np.frombuffer(found, dtype=np.int64), np.frombuffer(keys, dtype=np.uint64)
+
+    return look
+
+
+def _look_with_faiss(codes: PackedCodes, queries: PackedCodes, by_numpy: _Look) -> _Look:
+    """Return a look that finds the k nearest of all rows with faiss, which orders ties by row, and others by NumPy."""
+    import faiss
+
+    def look(part: slice, rows: slice, limits: NDArray[np.int64], k: int) -> tuple[NDArray[np.int64], Keys]:
+        if not k:
+            return by_numpy(part, rows, limits, k)
+        threads = faiss.omp_get_max_threads()
+        faiss.omp_set_num_threads(1)  # the queries are shared out already
+        try:
+            count = min(k, rows.stop - rows.start)
+            distances, places = faiss.knn_hamming(np.ascontiguousarray(queries[part]), codes[rows], count)
+        finally:
+            faiss.omp_set_num_threads(threads)
+        near = distances < limits[:, None]
+        keys = distances.astype(np.uint64) << _ROW_BITS | places.astype(np.uint64)
+        return near.sum(axis=1), keys[near]
 
     return look
 
