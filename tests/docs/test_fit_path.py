@@ -10,8 +10,8 @@ pytest.importorskip("httpx")
 BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "fit_path.py"
 LIMITS = {  # files, functions, depth of the stack
     "GSDHP.fit": (23, 193, 12),
-    "Collection.search": (24, 116, 16),
-    "HTTP search": (38, 220, 18),
+    "Collection.search": (25, 105, 15),
+    "HTTP search": (36, 172, 17),
 }
 
 
