@@ -164,5 +164,6 @@ def test_index_create_from_a_table(letters, tmp_path):
     assert json.loads(done.stdout)["rows"] == 60
     with hl.Collection.open(tmp_path / "faq") as faq:
         assert faq.get(0).payload == {"question": TEXTS[0], "topic": "card", "price": 0}
+        assert (faq.text_field, faq.label_field) == ("question", "topic")
     refused = CliRunner().invoke(app, [*command[:-2], "--json"])
     assert "--from needs --text" in str(refused.exception)

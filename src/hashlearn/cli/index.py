@@ -135,11 +135,11 @@ def _filled_from_texts(
     uri: str, source: str, text: str, labels: str | None, model: str, options: dict[str, Any]
 ) -> dict[str, Any]:
     found = read_texts(source, text, labels, missing=True)
-    payload = list(payload_rows(source))
+    payload = [{name: value for name, value in (row or {}).items() if name != text} for row in payload_rows(source)]
     with (
         progress(f"embedding {source}"),
         Collection.from_texts(
-            uri, found.texts, found.labels, model, payload=payload, text_field=None, label_field=None, **options
+            uri, found.texts, found.labels, model, payload=payload, text_field=text, label_field=labels, **options
         ) as collection,
     ):
         return collection.info()
