@@ -187,7 +187,7 @@ def postgres_uri(postgres_server):
 def _cleared(server):
     """A server with many left-over collections gets slow."""
     from hashlearn.collection import CollectionError
-    from hashlearn.collection.uri import store_class
+    from hashlearn.collection.stores import store_class
 
     uri = server.uri(fresh_name())
     yield uri

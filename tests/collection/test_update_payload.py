@@ -10,8 +10,8 @@ import pytest
 from hashlearn import ITQ, Collection
 from hashlearn.collection import CollectionError, NoSuchRowsError, ids, store
 from hashlearn.collection.filter_advice import FilterWarning
+from hashlearn.collection.stores import store_class
 from hashlearn.collection.stores.milvus import store as milvus_store
-from hashlearn.collection.uri import store_class
 
 CODES = np.arange(6, dtype=np.uint8).reshape(3, 2)
 

@@ -6,7 +6,8 @@ import sys
 import pytest
 
 from hashlearn.collection import CollectionError
-from hashlearn.collection.uri import is_folder, shown, store_class
+from hashlearn.collection.stores import store_class
+from hashlearn.collection.uri import is_folder, shown
 
 
 @pytest.mark.parametrize(

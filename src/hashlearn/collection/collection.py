@@ -37,7 +37,8 @@ from hashlearn.collection.store import (
     Vectors,
     VerifyReport,
 )
-from hashlearn.collection.uri import MEMORY, as_uri, is_folder, shown, store_class, with_token
+from hashlearn.collection.stores import store_class
+from hashlearn.collection.uri import MEMORY, as_uri, is_folder, shown, with_token
 from hashlearn.collection.where import Condition, condition_of, parse
 from hashlearn.index import HitList, Hits, RangeHits, tables
 from hashlearn.index.inputs import checked_count, new_ids

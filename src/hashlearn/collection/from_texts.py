@@ -16,7 +16,8 @@ from hashlearn.collection.ids import ids_of_kind
 from hashlearn.collection.new_spec import check_keywords, check_tables, make_spec
 from hashlearn.collection.payloads import checked_payloads
 from hashlearn.collection.store import OPEN_OR_DROP, CollectionExistsError, CollectionSpec, Payload, Store
-from hashlearn.collection.uri import MEMORY, is_folder, shown, store_class
+from hashlearn.collection.stores import store_class
+from hashlearn.collection.uri import MEMORY, is_folder, shown
 from hashlearn.collection.where import listed
 from hashlearn.data.embed import embed_texts, text_model
 from hashlearn.data.fetch import cache_folder

@@ -1,12 +1,10 @@
-"""Which storage a URI means, and URIs without their secrets for messages."""
+"""URIs of collections: their parts, and how messages show them without secrets."""
 
 from __future__ import annotations
 
 import os
 import re
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
-
-from hashlearn.collection.store import CollectionError, Store
 
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
 _SECRET = re.compile(r"pass|secret|token|key", re.IGNORECASE)
@@ -35,38 +33,15 @@ def with_token(uri: str, token: str | None) -> str:
     return f"{uri}{'&' if '?' in uri else '?'}{urlencode({'token': token})}"
 
 
+def scheme_of(uri: str) -> str:
+    """Return what stands before ``://`` in lower case; empty for a folder and for ``:memory:``."""
+    found = _SCHEME.match(uri)
+    return found.group(1).lower() if found else ""
+
+
 def is_folder(uri: str) -> bool:
     """Return whether the collection is kept in a folder that the URI names."""
-    return uri != MEMORY and _SCHEME.match(uri) is None
-
-
-def store_class(uri: str) -> type[Store]:
-    """Return the store class for a URI. The client package of a server is imported only for its URIs."""
-    if uri == MEMORY:
-        from hashlearn.collection.stores.embedded.store import TemporaryStore
-
-        return TemporaryStore
-    found = _SCHEME.match(uri)
-    scheme = found.group(1).lower() if found else ""
-    if not scheme:
-        from hashlearn.collection.stores.embedded.store import EmbeddedStore
-
-        return EmbeddedStore
-    if scheme.split("+")[0] == "milvus":
-        from hashlearn.collection.stores.milvus.store import MilvusStore
-
-        return MilvusStore
-    if scheme in ("http", "https"):
-        from hashlearn.collection.stores.http import HttpStore
-
-        return HttpStore
-    if scheme in ("postgresql", "postgres"):
-        from hashlearn.collection.stores.postgres.store import PostgresStore
-
-        return PostgresStore
-    raise CollectionError(
-        f"{scheme}:// is no known storage: give a folder, http://host:port/name, milvus://… or postgresql://…."
-    )
+    return uri != MEMORY and not scheme_of(uri)
 
 
 def shown(uri: str) -> str:

@@ -16,8 +16,7 @@ from hashlearn.collection.ids import number_of
 from hashlearn.collection.new_spec import make_spec
 from hashlearn.collection.payloads import checked_payloads
 from hashlearn.collection.store import Payload, PayloadUpdate, Query, StoredRows, VerifyReport
-from hashlearn.collection.stores import wire
-from hashlearn.collection.uri import store_class
+from hashlearn.collection.stores import store_class, wire
 from hashlearn.collection.where import TEXT_FIELD, condition_of, parse
 from hashlearn.index import ScoreTables
 from hashlearn.index.inputs import checked_ids
