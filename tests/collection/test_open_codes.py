@@ -45,6 +45,41 @@ def test_hits_are_those_of_the_tables(shop, hasher, digits, emphasis):
     assert shop.search(X[1500], k=5, emphasis=emphasis).ids.tolist() == order[0].tolist()
 
 
+def test_label_words_that_cannot_hold_a_hit_are_skipped(shop, hasher, digits, tmp_path):
+    queries, codes = digits[0][1500:1520], hasher.encode(digits[0][700:1500])
+    skipped = {name: shop.search(queries, k=5, emphasis=name).skipped for name in ("alike", "auto", "label")}
+    assert not skipped["alike"].any()
+    assert skipped["auto"].max() > 0
+    assert skipped["label"].min() > 400
+    with hl.Collection.create(tmp_path / "plain", hasher, word_bits=None) as plain:
+        plain.add(codes=codes)
+        found = plain.search(queries, k=5, emphasis="label")
+        assert not found.skipped.any()
+        np.testing.assert_array_equal(found.ids, shop.search(queries, k=5, emphasis="label").ids)
+
+
+def test_rows_of_equal_codes_come_by_id_and_rescoring_tells_them_apart(hasher, digits):
+    row = digits[0][700]
+    near = row + np.float32(1e-4) * np.arange(5, dtype=np.float32)[:, None] * (row > 0)  # more alike than codes tell
+    assert len(np.unique(hasher.encode(near), axis=0)) == 1
+    with hl.Collection.create(":memory:", hasher, store_vectors=True) as shop:
+        shop.add(np.concatenate([digits[0][701:900], near]), ids=[*range(100, 299), 9, 8, 7, 6, 5])
+        assert shop.search(near, k=5, emphasis="alike").ids.tolist() == [[5, 6, 7, 8, 9]] * 5
+        found = shop.search(near, k=1, emphasis="alike", rescore=True, metric="euclidean")
+        assert found.ids[:, 0].tolist() == [9, 8, 7, 6, 5]
+
+
+def test_content_codes_are_searched_like_a_product_quantizer(digits, tmp_path):
+    X = digits[0]
+    hasher = hl.OpenHasher(64, random_state=0, n_jobs=1).fit(X[:500])
+    with hl.Collection.create(tmp_path / "shop", hasher) as shop:
+        shop.add(X[700:1500])
+    with hl.Collection.open(tmp_path / "shop") as shop:
+        hits = shop.search(X[1500:1510], k=5)
+        scores = hasher.query(X[1500:1510]).scores(hasher.encode(X[700:1500]))
+        np.testing.assert_array_equal(hits.ids, np.argsort(-scores, axis=1, kind="stable")[:, :5])
+
+
 def test_filters_rescoring_and_opening_again(hasher, digits, tmp_path):
     X, y = digits
     with hl.Collection.create(tmp_path / "shop", hasher, store_vectors=True) as shop:

@@ -39,6 +39,10 @@ def make_spec(
         if hasher is None:
             raise ValueError("Without a hasher, give vector_size= to keep vectors.")
         vector_size = int(hasher.n_features_in_)
+    if kind == "flat" and getattr(hasher, "searched_by_tables", False):
+        from hashlearn.opencode.quantizers import WORD_BITS
+
+        settings = {"word_bits": WORD_BITS, **settings}  # a search skips the rows of most label words
     return CollectionSpec(
         _code_length(n_bits) if hasher is None else int(hasher.n_bits_),
         model,
