@@ -376,6 +376,28 @@ def restore(
     tell(facts, as_json)
 
 
+@index.command(
+    epilog=epilog(
+        "hashlearn index copy shop/ milvus://localhost:19530/shop",
+        "hashlearn index copy postgresql://me@localhost/db?collection=shop shop/",
+    )
+)
+def copy(
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help="The collection to copy, as everywhere.")],
+    target: Annotated[str, typer.Argument(metavar="TARGET", help="Where the copy is made: a folder or on a server.")],
+    as_json: AsJson = False,
+) -> None:
+    """Copy a collection to another place, such as from a folder to a Milvus server.
+
+    After an interruption the same command goes on. The source must not change meanwhile.
+    """
+    if target == MEMORY:
+        raise BadUse(f"A collection in memory ({MEMORY}) would end with this command: give a folder.")
+    with Collection.open(source, read_only=True) as collection, progress("copying"), collection.copy(target) as made:
+        facts = {"collection": collection.uri, "copy": made.uri, "rows": len(made)}
+    tell(facts, as_json)
+
+
 @index.command(epilog=epilog("hashlearn index verify shop/", "hashlearn index verify shop/ --json"))
 def verify(uri: Uri, as_json: AsJson = False) -> int:
     """Read all of a collection and check all that can be checked; exit code 1 when something is wrong."""

@@ -99,6 +99,10 @@ class AsyncCollection:
         while (rows := await asyncio.to_thread(next, batches, None)) is not None:
             yield rows
 
+    async def copy(self, *arguments: Any, **options: Any) -> Self:
+        """Copy all rows to another place and return the copy; see ``Collection.copy``."""
+        return type(self)(await asyncio.to_thread(self._collection.copy, *arguments, **options))
+
     @property
     def uri(self) -> str:
         """Where the collection is, without secrets."""

@@ -972,6 +972,36 @@ class Collection:
 
         return export(self, path, bit_order)
 
+    def copy(self, uri: str | os.PathLike[str], *, token: str | None = None) -> Collection:
+        """Copy all rows to another place, such as from a folder to a server, and return the copy, open.
+
+        Hasher, names of fields, kind of ids, codes, payloads and kept vectors are the same. The kind of index and
+        indexed fields are kept where the other storage has them; otherwise the index is flat, and fields are not
+        indexed. A batch of rows is in memory at a time. After an interruption the same call goes on: rows that are in
+        the copy already are read and compared, and only those that are missing or differ are written. The source must
+        not change meanwhile, because rows that are deleted from it stay in the copy.
+
+        Parameters
+        ----------
+        uri : str or path-like
+            Where the copy is made, as in ``create``. A collection that is there already must have been made with the
+            same hasher, kind of ids and size of vectors; rows of it with other ids stay.
+        token : str, default=None
+            As in ``create``.
+
+        Returns
+        -------
+        Collection
+
+        Raises
+        ------
+        UnsupportedByStoreError
+            If the hasher is an OpenHasher and the storage PostgreSQL or Milvus, which have only Hamming distance.
+        """
+        from hashlearn.collection.copying import copy
+
+        return copy(self, with_token(as_uri(uri), token))
+
     def verify(self) -> VerifyReport:
         """Read everything and check all that can be checked; ``problems`` says what is wrong, one sentence each.
 
