@@ -103,6 +103,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int)
     parser.add_argument("--threads", type=int, default=2)
     options = parser.parse_args()
+    options.folder.mkdir(parents=True, exist_ok=True)
     rows = options.rows or (10**8 if options.collection else 10**9)
     print(scan_info())
     if options.collection:
