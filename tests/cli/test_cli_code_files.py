@@ -14,7 +14,7 @@ BITS = np.array([[1, 0, 0, 0, 0, 0, 0, 0, 1, 1, 0, 0], [0, 0, 0, 0, 0, 0, 0, 1, 
 @pytest.mark.parametrize(("order", "raw"), [("big", bytes([128, 192, 1, 16])), ("little", bytes([1, 3, 128, 8]))])
 def test_packed_code_file_layout(order, raw, tmp_path):
     path = tmp_path / "c.npy"
-    info = files.CodeInfo.of(12, "packed", order, 2, source="hashed", model="m.hl", hashlearn="9")
+    info = files.CodeInfo.for_rows(12, "packed", order, 2, source="hashed", model="m.hl", hashlearn="9")
     with files.CodeWriter.to(path, info) as writer:
         writer.append(codes.pack(BITS[:1]))
         writer.append(codes.pack(BITS[1:]))
@@ -42,19 +42,21 @@ def test_code_files_there_and_back(n_bits, suffix, tmp_path):
     for format in ("packed", "bits"):
         for order in ("big", "little"):
             path = tmp_path / f"{format}{order}.{suffix}"
-            with files.CodeWriter.to(path, files.CodeInfo.of(n_bits, format, order, 9)) as writer:
+            with files.CodeWriter.to(path, files.CodeInfo.for_rows(n_bits, format, order, 9)) as writer:
                 writer.append(codes.pack(bits) if format == "packed" else bits)
             back = files.read_codes(path)
             np.testing.assert_array_equal(back.codes, codes.pack(bits))
             assert back.info.padding == (-n_bits % 8 if format == "packed" else 0)
     projections = bits - np.float32(0.5)
-    with files.CodeWriter.to(tmp_path / f"p.{suffix}", files.CodeInfo.of(n_bits, "projections", "big", 9)) as writer:
+    with files.CodeWriter.to(
+        tmp_path / f"p.{suffix}", files.CodeInfo.for_rows(n_bits, "projections", "big", 9)
+    ) as writer:
         writer.append(projections)
     np.testing.assert_array_equal(files.read_codes(tmp_path / f"p.{suffix}").codes, projections)
 
 
 def test_npz_codes_hold_their_facts_inside(tmp_path):
-    with files.CodeWriter.to(tmp_path / "c.npz", files.CodeInfo.of(12, "packed", "big", 2)) as writer:
+    with files.CodeWriter.to(tmp_path / "c.npz", files.CodeInfo.for_rows(12, "packed", "big", 2)) as writer:
         writer.append(codes.pack(BITS))
     assert sorted(zipfile.ZipFile(tmp_path / "c.npz").namelist()) == ["codes.npy", "info.npy"]
     assert [path.name for path in tmp_path.iterdir()] == ["c.npz"]
@@ -81,7 +83,7 @@ def test_damaged_sidecar(facts, tmp_path):
 def test_nothing_half_written(suffix, tmp_path):
     path = tmp_path / f"c.{suffix}"
     path.write_bytes(b"before")
-    info = files.CodeInfo.of(12, "packed", "big", 2)
+    info = files.CodeInfo.for_rows(12, "packed", "big", 2)
     with pytest.raises(KeyboardInterrupt), files.CodeWriter.to(path, info) as writer:
         writer.append(codes.pack(BITS[:1]))
         raise KeyboardInterrupt

@@ -41,7 +41,7 @@ def test_inner_products_are_those_of_the_plain_formulas(share):
 
 def test_classes_and_the_same_classes_as_label_sets_give_equal_scatters():
     X, y = rows_of_classes()
-    one, several = (LabelSums.of(X, one_hot(y), single) for single in (True, False))
+    one, several = (LabelSums.from_rows(X, one_hot(y), single) for single in (True, False))
     (total, explained, rank), (total2, explained2, rank2) = one.scatter(), several.scatter()
     np.testing.assert_allclose(total, total2)
     np.testing.assert_allclose(explained, explained2, atol=1e-8)
@@ -53,7 +53,7 @@ def test_label_sets_explain_what_least_squares_explains():
     sets = (np.random.default_rng(2).random((len(X), 5)) < 0.4).astype(float)
     centered, Y = X - X.mean(axis=0, dtype=np.float64), sets - sets.mean(axis=0)
     fitted = Y @ np.linalg.lstsq(Y, centered, rcond=None)[0]
-    _, explained, rank = LabelSums.of(X, sparse.csr_matrix(sets), False).scatter()
+    _, explained, rank = LabelSums.from_rows(X, sparse.csr_matrix(sets), False).scatter()
     np.testing.assert_allclose(explained, fitted.T @ fitted, atol=1e-6)
     assert rank == 5
 

@@ -42,7 +42,7 @@ NDCG_AT = 50
 _LEAST_SECONDS = 0.05
 # How far the lengths of rows may be from 1 in rows that count as rows of unit length.
 _LENGTH_SLACK = 1e-2
-# What the default label budgets are measured with, on at most so many seeds.
+# The methods that the default label budgets are measured with, and the largest number of seeds.
 BUDGET_METHODS = (FLOATS, "PQ", "posterior floats", "class number + PQ", "LDA + PQ", "gsdhp", "auto", "open")
 BUDGET_SEEDS = 3
 # Increased when what is measured changes, so that kept runs are made again.
@@ -267,7 +267,7 @@ class PoolFacts:
     notes: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, pool: Pool, quick: bool) -> PoolFacts:
+    def from_pool(cls, pool: Pool, quick: bool) -> PoolFacts:
         """Look at the pool; raise a PlanError if nothing can be measured on it."""
         notes = []
         unlabeled = int((~pool.labeled).sum())
@@ -431,7 +431,7 @@ def run_frontier(
     store.make()
     pool = plan.source.pool(data_dir, Path(folder))
     threads = threads or thread_count(None)
-    facts = PoolFacts.of(pool, plan.quick)
+    facts = PoolFacts.from_pool(pool, plan.quick)
     jobs = list(_jobs(plan, facts))
     measured = Measured([], [], [], facts, [])
     splits: list[Split] = []

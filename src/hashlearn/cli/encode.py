@@ -89,7 +89,7 @@ def encode(
         hasher.n_jobs = jobs
     n_rows, blocks = _encoded_blocks(hasher, model, features, text, format, queries)
     facts = {"source": "hashed", "model": Path(model).name, "hashlearn": hashlearn.__version__}
-    info = files.CodeInfo.of(hasher.n_bits_, format, bit_order, n_rows, **facts)
+    info = files.CodeInfo.for_rows(hasher.n_bits_, format, bit_order, n_rows, **facts)
     started = time.perf_counter()
     with progress(f"encoding {features}") as listener, files.CodeWriter.to(path, info) as writer:
         for stop, block in blocks:

@@ -251,7 +251,7 @@ def _write(hasher: Any, model: Path, codes_out: str | None) -> None:
     save(hasher, model)
     if codes_out is None:
         return
-    info = files.CodeInfo.of(
+    info = files.CodeInfo.for_rows(
         hasher.n_bits_,
         "packed",
         "big",

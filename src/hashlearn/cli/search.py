@@ -81,7 +81,7 @@ def search(
         raise BadUse("Give queries Q (with --text, its column of texts), or --text WORDS, or --id ID.")
     condition = read_where(where)
     with Collection.open(uri, read_only=True) as collection, progress(f"searching {collection.uri}") as listener:
-        asked = Queries.of(collection, queries, text, ids, codes, bit_order, needs_floats)
+        asked = Queries.open(collection, queries, text, ids, codes, bit_order, needs_floats)
         options: dict[str, Any] = {"where": condition, "n_jobs": jobs, "emphasis": emphasis_value(emphasis)}
         if radius is None:
             options |= {"asymmetric": asymmetric, "rescore": rescore, "metric": metric}
@@ -172,7 +172,7 @@ class Queries:
     ids: NDArray[Any] | None = None
 
     @classmethod
-    def of(
+    def open(
         cls,
         collection: Collection,
         file: str | None,

@@ -41,7 +41,7 @@ def export(collection: Collection, name: str | os.PathLike[str], bit_order: BitO
     ids, codes = _codes(collection)
     order: BitOrder = bit_order or ("little" if kind == ".faiss" else "big")
     source = None if collection.hasher is None else "hashed"
-    info = CodeInfo.of(collection.n_bits, "packed", order, len(ids), source=source)
+    info = CodeInfo.for_rows(collection.n_bits, "packed", order, len(ids), source=source)
     if kind == ".faiss":
         _faiss(collection.id_kind, ids, codes if order == "big" else swap_bit_order(codes), path, info)
         return len(ids)

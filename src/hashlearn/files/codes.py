@@ -46,7 +46,7 @@ class CodeInfo:
     hashlearn: str | None = None
 
     @classmethod
-    def of(cls, bits: int, format: Format, bit_order: codes.BitOrder, rows: int, **more: str | None) -> CodeInfo:
+    def for_rows(cls, bits: int, format: Format, bit_order: codes.BitOrder, rows: int, **more: str | None) -> CodeInfo:
         packed = format == "packed"
         padding = codes.n_bytes(bits) * 8 - bits if packed else 0
         return cls(bits, format, bit_order if packed else None, padding, rows, **more)
@@ -172,7 +172,7 @@ def _info(path: Path, array: NDArray[Any], bits: int | None, bit_order: codes.Bi
     if bits is None:
         raise FileError(f"{path} does not say how many bits its codes have (no {where.name} beside it): give the bits.")
     format: Format = "packed" if array.shape[1] == codes.n_bytes(bits) else "bits"
-    return CodeInfo.of(bits, format, bit_order, len(array))
+    return CodeInfo.for_rows(bits, format, bit_order, len(array))
 
 
 def _parsed(facts: str | bytes, where: Path) -> CodeInfo:

@@ -19,7 +19,7 @@ GroupNumbers = NDArray[np.uint16]
 MAX_LISTS = 2**16
 
 _MOST_ROWS = 2**32 - 1
-_FEW_ROWS, _FEW_SHARE = 4096, 32  # rows beside the groups: up to the larger of this number and one in so many
+_FEW_ROWS, _FEW_SHARE = 4096, 32  # rows beside the groups: up to the larger of this number and one in this many
 _TRAINING_ROWS = 32  # per list
 _TRAINING_ROUNDS = 6
 _GROWTH = 4  # lists are learned again for this many times the rows they were learned from
@@ -46,7 +46,7 @@ class GroupedRows:
         return self.codes.nbytes + self.groups.numbers.nbytes + self.groups.starts.nbytes
 
     def outgrown(self, n_rows: int) -> bool:
-        """Whether so many rows are too many for this copy of the first ones."""
+        """Return whether the rows are too many for this copy of the first ones."""
         return n_rows - len(self) > max(_FEW_ROWS, len(self) // _FEW_SHARE)
 
     def nearest(
@@ -107,7 +107,7 @@ class Lists:
         return np.ascontiguousarray(self.by_id.all_rows()[1]).view(np.uint16)[:, 0]
 
     def outgrown(self, n_rows: int) -> bool:
-        """Whether lists should be learned again for so many rows."""
+        """Return whether lists should be learned again, given the number of rows."""
         return n_rows > _GROWTH * self.n_learned
 
     def chosen(self, queries: PackedCodes, n_probes: int, n_jobs: int | None) -> NDArray[np.int32]:

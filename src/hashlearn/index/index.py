@@ -23,7 +23,7 @@ IndexSettings = dict[str, int | None]
 SETTINGS: dict[str, IndexSettings] = {"flat": {"word_bits": None}, "ivf": {"n_lists": None, "n_probes": 16}}
 """The settings of each kind of index, with their defaults."""
 
-_COPIED_SHARE = 16  # a filter that allows fewer rows than 1 in so many copies them
+_COPIED_SHARE = 16  # a filter copies the rows that it allows if they are fewer than one in this number
 
 
 class IndexInfo(NamedTuple):

@@ -46,7 +46,7 @@ class LabelSums:
     yy: FloatArray
 
     @classmethod
-    def of(cls, rows: NDArray[Any], labels: sparse.csr_matrix, single: bool) -> Self:
+    def from_rows(cls, rows: NDArray[Any], labels: sparse.csr_matrix, single: bool) -> Self:
         """Sum over rows in memory, all of which have labels; ``single`` says that all rows of the fit have one."""
         wide = np.asarray(rows, dtype=np.float64)
         return cls(
@@ -146,7 +146,7 @@ class LabelMetric:
             labeled = None
             if labels is not None and len(known):
                 single = bool((np.diff(labels.indptr)[known] == 1).all())
-                labeled = LabelSums.of(centered[known], labels[known], single)
+                labeled = LabelSums.from_rows(centered[known], labels[known], single)
             metric = cls.learn(mean, covariance, labeled, shrinkage)
             blocks = row_blocks(len(rows))
             metric.set_axes(reduce(np.add, ordered_map(lambda block: metric.moments(rows[block]), blocks, n_jobs)))

@@ -163,7 +163,7 @@ def _block_sums(plan: PassPlan, numbers: slice, rows: Float32Array, group: IntAr
     return RowSums(
         len(rows),
         rest.T @ rest,
-        LabelSums.of(centered[known], labels, single),
+        LabelSums.from_rows(centered[known], labels, single),
         RidgeSums.from_rows(features, labels.toarray().astype(np.float32)),
         [rows[chosen]],
         [key[chosen]],

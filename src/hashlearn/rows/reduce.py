@@ -331,7 +331,7 @@ class FitContext:
         if self.codes_path is None:
             # The file of a checkpoint is removed at the end of the fit.
             return np.array(self.codes_out) if isinstance(self.codes_out, np.memmap) else self.codes_out
-        info = CodeInfo.of(n_bits, "packed", "big", len(self.codes_out), **facts)
+        info = CodeInfo.for_rows(n_bits, "packed", "big", len(self.codes_out), **facts)
         with CodeWriter.to(self.codes_path, info) as writer:
             for start in range(0, len(self.codes_out), WRITTEN_ROWS):
                 writer.append(self.codes_out[start : start + WRITTEN_ROWS])
@@ -627,7 +627,7 @@ def encode_source(
 def encode_shard(plan: EncodePlan, rows: RowRange) -> int:
     """Run one task: write the code file of a range of rows."""
     path = Path(plan.folder) / shard_name(rows.start // plan.shard_rows)
-    info = CodeInfo.of(plan.n_bits, "packed", "big", rows.stop - rows.start, source="hashed", **plan.facts)
+    info = CodeInfo.for_rows(plan.n_bits, "packed", "big", rows.stop - rows.start, source="hashed", **plan.facts)
     with CodeWriter.to(path, info) as writer:
         for start in range(rows.start, rows.stop, BLOCK_ROWS):
             block = rows.read_checked(start, min(start + BLOCK_ROWS, rows.stop), plan.n_features)

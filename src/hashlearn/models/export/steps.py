@@ -155,7 +155,7 @@ class Tables:
     Attributes
     ----------
     nibbles : to the tables of nibbles, 16 entries each.
-    n_words : so many first numbers are the table of label words at familiarity 1; 0 without labels.
+    n_words : how many of the first numbers are the table of label words at familiarity 1; 0 without labels.
     familiarity : to three numbers: rank and neighbors, whose product is the familiarity up to "auto", and the best
         label score, which is the familiarity at "label".
     """
