@@ -1,5 +1,6 @@
 """hashlearn: fit labeled features, get compact binary codes, search them, trust the numbers."""
 
+from difflib import get_close_matches
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -69,7 +70,8 @@ def __getattr__(name: str) -> Any:
             return sorted({"__version__", *_MODULES, *_HOMES, *methods.__all__} - {"deep"})
         if name in methods.__all__:
             return getattr(methods, name)
-    raise AttributeError(f"module 'hashlearn' has no attribute {name!r}")
+    close = [] if name.startswith("_") else get_close_matches(name, __getattr__("__all__"), 1)
+    raise AttributeError(f"module 'hashlearn' has no attribute {name!r}" + (f": use {close[0]}" if close else ""))
 
 
 def __dir__() -> list[str]:

@@ -55,3 +55,10 @@ def test_only_public_names_are_listed():
     assert not [name for name in names if name.startswith("_")]
     assert {"AutoHasher", "Collection", "Index", "codes", "load"} <= set(names)
     assert {"query_figures", "take_ids", "warns_of_filters"}.isdisjoint({*dir(hl.Collection), *dir(hl.AsyncCollection)})
+
+
+def test_a_mistyped_name_gets_the_one_that_was_probably_meant():
+    with pytest.raises(AttributeError, match=r"no attribute 'GSDPH': use GSDHP$"):
+        hl.GSDPH  # noqa: B018
+    with pytest.raises(AttributeError, match=r"no attribute 'nothing_like_it'$"):
+        hl.nothing_like_it  # noqa: B018

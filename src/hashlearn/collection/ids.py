@@ -236,7 +236,7 @@ def _refuse_texts(ids: ArrayLike) -> None:
     if isinstance(first, (str, uuid.UUID)):
         raise ValueError(
             f"ids must be whole numbers in this collection. Got {first!r} instead: create it with ids='text' or "
-            "ids='uuid' for others."
+            "ids='uuid' for others (on the command line: index create --ids text)."
         )
 
 
