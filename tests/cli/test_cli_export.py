@@ -31,7 +31,7 @@ def test_sql_functions_are_named_after_the_file(call, model, folder):
     ("arguments", "code", "sentence"),
     [
         (["model.hl", "--to", "java", "-o", "a"], 2, "java"),
-        (["model.hl", "-o", "a.java"], 2, "The ending of a.java names no target: give one of onnx, sql, js, numpy."),
+        (["model.hl", "-o", "a.java"], 2, "a.java names no target: give one of onnx, sql, duckdb, sqlite, js, numpy."),
         (["model.hl", "--to", "js", "-o", "a.mjs", "--name", "b"], 2, "--name is for --to sql"),
         (["model.hl", "--to", "js", "-o", "model.hl"], 2, "model.hl is read by this command"),
         (["model.hl", "--to", "js", "-o", "none/a.mjs"], 1, "the folder none does not exist"),

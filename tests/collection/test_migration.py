@@ -6,7 +6,7 @@ from letters_model import letters
 
 import hashlearn as hl
 from hashlearn.collection import Collection, CollectionError
-from hashlearn.collection.stores.milvus import meta
+from hashlearn.collection.stores.milvus import link as milvus_link
 from hashlearn.data.embed import TextModelError, embed_texts
 
 __all__ = ["letters"]  # a fixture
@@ -159,14 +159,14 @@ def test_dropped_vectors_are_in_a_backup(tmp_path, rows):
 def test_on_milvus_a_crash_before_the_end_leaves_the_old_model(milvus_uri, rows, monkeypatch):
     X, new, _, _ = rows
     with filled(milvus_uri, rows) as shop:
-        write = meta._write
+        write = milvus_link._write
 
         def crash(link, first_part, texts):
             if texts[0].startswith("{"):
                 raise KeyboardInterrupt
             write(link, first_part, texts)
 
-        monkeypatch.setattr(meta, "_write", crash)
+        monkeypatch.setattr(milvus_link, "_write", crash)
         with pytest.raises(KeyboardInterrupt):
             shop.migrate(new[:200], np.arange(200) + 7)
         monkeypatch.undo()

@@ -340,7 +340,7 @@ def as_markdown(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 REAL_VALUED = (
-    "e(q): the same hashed codes, searched with real-valued queries, the expected bits of a query between -1 and 1."
+    "e(q): the same codes, searched with the expected bits of each query."
 )
 TABLE_COLUMNS = (
     "data", "split", "measure", "method", "bits", "seeds", "learned", "hashed", "e(q)", "seconds", "memory",
