@@ -339,9 +339,7 @@ def as_markdown(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(cell.replace("|", "/") for cell in line) + " |" for line in lines)
 
 
-REAL_VALUED = (
-    "e(q): the same codes, searched with the expected bits of each query."
-)
+REAL_VALUED = "e(q): the same codes, searched with the expected bits of each query."
 TABLE_COLUMNS = (
     "data", "split", "measure", "method", "bits", "seeds", "learned", "hashed", "e(q)", "seconds", "memory",
     *LIKENESS.values(),
