@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import signal
 import socket
 import threading
 import time
@@ -106,6 +107,24 @@ def test_a_crowd_waits_in_the_queue(url):
     figures = httpx.get(f"{url}/metrics").text
     assert "hashlearn_queue_wait_seconds_bucket" in figures
     assert 'hashlearn_queue_refused_total{queue="read"} 0.0' in figures
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="this system cannot halt a process")
+def test_connections_wait_while_the_server_does_nothing(tmp_path):
+    """With room for 100, the system reset most of those that came while the server was busy."""
+    with command("serve", make_shop(tmp_path), token=TOKEN) as (server, address):
+        server.send_signal(signal.SIGSTOP)
+        try:
+            crowd = [connect(address) for _ in range(300)]
+            for one in crowd:
+                one.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        finally:
+            server.send_signal(signal.SIGCONT)
+        answers = []
+        for one in crowd:
+            with one, one.makefile("rb") as stream:
+                answers.append(stream.readline())
+    assert answers == [b"HTTP/1.1 200 OK\r\n"] * len(crowd)
 
 
 def test_who_waits_too_long_is_told_when_to_come_back(tmp_path):

@@ -31,6 +31,7 @@ except ImportError:  # Windows, which has no such limit
 KEPT_PER_COLLECTION = 5  # files that stay open: the database and its log for two connections, and their shared index
 _FILES_PER_THREAD = 4  # that a thread has open while it works
 ACCEPTED_AT_ONCE = 100  # connections that asyncio may accept before it looks at them
+_WAITING = 2048  # connections that the system keeps until they are accepted; it may refuse or reset others
 _OTHER_FILES = 64 + 2 * ACCEPTED_AT_ONCE  # libraries, logs, pictures; connections just accepted and just closed
 _FEWEST = 8
 _OUT_OF_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
@@ -158,7 +159,7 @@ def listen(host: str, port: int) -> socket.socket:
         if os.name == "posix":
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind((address, port))
-        listening.listen(ACCEPTED_AT_ONCE)
+        listening.listen(_WAITING)
     except OSError as error:
         listening.close()
         raise OSError(f"Cannot listen on {host}:{port}: {error.strerror or error}.") from error
@@ -171,6 +172,15 @@ def url_of(listening: socket.socket, settings: ServerSettings) -> str:
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     scheme = "http" if settings.tls_certificate is None else "https"
     return f"{scheme}://[{host}]:{port}/" if ":" in host else f"{scheme}://{host}:{port}/"
+
+
+class _Server(uvicorn.Server):
+    """A server that accepts few connections at once, while many may wait."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        for listening in sockets or []:
+            listening.listen(_WAITING)  # asyncio has listened with room for those that it accepts at once
 
 
 def new_server(service: Service, on_start: Callable[[], None] | None = None) -> uvicorn.Server:
@@ -204,7 +214,7 @@ def new_server(service: Service, on_start: Callable[[], None] | None = None) -> 
         config.load()
     except (OSError, ssl.SSLError) as error:
         raise ValueError(f"The TLS certificate or key cannot be used: {error}.") from error
-    return uvicorn.Server(config)
+    return _Server(config)
 
 
 def serve(service: Service, listening: socket.socket, on_start: Callable[[], None] | None = None) -> None:
