@@ -977,9 +977,10 @@ class Collection:
 
         Hasher, names of fields, kind of ids, codes, payloads and kept vectors are the same. The kind of index and
         indexed fields are kept where the other storage has them; otherwise the index is flat, and fields are not
-        indexed. A batch of rows is in memory at a time. After an interruption the same call goes on: rows that are in
-        the copy already are read and compared, and only those that are missing or differ are written. The source must
-        not change meanwhile, because rows that are deleted from it stay in the copy.
+        indexed. Rows are read and written in batches; of a folder, all codes are read first. After an interruption the
+        same call goes on: rows that are in the copy already are read and compared, and only those that are missing or
+        differ are written. The source must not change meanwhile, because rows that are deleted from it stay in the
+        copy.
 
         Parameters
         ----------
