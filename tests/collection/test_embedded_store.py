@@ -12,7 +12,7 @@ import pytest
 
 from hashlearn import Collection, Index
 from hashlearn.collection import CollectionError
-from hashlearn.collection.stores.embedded import blocks, filters
+from hashlearn.collection.stores.embedded import blocks, filters, synced_index
 from hashlearn.collection.stores.embedded import database as connection
 from hashlearn.collection.stores.embedded import store as embedded
 from hashlearn.collection.stores.embedded.store import EmbeddedStore
@@ -34,11 +34,12 @@ def shop(tmp_path):
 
 @pytest.fixture
 def busy_blocks(monkeypatch):
-    """Blocks merge and are written anew after few rows."""
+    """Blocks merge, are written anew, and reach the index in batches after few rows."""
     monkeypatch.setattr(embedded, "_FAN", 3)
     monkeypatch.setattr(embedded, "_FULL_ROWS", 60)
     monkeypatch.setattr(embedded, "_WASTE_ROWS", 150)
     monkeypatch.setattr(embedded, "_REWRITTEN_ROWS", 100)
+    monkeypatch.setattr(synced_index, "_BATCH_ROWS", 50)
 
 
 @pytest.mark.slow

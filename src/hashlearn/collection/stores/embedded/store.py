@@ -327,7 +327,7 @@ class EmbeddedStore(Store):
             count = to_merge(sizes, _FAN, _FULL_ROWS)
             if count:
                 first = tail[-count][0]
-                whole = merged(self._following.blocks(transaction, first - 1), n_bytes(self.spec.n_bits))
+                whole = merged(list(self._following.blocks(transaction, first - 1)), n_bytes(self.spec.n_bits))
                 db.execute("DELETE FROM block WHERE seq >= ?", (first,))
                 # No reader has applied the new number yet, so every reader will apply all parts of the merged block.
                 seq = self._insert(db, new, whole)

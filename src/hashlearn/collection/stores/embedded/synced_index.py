@@ -18,6 +18,8 @@ from hashlearn.collection.where import split_path
 from hashlearn.index import Index
 
 _QUERY = "SELECT seq, size, checksum, ids, codes, gone, columns FROM block WHERE seq > ? ORDER BY seq"
+_BATCH_ROWS = 2**24
+"""Rows whose blocks are merged before they are applied: removing rows from the index copies all that it has."""
 _NOTHING = (-1, 0)  # less than every (generation, block number)
 
 
@@ -104,19 +106,19 @@ class SyncedIndex:
             if self._applied == (transaction.generation, before.seq):
                 self._applied = (transaction.generation, transaction.state.seq)
 
-    def blocks(self, transaction: Transaction, after: int) -> list[Block]:
-        """Return the blocks with larger numbers, in order."""
+    def blocks(self, transaction: Transaction, after: int) -> Iterator[Block]:
+        """Read the blocks with larger numbers, in order."""
         width = n_bytes(self._spec.n_bits)
         try:
-            rows = transaction.db.execute(_QUERY, (after,))
-            return [from_row(BlockRow(*row), width, len(self._paths)) for row in rows]
+            for row in transaction.db.execute(_QUERY, (after,)):
+                yield from_row(BlockRow(*row), width, len(self._paths))
         except DamagedBlockError as error:
             raise damaged(self._database.path, str(error)) from error
 
     def all_rows(self, transaction: Transaction) -> Block:
         """Return all rows as one block, read from the file and checked."""
         self.check_blocks(transaction)
-        whole = merged(self.blocks(transaction, 0), n_bytes(self._spec.n_bits), keep_gone=False)
+        whole = merged(list(self.blocks(transaction, 0)), n_bytes(self._spec.n_bits), keep_gone=False)
         if len(whole) != transaction.state.rows:
             raise damaged(self._database.path, f"its blocks hold {len(whole)} rows and not {transaction.state.rows}")
         return whole
@@ -141,12 +143,15 @@ class SyncedIndex:
         (generation, seq), self._applied = self._applied, _NOTHING
         if generation != transaction.generation or seq < transaction.state.base:
             self._index, self._columns, seq = self._new_index(), self._new_columns(), 0
-        if seq == 0:
-            self._apply_block(self.all_rows(transaction))
-        else:
-            self.check_blocks(transaction)
-            for block in self.blocks(transaction, seq):
-                self._apply_block(block)
+        self.check_blocks(transaction)
+        batch: list[Block] = []
+        for block in self.blocks(transaction, seq):
+            batch.append(block)
+            if sum(map(len, batch)) >= _BATCH_ROWS:
+                self._apply_block(merged(batch, n_bytes(self._spec.n_bits)))
+                batch = []
+        if batch:
+            self._apply_block(merged(batch, n_bytes(self._spec.n_bits)))
         if len(self._index) != transaction.state.rows:
             raise damaged(
                 self._database.path, f"its blocks hold {len(self._index)} rows and not {transaction.state.rows}"
