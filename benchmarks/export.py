@@ -1,14 +1,15 @@
 """Compare the bits of exported hashers with ``encode`` on real rows, in every runtime.
 
-    python benchmarks/export.py DATA [--rows 10000] [--runtimes numpy,onnx,js,sql] [--hashers linear,rbf,...]
-                                     [--sets "CLINC150,COCO-18"] [--landmarks 300]
+    python benchmarks/export.py DATA [--rows 10000] [--runtimes numpy,onnx,js,sql,duckdb,sqlite]
+                                     [--hashers linear,rbf,...] [--sets "CLINC150,COCO-18"] [--landmarks 300]
 
 DATA is a folder with the .npz files of docs/data.md. For each set hashers of every kind are fitted on 5,000 rows and
 exported, and other rows are encoded in every runtime. A line says for each of them how many bits differ from ``encode``
 of the same rows in double precision; "float32" is ``encode`` of the rows in single precision, for comparison. Ties are
 projections of at most TIE of the root mean square of their bit; "farthest" is how near to its threshold the farthest
 bit that differs is, in the same measure. What a hasher or a runtime cannot do is printed as it says so. The exit code
-is 1 if a bit differs that is no tie. PostgreSQL is the server of the tests.
+is 1 if a bit differs that is no tie. PostgreSQL is the server of the tests. SQLite takes minutes for
+10,000 rows, so it runs only when it is named.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ import hashlearn as hl
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from collection.servers import Postgres, short_folder
-from export.runtimes import run_node, run_numpy, run_onnx, run_postgres
+from export.runtimes import run_node, run_numpy, run_onnx, run_postgres, run_views
 
 TIE = 1e-4
-ENDINGS = {"numpy": "py", "onnx": "onnx", "js": "mjs", "sql": "sql"}
+ENDINGS = {"numpy": "py", "onnx": "onnx", "js": "mjs", "sql": "sql", "duckdb": "sql", "sqlite": "sql"}
 
 
 def read_sets(folder: Path):
@@ -82,7 +83,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=10_000)
     parser.add_argument("--bits", type=int, default=64)
     parser.add_argument("--landmarks", type=int, default=300)
-    parser.add_argument("--runtimes", default="numpy,onnx,js,sql")
+    parser.add_argument("--runtimes", default="numpy,onnx,js,sql,duckdb")
     parser.add_argument("--hashers")
     parser.add_argument("--sets")
     options = parser.parse_args()
@@ -90,6 +91,7 @@ def main() -> None:
     makers = make_hashers(options.bits, options.landmarks)
     names = list(makers) if options.hashers is None else options.hashers.split(",")
     runners = {"numpy": run_numpy, "onnx": run_onnx, "js": partial(run_node, codes_only=True)}
+    runners |= {to: partial(run_views, to=to, codes_only=True) for to in ("duckdb", "sqlite")}
     with short_folder("export") as folder:
         server = Postgres(folder) if "sql" in runtimes else None
         try:

@@ -104,14 +104,16 @@ def opened_views(path: Path, X, to: str):
     return db
 
 
-def run_views(path: Path, X, to: str):
+def run_views(path: Path, X, to: str, codes_only: bool = False):
     db = opened_views(path, X, to)
-    codes, queries = (
+    codes, *queries = (
         _packed([row[0] for row in db.execute(f"SELECT code FROM {kind}_{path.stem} ORDER BY id").fetchall()])
-        for kind in ("hash", "hash_query")
+        for kind in (("hash",) if codes_only else ("hash", "hash_query"))
     )
+    if codes_only:
+        return (codes,)
     expected = db.execute(f"SELECT v FROM expected_{path.stem} ORDER BY id, i").fetchall()
-    return codes, queries, np.array(expected).reshape(len(X), -1)
+    return codes, *queries, np.array(expected).reshape(len(X), -1)
 
 
 def _packed(texts):
