@@ -73,6 +73,19 @@ def test_the_server_is_reached_through_the_loopback_only(milvus_server):
     assert os.readlink(f"/proc/{milvus_server.pid}/ns/net") != os.readlink("/proc/self/ns/net")
 
 
+def test_rows_in_several_segments_are_all_read(store, milvus_server):
+    """A server that asks its segments for the rows of smallest id stops where the first of them ends."""
+    client = MilvusClient(f"http://127.0.0.1:{milvus_server.port}")
+    codes = random_codes(60)
+    for part in np.split(np.arange(60), 3):
+        store.add(part, codes[part], None, None)
+        client.flush(store._name)
+    np.testing.assert_array_equal(store.get(np.arange(0, 60, 7)).ids, np.arange(0, 60, 7))
+    for batch_rows in (7, 1000):
+        scanned = np.concatenate([rows.ids for rows in store.scan(batch_rows)])
+        np.testing.assert_array_equal(scanned, np.arange(60))
+
+
 @settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rows=st.lists(payloads, min_size=8, max_size=40), filters=st.lists(conditions, min_size=5, max_size=12))
 def test_filters_and_payloads_are_exact(store, rows, filters):

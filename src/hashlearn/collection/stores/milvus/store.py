@@ -314,9 +314,13 @@ class MilvusStore(RemoteStore):
         rows = self._pages(expression, ["id", "payload"])
         return _listed(np.array([row["id"] for row in rows if matches(rest, row["payload"])], dtype=np.int64))
 
-    def _pages(self, expression: str, fields: list[str], page: int = 10_000) -> Iterator[dict[str, Any]]:
-        """Yield rows by increasing id. A page that is too large for one answer is requested in smaller pages."""
-        page, last = min(page, MAX_HITS), FIRST_KEY - 1
+    def _pages(self, expression: str, fields: list[str], page: int = MAX_HITS) -> Iterator[dict[str, Any]]:
+        """Yield rows by increasing id. A page that is too large for one answer is requested in smaller pages.
+
+        An answer of fewer rows than a page holds all of them. Of more rows Milvus gives any, unless it is asked for
+        those of smallest id; then it stops where one of its segments ends, so only an empty answer is the last one.
+        """
+        page, last, smallest = min(page, MAX_HITS), FIRST_KEY - 1, False
         at_end: list[dict[str, Any]] = []
         while True:
             beyond = f"{expression} and id > {last}".removeprefix(" and ")
@@ -328,12 +332,15 @@ class MilvusStore(RemoteStore):
                     limit=page,
                     output_fields=fields,
                     consistency_level="Strong",
-                    reduce_stop_for_best=True,
+                    reduce_stop_for_best=smallest,
                 )
             except CollectionError as error:
                 if page == 1 or not any(word in str(error) for word in ("exceed", "larger than", "exhausted")):
                     raise
                 page = max(1, page // 4)
+                continue
+            if len(rows) == page and not smallest:
+                smallest = True
                 continue
             rows = sorted(rows, key=lambda row: int(row["id"]))
             for row in rows:
@@ -341,10 +348,9 @@ class MilvusStore(RemoteStore):
                     at_end = [{**row, "id": LARGEST_ID}]
                 else:
                     yield row
-            if len(rows) < page:
+            if not rows or not smallest:
                 break
             last = int(rows[-1]["id"])
-
         yield from at_end
 
     def _fields(self, vectors: bool) -> list[str]:
