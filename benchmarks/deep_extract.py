@@ -15,7 +15,6 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -24,7 +23,7 @@ from PIL import Image
 
 from hashlearn.deep.backbones import build
 from hashlearn.deep.extract import extract
-from hashlearn.deep.images import image_source
+from hashlearn.deep.images import ImageSource
 from hashlearn.parallel import thread_count
 
 BATCH = 16
@@ -43,9 +42,14 @@ def photographs(folder: Path, count: int) -> None:
         Image.fromarray(pixels).save(folder / f"{number:04}.jpg", quality=88)
 
 
-def loader_seconds(source: Any, train: bool) -> float:
+def plan(count: int, size: int) -> list[np.ndarray]:
+    """Row numbers of the batches."""
+    return np.split(np.arange(count), np.arange(size, count, size))
+
+
+def loader_seconds(source: ImageSource) -> float:
     start = time.perf_counter()
-    for _ in source.batches(np.arange(len(source)), BATCH, train=train, rng=np.random.default_rng(0)):
+    for _ in source.batches(plan(len(source), BATCH)):
         pass
     return time.perf_counter() - start
 
@@ -54,8 +58,8 @@ def extraction(folder: Path, count: int, repeats: int) -> tuple[float, float, fl
     """Seconds of the plain network on ready tensors, of the folded network, and of the whole extraction."""
     made = build("efficientnet_lite2", image_size=SIZE)
     plain, folded = made.module.eval(), made.for_features()
-    with image_source(folder, SIZE) as source:
-        ready = [images for _, images in source.batches(np.arange(count), BATCH)]
+    with ImageSource(folder, SIZE) as source:
+        ready = [images for _, images in source.batches(plan(count, BATCH))]
 
     def forward(network: torch.nn.Module) -> None:
         with torch.inference_mode():
@@ -80,8 +84,8 @@ def training(count: int, repeats: int) -> tuple[float, float]:
     optimizer = torch.optim.Adam([*made.module.parameters(), *head.parameters()])
     pixels = np.random.default_rng(0).integers(0, 256, (count, 32, 32, 3), dtype=np.uint8)
     made.module.train()
-    with image_source(pixels, 32, recipe=made.recipe) as source:
-        ready = [images for _, images in source.batches(np.arange(count), 128, True, np.random.default_rng(0))]
+    with ImageSource(pixels, 32, recipe=made.recipe) as source:
+        ready = [images for _, images in source.batches(plan(count, 128), (0,))]
 
         def learn() -> None:
             for images in ready:
@@ -90,7 +94,7 @@ def training(count: int, repeats: int) -> tuple[float, float]:
                 optimizer.step()
 
         def load() -> None:
-            for _ in source.batches(np.arange(count), 128, True, np.random.default_rng(0)):
+            for _ in source.batches(plan(count, 128), (0,)):
                 pass
 
         return best_of(repeats, learn)[0], best_of(repeats, load)[0]
@@ -107,8 +111,8 @@ def main() -> int:
         folder = Path(name)
         photographs(folder, count)
         bare, folded, complete = extraction(folder, count, arguments.repeats)
-        with image_source(folder, SIZE, memory=0) as source:
-            loading = min(loader_seconds(source, train=False) for _ in range(arguments.repeats))
+        with ImageSource(folder, SIZE, memory=0) as source:
+            loading = min(loader_seconds(source) for _ in range(arguments.repeats))
     learning, cropping = training(2048, arguments.repeats)
     print(f"network on ready tensors   {count / bare:8.1f} images/s ({count / folded:.1f} folded)")
     print(f"extraction                 {count / complete:8.1f} images/s")

@@ -73,14 +73,13 @@ def _trained(
 
 def folder_parts(folder: str, seed: int) -> SplitParts:
     """Split a folder whose sub-folders are classes by CIFAR-10's deep protocol."""
-    from hashlearn.deep.stores import TreeStore, folder_classes
+    from hashlearn.deep.images import folder_classes, image_names
 
     if not Path(folder).is_dir():
         raise ValueError(f"{folder} is not a folder of images; unpack archives first.")
-    store = TreeStore(Path(folder))
-    store.close()
-    names, y = np.unique(folder_classes(store.names), return_inverse=True)
-    paths = np.array([str(Path(folder) / name) for name in store.names])
+    found = image_names(folder)
+    names, y = np.unique(folder_classes(found), return_inverse=True)
+    paths = np.array([str(Path(folder) / name) for name in found])
     pool = Pool(Path(folder).name, np.zeros((len(paths), 0)), y.astype(np.int64), tuple(map(str, names)), ids=paths)
     split = protocol("cifar10-deep").split(pool, seed)
     return tuple((paths[rows].tolist(), pool.y[rows]) for rows in (split.train, split.query, split.database))

@@ -99,7 +99,7 @@ def test_same_padding_gives_the_rounded_up_size(size, kernel, stride):
 
 
 def test_alexnet_is_torchvisions():
-    shapes = {name: tuple(tensor.shape) for name, tensor in backbones.AlexNet().state_dict().items()}
+    shapes = {name: tuple(tensor.shape) for name, tensor in backbones.alexnet().state_dict().items()}
     assert shapes == {
         "features.0.weight": (64, 3, 11, 11),
         "features.0.bias": (64,),
@@ -120,7 +120,7 @@ def test_alexnet_is_torchvisions():
 
 @pytest.mark.slow
 def test_alexnet_from_files(tmp_path):
-    network = backbones.AlexNet().eval()
+    network = backbones.alexnet().eval()
     last = {"classifier.6.weight": torch.zeros(1000, 4096), "classifier.6.bias": torch.zeros(1000)}
     state = network.state_dict() | last
     torch.save(state, tmp_path / "alexnet.pth")
@@ -258,7 +258,7 @@ def test_alexnets_weights_are_downloaded_once(tmp_path, monkeypatch):
         asked.append((url, hash_prefix))
         if len(asked) == 1:
             raise OSError("no network")
-        torch.save(backbones.AlexNet().state_dict(), path)
+        torch.save(backbones.alexnet().state_dict(), path)
 
     monkeypatch.setattr(torch.hub, "get_dir", lambda: str(tmp_path))
     monkeypatch.setattr(torch.hub, "download_url_to_file", download)

@@ -19,9 +19,9 @@ pytest.importorskip("PIL", reason="Pillow is not installed")
 from deep.image_files import encoded, flat, noise, write, write_zip  # noqa: E402
 from PIL import Image  # noqa: E402
 
-from hashlearn.deep import stores  # noqa: E402
+from hashlearn.deep import images as deep_images  # noqa: E402
 from hashlearn.deep.backbones import Recipe  # noqa: E402
-from hashlearn.deep.images import folder_classes, image_source  # noqa: E402
+from hashlearn.deep.images import ImageSource, folder_classes  # noqa: E402
 from hashlearn.files import FileError  # noqa: E402
 from hashlearn.files import images as decode  # noqa: E402
 from hashlearn.progress import listening  # noqa: E402
@@ -54,14 +54,14 @@ def test_folder_zip_list_and_array_are_the_same_images(folder, tmp_path):
     paths = [folder / name for name in ORDER]
     array = np.stack([flat(value) for value in (1, 10, 30, 20)])
     for images in (folder, str(folder), tmp_path / "tree.zip", paths, array, torch.from_numpy(array)):
-        with image_source(images, 8) as source:
+        with ImageSource(images, 8) as source:
             assert len(source) == 4
             batch = source.batch([0, 1, 2, 3])
             assert (batch.dtype, batch.shape) == (torch.uint8, (4, 3, 8, 8))
             assert batch.is_contiguous(memory_format=torch.channels_last)
             assert first_pixels(source) == [1, 10, 30, 20]
             assert source.batch([3, 1])[:, 2, 7, 7].tolist() == [20, 10]
-    with image_source(folder, 8) as source:
+    with ImageSource(folder, 8) as source:
         assert source.names == ORDER
         with pytest.raises(FileError, match=r"1\.bmp lies in no folder"):
             folder_classes(source.names)
@@ -72,12 +72,12 @@ def test_arrays_in_any_layout():
     pixels = np.random.default_rng(0).integers(0, 256, (2, 6, 6, 3), dtype=np.uint8)
     expected = torch.from_numpy(pixels).permute(0, 3, 1, 2)
     for array in (pixels, pixels.transpose(0, 3, 1, 2)):
-        assert torch.equal(image_source(array, 6).batch([0, 1]), expected)
-    grey = image_source(pixels[..., 0], 6).batch([0, 1])
+        assert torch.equal(ImageSource(array, 6).batch([0, 1]), expected)
+    grey = ImageSource(pixels[..., 0], 6).batch([0, 1])
     assert torch.equal(grey, expected[:, :1].expand(-1, 3, -1, -1))
     for wrong in (pixels.astype(np.float32), pixels[..., :2], pixels[0, 0], np.empty((0, 6, 6, 3), np.uint8)):
         with pytest.raises(ValueError, match="Arrays of images must"):
-            image_source(wrong, 6)
+            ImageSource(wrong, 6)
 
 
 def test_bad_places(tmp_path):
@@ -91,25 +91,23 @@ def test_bad_places(tmp_path):
         ("x.zip", "is damaged or cut short"),
     ):
         with pytest.raises(FileError, match=message):
-            image_source(tmp_path / place, 8)
+            ImageSource(tmp_path / place, 8)
     with pytest.raises(FileError, match="list of image files is empty"):
-        image_source([], 8)
+        ImageSource([], 8)
     with pytest.raises(ValueError, match="Got a list with int in it"):
-        image_source([1, 2], 8)
+        ImageSource([1, 2], 8)
     with pytest.raises(FileError, match=r"gone\.png cannot be read: No such file"):
-        image_source([tmp_path / "gone.png"], 8).batch([0])
+        ImageSource([tmp_path / "gone.png"], 8).batch([0])
 
 
 def test_bad_settings():
     array = np.zeros((1, 8, 8, 3), np.uint8)
     with pytest.raises(ValueError, match=r"'on_error' must be one of stop, skip. Got 'ignore'"):
-        image_source(array, 8, on_error="ignore")
+        ImageSource(array, 8, on_error="ignore")
     with pytest.raises(ValueError, match="Crops of 8 pixels cannot be taken of images scaled to 4 with 1"):
-        image_source(array, 8, recipe=Recipe(resize=4, pad=1))
+        ImageSource(array, 8, recipe=Recipe(resize=4, pad=1))
     with pytest.raises(ValueError, match="'fit' must be one of crop, squash"):
-        image_source(array, 8, recipe=Recipe(fit="stretch"))
-    with pytest.raises(ValueError, match="need a random generator"):
-        image_source(array, 8).batch([0], train=True)
+        ImageSource(array, 8, recipe=Recipe(fit="stretch"))
 
 
 # Decoding -----------------------------------------------------------------------------------------------------
@@ -205,11 +203,11 @@ def test_huge_claims_are_refused_before_anything_is_unpacked():
 
 
 def test_a_zip_bomb_is_refused_by_its_size(tmp_path, monkeypatch):
-    monkeypatch.setattr(stores, "MAX_BYTES", 100_000)
+    monkeypatch.setattr(deep_images, "MAX_BYTES", 100_000)
     with zipfile.ZipFile(tmp_path / "x.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("a/bomb.png", bytes(1_000_000))
         archive.writestr("a/good.png", encoded(flat(3)))
-    with image_source(tmp_path / "x.zip", 8, on_error="skip") as source:
+    with ImageSource(tmp_path / "x.zip", 8, on_error="skip") as source:
         assert source.usable().tolist() == [1]
         assert "has 1,000,000 bytes, more than the 100,000" in source.damaged[0]
 
@@ -230,12 +228,12 @@ def naive(image, size, pad, top, left, mirrored):
 def test_windows_are_what_plain_padding_and_slicing_give(side, pad, cut, seed, mirror):
     size = max(1, side + 2 * pad - cut)
     images = np.random.default_rng(seed).integers(1, 256, (6, side, side, 3), dtype=np.uint8)
-    with image_source(images, size, recipe=Recipe(resize=side, pad=pad, mirror=mirror)) as source:
+    with ImageSource(images, size, recipe=Recipe(resize=side, pad=pad, mirror=mirror)) as source:
         spare = side + 2 * pad - size
         middle = source.batch(np.arange(6)).permute(0, 2, 3, 1).numpy()
         for row in range(6):
             assert np.array_equal(middle[row], naive(images[row], size, pad, spare // 2, spare // 2, False))
-        trained = source.batch(np.arange(6), train=True, rng=np.random.default_rng(seed)).permute(0, 2, 3, 1).numpy()
+        trained = source.batch(np.arange(6), seed=(seed,)).permute(0, 2, 3, 1).numpy()
         for row in range(6):
             assert any(
                 np.array_equal(trained[row], naive(images[row], size, pad, top, left, turned))
@@ -247,8 +245,8 @@ def test_windows_are_what_plain_padding_and_slicing_give(side, pad, cut, seed, m
 
 def test_crops_and_mirrors_are_uniform():
     ramp = np.arange(64, dtype=np.uint8).reshape(1, 8, 8)
-    with image_source(np.repeat(ramp, 2000, axis=0), 6, recipe=Recipe(resize=8)) as source:
-        batch = source.batch(np.arange(2000), train=True, rng=np.random.default_rng(0))[:, 0].numpy()
+    with ImageSource(np.repeat(ramp, 2000, axis=0), 6, recipe=Recipe(resize=8)) as source:
+        batch = source.batch(np.arange(2000), seed=(0,))[:, 0].numpy()
     mirrored = batch[:, 0, 0] > batch[:, 0, 5]
     assert 0.45 < mirrored.mean() < 0.55
     corners, counts = np.unique(np.where(mirrored, batch[:, 0, 5], batch[:, 0, 0]), return_counts=True)
@@ -262,10 +260,11 @@ def test_a_seed_gives_the_same_batches_whatever_the_threads(folder, n_jobs):
     recipe = Recipe(resize=10, pad=1)
 
     def run(threads, memory):
-        with image_source(folder, 8, recipe=recipe, n_jobs=threads, memory=memory) as source:
+        with ImageSource(folder, 8, recipe=recipe, n_jobs=threads, memory=memory) as source:
             order = np.random.default_rng(1).permutation(len(source))
-            made = list(source.batches(order, 4, train=True, rng=np.random.default_rng(2)))
-            again = list(source.batches(order, 4, train=True, rng=np.random.default_rng(2)))
+            plan = np.split(order, [4, 8, 12])
+            made = list(source.batches(plan, seed=(2,)))
+            again = list(source.batches(plan, seed=(2,)))
         assert np.concatenate([rows for rows, _ in made]).tolist() == order.tolist()
         return [batch for _, batch in made], [batch for _, batch in again]
 
@@ -278,9 +277,9 @@ def test_a_seed_gives_the_same_batches_whatever_the_threads(folder, n_jobs):
 
 def test_decoded_images_are_kept_for_the_next_epoch(folder, monkeypatch):
     calls = []
-    real = stores.decode
-    monkeypatch.setattr(stores, "decode", lambda *arguments: (calls.append(arguments[1]), real(*arguments))[1])
-    with image_source(folder, 8, memory=3 * 8 * 8 * 2) as source:
+    real = deep_images.decode
+    monkeypatch.setattr(deep_images, "decode", lambda *arguments: (calls.append(arguments[1]), real(*arguments))[1])
+    with ImageSource(folder, 8, memory=3 * 8 * 8 * 2) as source:
         for _ in range(3):
             source.batch(np.arange(4))
     assert len(calls) == 4 + 2 + 2
@@ -289,8 +288,8 @@ def test_decoded_images_are_kept_for_the_next_epoch(folder, monkeypatch):
 def test_reading_ahead_is_bounded_and_ends_with_the_reader(tmp_path):
     write(tmp_path, {f"{number:03}.png": encoded(flat(number)) for number in range(60)})
     before = set(threading.enumerate())
-    with image_source(tmp_path, 8, n_jobs=2, memory=1 << 20) as source:
-        stream = source.batches(np.arange(60), 4)
+    with ImageSource(tmp_path, 8, n_jobs=2, memory=1 << 20) as source:
+        stream = source.batches(np.arange(60).reshape(15, 4))
         next(stream)
         time.sleep(0.3)
         assert len(source._kept) <= 4 * 5
@@ -308,17 +307,17 @@ def damaged(tmp_path):
 
 
 def test_stop(damaged):
-    with image_source(damaged, 8) as source:
+    with ImageSource(damaged, 8) as source:
         with pytest.raises(FileError, match=r"a/3\.png is no image that can be read"):
-            list(source.batches(np.arange(10), 2))
+            list(source.batches(np.arange(10).reshape(5, 2)))
         with pytest.raises(FileError, match=r"a/7\.png is no image"):
             source.batch([6, 7])
         assert source.batch([1, 2])[:, 0, 0, 0].tolist() == [1, 2]
 
 
 def test_skip(damaged):
-    with image_source(damaged, 8, on_error="skip") as source:
-        made = list(source.batches(np.arange(10), 4))
+    with ImageSource(damaged, 8, on_error="skip") as source:
+        made = list(source.batches([np.arange(4), np.arange(4, 8), np.arange(8, 10)]))
         assert [rows.tolist() for rows, _ in made] == [[0, 1, 2], [4, 5, 6], [9]]
         assert torch.cat([batch for _, batch in made])[:, 0, 0, 0].tolist() == [0, 1, 2, 4, 5, 6, 9]
         assert sorted(source.damaged) == [3, 7, 8]
@@ -329,12 +328,12 @@ def test_skip(damaged):
 
 def test_usable_reads_all_once_and_says_how_far_it_is(damaged):
     heard = []
-    with image_source(damaged, 8, on_error="skip") as source, listening(lambda *facts: heard.append(facts)):
+    with ImageSource(damaged, 8, on_error="skip") as source, listening(lambda *facts: heard.append(facts)):
         assert source.usable().tolist() == [0, 1, 2, 4, 5, 6, 9]
     assert heard[-1] == ("checking images", 10, 10)
-    with image_source(damaged, 8) as source, pytest.raises(FileError, match=r"a/3\.png"):
+    with ImageSource(damaged, 8) as source, pytest.raises(FileError, match=r"a/3\.png"):
         source.usable()
-    with image_source(np.zeros((3, 8, 8, 3), np.uint8), 8) as source:
+    with ImageSource(np.zeros((3, 8, 8, 3), np.uint8), 8) as source:
         assert source.usable().tolist() == [0, 1, 2]
 
 
@@ -344,14 +343,14 @@ def test_a_damaged_member_of_a_zip_is_named(tmp_path):
     place = content.index(encoded(noise(1))[-30:])
     content[place] ^= 255
     path.write_bytes(content)
-    with image_source(path, 8, on_error="skip") as source:
+    with ImageSource(path, 8, on_error="skip") as source:
         assert source.usable().tolist() == [1]
         assert "a.png cannot be read: Bad CRC-32" in source.damaged[0]
 
 
 def test_the_stamp_changes_with_the_images(folder, tmp_path):
     def stamp(images, size=8, **more):
-        with image_source(images, size, **more) as source:
+        with ImageSource(images, size, **more) as source:
             return source.stamp()
 
     before = stamp(folder)
@@ -367,7 +366,7 @@ def test_the_stamp_changes_with_the_images(folder, tmp_path):
 
 def test_without_pillow_the_extra_is_named(folder, monkeypatch):
     monkeypatch.setitem(sys.modules, "PIL", None)
-    with image_source(folder, 8) as source, pytest.raises(FileError, match=r"pip install '\.\[images\]'"):
+    with ImageSource(folder, 8) as source, pytest.raises(FileError, match=r"pip install '\.\[images\]'"):
         source.batch([0])
-    ready = image_source(np.zeros((1, 8, 8, 3), np.uint8), 8)
+    ready = ImageSource(np.zeros((1, 8, 8, 3), np.uint8), 8)
     assert ready.batch([0]).shape == (1, 3, 8, 8)

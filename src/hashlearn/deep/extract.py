@@ -15,8 +15,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from hashlearn.deep.backbones import Backbone, NormalizedNetwork, build
-from hashlearn.deep.images import ImageSource, image_source
+from hashlearn.deep.backbones import Backbone, build
+from hashlearn.deep.images import ImageSource
 from hashlearn.deep.network import pick_device, torch_threads
 from hashlearn.files.arrays import FileError
 from hashlearn.files.feature_file import FeatureWriter, is_finished, read_finished
@@ -61,7 +61,7 @@ def extract(
 
     Parameters
     ----------
-    images : folder, zip, list of files, or array of bytes; see ``image_source``
+    images : folder, zip, list of files, or array of bytes; see ``ImageSource``
     backbone : a name, a module of your own, or a ``Backbone``
     image_size, weights : settings of a backbone that is given by name; None leaves its own
     dtype : "float32" or "float16"
@@ -80,9 +80,14 @@ def extract(
         raise ValueError(f"The backbone {made.name} takes rows of features, not images.")
     if isinstance(backbone, str) and made.weights == "random":
         raise ValueError(f"The backbone {made.name} has learned nothing yet: give it trained, as a module.")
-    with image_source(
-        images, made.image_size, on_error=on_error, recipe=made.recipe, memory=0, n_jobs=n_jobs
-    ) as source:
+    with ImageSource(images, made.image_size, on_error=on_error, recipe=made.recipe, memory=0, n_jobs=n_jobs) as source:
+        batches = partial(_batches, source, made, dtype, batch_size, device, thread_count(n_jobs))
+        if path is None:
+            X, rows = np.empty((len(source), made.n_features), dtype), 0
+            for features, _ in batches(0):
+                X[rows : rows + len(features)] = features
+                rows += len(features)
+            return Extracted(X[:rows], *_kept_and_skipped(source))
         facts = {
             "backbone": made.name,
             "image_size": made.image_size,
@@ -92,10 +97,18 @@ def extract(
             "n_images": len(source),
             "on_error": on_error,
         }
-        batches = partial(_batches, source, made, dtype, batch_size, device, thread_count(n_jobs))
-        if path is None:
-            return _in_memory(batches(0), source, made.n_features, dtype)
-        return _in_file(batches, source, Path(path), facts, made.n_features, dtype, restart)
+        path, width = Path(path), made.n_features
+        if not restart and is_finished(path):
+            about = read_finished(path, facts, width, dtype)
+            names, skipped = about["names"], about["skipped"]
+        else:
+            with FeatureWriter(path, facts, width, dtype, restart=restart) as writer:
+                before = writer.skipped
+                for features, done in batches(writer.done):
+                    writer.add(features, done, before | _kept_and_skipped(source, done)[1])
+                names, skipped = _kept_and_skipped(source, before=before)
+                writer.finish({"skipped": skipped, "names": names})
+        return Extracted(np.load(path, mmap_mode="r", allow_pickle=False), names, skipped)
 
 
 def network_hash(module: torch.nn.Module) -> str:
@@ -107,77 +120,50 @@ def network_hash(module: torch.nn.Module) -> str:
     return digest.hexdigest()
 
 
-def _in_memory(batches: Iterator[_Batch], source: ImageSource, width: int, dtype: str) -> Extracted:
-    X = np.empty((len(source), width), dtype)
-    rows: list[int] = []
-    for batch in batches:
-        X[len(rows) : len(rows) + len(batch.rows)] = batch.features
-        rows += batch.rows.tolist()
-    return Extracted(X[: len(rows)], [source.names[row] for row in rows], _skipped(source))
+def _kept_and_skipped(
+    source: ImageSource, done: int | None = None, before: dict[str, str] | None = None
+) -> tuple[list[str], dict[str, str]]:
+    """Return the names of the images that have features, and why others were left out, by name.
 
-
-def _in_file(
-    batches: Callable[[int], Iterator[_Batch]],
-    source: ImageSource,
-    path: Path,
-    facts: dict[str, Any],
-    width: int,
-    dtype: str,
-    restart: bool,
-) -> Extracted:
-    if not restart and is_finished(path):
-        skipped = read_finished(path, facts, width, dtype)["skipped"]
-        names = _kept(source, skipped)
-    else:
-        with FeatureWriter(path, facts, width, dtype, restart=restart) as writer:
-            before = writer.skipped
-            for batch in batches(writer.done):
-                writer.add(batch.features, batch.done, before | _skipped(source, batch.done))
-            skipped = before | _skipped(source)
-            names = _kept(source, skipped)
-            writer.finish({"skipped": skipped, "names": names})
-    return Extracted(np.load(path, mmap_mode="r", allow_pickle=False), names, skipped)
-
-
-@dataclass(frozen=True)
-class _Batch:
-    """Row numbers, their features, and how many images are finished."""
-
-    rows: IntArray
-    features: NDArray[Any]
-    done: int
+    Only the first ``done`` images count, because decoding runs ahead. ``before`` are those that an earlier call left
+    out.
+    """
+    met = sorted(row for row in source.damaged if done is None or row < done)
+    skipped = (before or {}) | {source.names[row]: source.damaged[row] for row in met}
+    return [name for name in source.names if name not in skipped], skipped
 
 
 def _batches(
     source: ImageSource, backbone: Backbone, dtype: str, batch_size: int | None, device: str, jobs: int, start: int
-) -> Iterator[_Batch]:
+) -> Iterator[tuple[NDArray[Any], int]]:
+    """Yield the features of each batch of images, and how many images are finished."""
     place = pick_device(device)
     network = backbone.for_features().to(place)
     size = batch_size or (_CPU_BATCH if place.type == "cpu" else _GPU_BATCH)
     total = len(source)
 
-    def forward(images: tuple[IntArray, Tensor]) -> tuple[IntArray, NDArray[Any]]:
+    def forward(images: tuple[IntArray, Tensor]) -> NDArray[Any]:
         rows, pixels = images
         if not len(rows):
-            return rows, np.empty((0, backbone.n_features), dtype)
+            return np.empty((0, backbone.n_features), dtype)
         with torch.inference_mode():
             features = network(pixels.to(place, non_blocking=True)).float().cpu().numpy()
-        return rows, _finite(features, dtype, source, rows)
+        with np.errstate(over="ignore"):
+            stored: NDArray[Any] = features.astype(dtype)
+        good = np.isfinite(stored).all(axis=1)
+        if not good.all():
+            name = source.names[int(rows[np.flatnonzero(~good)[0]])]
+            raise FileError(f"The features of {name} are NaN, infinite, or too large for {dtype}: check the weights.")
+        return stored
 
     report(PHASE, start, total)
-    images = source.batches(np.arange(start, total), size)
-    for number, (rows, features) in enumerate(_run(forward, images, _workers(backbone, place, jobs)), 1):
+    images = source.batches([np.arange(first, min(first + size, total)) for first in range(start, total, size)])
+    # torch divides the work itself on a GPU, and with a module of the user, which may keep state between its layers.
+    workers = None if place.type != "cpu" or backbone.name == "module" else jobs
+    for number, features in enumerate(_run(forward, images, workers), 1):
         done = min(start + number * size, total)
-        yield _Batch(rows, features, done)
+        yield features, done
         report(PHASE, done, total)
-
-
-def _workers(backbone: Backbone, place: torch.device, jobs: int) -> int | None:
-    """Return how many batches run at once, with one thread each; None where torch divides the work itself.
-
-    It does so on a GPU, and with a module of the user, which may keep state between its layers.
-    """
-    return jobs if place.type == "cpu" and isinstance(backbone.module, NormalizedNetwork) else None
 
 
 def _run(forward: Callable[[Any], Any], images: Iterator[Any], workers: int | None) -> Iterator[Any]:
@@ -191,23 +177,3 @@ def _run(forward: Callable[[Any], Any], images: Iterator[Any], workers: int | No
         return
     with torch_threads(1), ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(1,)) as pool:
         yield from in_order(lambda batch: pool.submit(forward, batch), images, workers)
-
-
-def _finite(features: NDArray[Any], dtype: str, source: ImageSource, rows: IntArray) -> NDArray[Any]:
-    with np.errstate(over="ignore"):
-        stored = features.astype(dtype)
-    good = np.isfinite(stored).all(axis=1)
-    if not good.all():
-        name = source.names[int(rows[np.flatnonzero(~good)[0]])]
-        raise FileError(f"The features of {name} are NaN, infinite, or too large for {dtype}: check the weights.")
-    return stored
-
-
-def _skipped(source: ImageSource, done: int | None = None) -> dict[str, str]:
-    """Why images were left out, by name. Only the first ``done`` images count, because decoding runs ahead."""
-    met = sorted(row for row in source.damaged if done is None or row < done)
-    return {source.names[row]: source.damaged[row] for row in met}
-
-
-def _kept(source: ImageSource, skipped: dict[str, str]) -> list[str]:
-    return [name for name in source.names if name not in skipped]

@@ -1,11 +1,12 @@
-"""Images for a network: decoded, scaled, cropped and mirrored in threads, ahead of the network that uses them."""
+"""Images for a network: found, decoded, scaled, cropped and mirrored, in threads ahead of the network."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any
+from pathlib import Path, PurePosixPath
+from typing import IO, Any
 
 import numpy as np
 import torch
@@ -13,32 +14,161 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hashlearn.deep.backbones import Recipe
-from hashlearn.deep.stores import ArrayStore, ImageStore, folder_classes, open_store
-from hashlearn.files.arrays import FileError
-from hashlearn.files.images import Pixels, Scaling
-from hashlearn.parallel import in_order, row_blocks, thread_count
+from hashlearn.files.arrays import FileError, one_line
+from hashlearn.files.images import ENDINGS, MAX_BYTES, Pixels, Scaling, decode, scaled
+from hashlearn.files.tree import Tree, tree_at
+from hashlearn.parallel import in_order, thread_count
 from hashlearn.progress import report
-from hashlearn.typing import Int64Array, IntArray
+from hashlearn.typing import IntArray
 
-__all__ = ["ImageSource", "folder_classes", "image_source"]
+__all__ = ["ImageSource", "folder_classes", "image_names"]
 
 ON_ERROR = ("stop", "skip")
-# Images per task: few, so that a batch is spread over threads, and not so few that scheduling takes time.
-_TASK, _READY_TASK = 4, 128
+# Batches that are decoded ahead of the one that is used.
 _AHEAD = 3
 MEMORY = 1 << 30
 
 
-def image_source(
-    images: Any,
-    size: int,
-    *,
-    on_error: str = "stop",
-    recipe: Recipe | None = None,
-    memory: int = MEMORY,
-    n_jobs: int | None = None,
-) -> ImageSource:
-    """Images of a folder, zip, list of files or array as batches of ``size`` × ``size`` pixels.
+class _ListedFiles(Tree):
+    """Image files in the order of a list, by the names that it gives them."""
+
+    def __init__(self, listed: Sequence[str | Path]) -> None:
+        self._names = [str(path) for path in listed]
+
+    def names(self) -> list[str]:
+        return self._names
+
+    def _open(self, name: str) -> IO[bytes]:
+        return Path(name).open("rb")
+
+    def stamp(self, name: str) -> tuple[int, int]:
+        there = Path(name).stat()
+        return there.st_size, there.st_mtime_ns
+
+
+class _Files:
+    """All images of a folder or zip, in the sorted order of their paths, or a list of image files."""
+
+    def __init__(self, images: str | Path | Sequence[str | Path]) -> None:
+        if not isinstance(images, (str, Path)):
+            self._tree: Tree = _ListedFiles(images)
+            self._where, self.names = "", self._tree.names()
+            if not self.names:
+                raise FileError("The list of image files is empty.")
+            return
+        path = Path(images)
+        if path.exists() and not path.is_dir() and path.suffix.lower() != ".zip":
+            raise FileError(f"{path} is neither a folder nor a zip of images; unpack other archives first.")
+        self._tree, self._where = tree_at(path), f"{path}: "
+        self.names = [name for name in self._tree.names() if name.lower().endswith(ENDINGS)]
+        if not self.names:
+            self.close()
+            raise FileError(f"{path} holds no images ({', '.join(ENDINGS)}).")
+
+    def pixels(self, row: int, scaling: Scaling) -> Pixels:
+        """Return the square pixels of an image, or raise a FileError with its name. Threads may call this together."""
+        name = self.names[row]
+        title = self._where + name
+        try:
+            n_bytes = self._tree.stamp(name)[0]
+            if n_bytes > MAX_BYTES:
+                raise FileError(
+                    f"{title} has {n_bytes:,} bytes, more than the {MAX_BYTES:,} that are read for one image."
+                )
+            data = self._tree.read(name)
+        except FileError:
+            raise
+        # A zip member may be damaged, encrypted, or packed by a method that Python does not have.
+        except Exception as error:
+            raise FileError(f"{title} cannot be read: {getattr(error, 'strerror', None) or one_line(error)}") from error
+        return decode(data, title, scaling)
+
+    def stamp(self) -> str:
+        digest = hashlib.sha256()
+        for name in self.names:
+            try:
+                facts: tuple[int, ...] = self._tree.stamp(name)
+            except OSError:
+                facts = ()  # a listed file that is not there: reading it says so
+            digest.update(repr((name, *facts)).encode())
+        return digest.hexdigest()
+
+    def close(self) -> None:
+        self._tree.close()
+
+
+class _Array:
+    """Bytes (n, height, width, 3), (n, 3, height, width) in torch's order, or gray (n, height, width[, 1])."""
+
+    def __init__(self, images: NDArray[Any]) -> None:
+        if images.dtype != np.uint8:
+            raise ValueError(f"Arrays of images must hold bytes (uint8) 0..255. Got {images.dtype} instead.")
+        if images.ndim == 3:
+            images = images[..., None]
+        if images.ndim == 4 and images.shape[3] not in (1, 3) and images.shape[1] in (1, 3):
+            images = images.transpose(0, 2, 3, 1)
+        if images.ndim != 4 or images.shape[3] not in (1, 3) or 0 in images.shape:
+            raise ValueError(
+                "Arrays of images must have the shape (n, height, width, 3), (n, 3, height, width) or (n, height, "
+                f"width). Got {images.shape} instead."
+            )
+        self._images = np.broadcast_to(images, (*images.shape[:3], 3))
+        self.names = [str(row) for row in range(len(images))]
+
+    def pixels(self, row: int, scaling: Scaling) -> Pixels:
+        return scaled(self._images[row], scaling)
+
+    def stamp(self) -> str:
+        digest = hashlib.sha256(repr(self._images.shape).encode())
+        for start in range(0, len(self._images), 1024):
+            digest.update(np.ascontiguousarray(self._images[start : start + 1024]).data)
+        return digest.hexdigest()
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def _opened(images: Any) -> _Files | _Array:
+    if isinstance(images, (str, Path)):
+        return _Files(images)
+    if hasattr(images, "detach"):
+        images = images.detach().cpu().numpy()
+    if isinstance(images, np.ndarray) and images.dtype.kind not in "USO":
+        return _Array(images)
+    listed = list(images)
+    strange = next((item for item in listed if not isinstance(item, (str, Path))), None)
+    if strange is not None:
+        raise ValueError(
+            "Images must be a folder, a zip, a list of files or an array of bytes. Got a list with "
+            f"{type(strange).__name__} in it instead."
+        )
+    return _Files(listed)
+
+
+def image_names(path: str | Path) -> list[str]:
+    """Return the paths of the images inside a folder or zip, in the order in which they are read."""
+    files = _Files(path)
+    files.close()
+    return files.names
+
+
+def folder_classes(names: Sequence[str]) -> list[str]:
+    """Return the name of the folder of each image; FileError if an image is in no folder.
+
+    >>> folder_classes(["train/cat/1.jpg", "train/dog/2.jpg"])
+    ['cat', 'dog']
+    """
+    classes = [PurePosixPath(name).parent.name for name in names]
+    for name, found in zip(names, classes, strict=True):
+        if not found:
+            raise FileError(f"{name} lies in no folder that could name its class.")
+    return classes
+
+
+class ImageSource:
+    """Images of a folder, zip, list of files or array as batches: uint8 tensors (b, 3, size, size), channels last.
+
+    Random crops and mirroring happen only in training. They depend on a seed alone, for any number of threads.
 
     Parameters
     ----------
@@ -48,7 +178,7 @@ def image_source(
     size : int
         What the network takes.
     on_error : "stop" or "skip"
-        What a damaged image does: raise FileError, which names it, or be left out; see ``ImageSource.usable``.
+        What a damaged image does: raise FileError, which names it, or be left out; see ``usable``.
     recipe : Recipe
         Scaling and augmentation; without one images are scaled to ``size``, and mirrored in training.
     memory : int
@@ -56,98 +186,96 @@ def image_source(
     n_jobs : int, optional
         Threads; None means all cores.
 
+    Attributes
+    ----------
+    names : list of str
+        What the images are called: their paths, or row numbers of an array.
+    damaged : dict of int to str
+        Why images could not be read, by row number: those met so far.
+
     Examples
     --------
-    >>> source = image_source(np.zeros((10, 32, 32, 3), np.uint8), size=24)
+    >>> source = ImageSource(np.zeros((10, 32, 32, 3), np.uint8), size=24)
     >>> source.batch(np.arange(4)).shape
     torch.Size([4, 3, 24, 24])
-    """
-    if on_error not in ON_ERROR:
-        raise ValueError(f"'on_error' must be one of {', '.join(ON_ERROR)}. Got {on_error!r} instead.")
-    recipe = recipe or Recipe()
-    side = size if recipe.resize is None else recipe.resize
-    if size < 1 or side + 2 * recipe.pad < size:
-        raise ValueError(
-            f"Crops of {size} pixels cannot be taken of images scaled to {side} with {recipe.pad} pixels around."
-        )
-    scaling = Scaling(side, recipe.fit, recipe.resample)
-    return ImageSource(open_store(images), size, scaling, recipe.pad, recipe.mirror, on_error, memory, n_jobs)
-
-
-class ImageSource:
-    """Numbered images that come as batches: uint8 tensors (b, 3, size, size), in the channels-last layout.
-
-    Random crops and mirroring happen only in training. They are drawn before anything is decoded, so the same
-    generator gives the same batches for any number of threads.
     """
 
     def __init__(
         self,
-        store: ImageStore,
+        images: Any,
         size: int,
-        scaling: Scaling,
-        pad: int,
-        mirror: bool,
-        on_error: str,
-        memory: int,
-        n_jobs: int | None,
+        *,
+        on_error: str = "stop",
+        recipe: Recipe | None = None,
+        memory: int = MEMORY,
+        n_jobs: int | None = None,
     ) -> None:
-        self.size = size
-        self.on_error = on_error
-        self.damaged: dict[int, str] = {}
-        """Why images could not be read, by row number: those met so far."""
-        self._store, self._scaling, self._pad, self._mirror = store, scaling, pad, mirror
-        self._ready = store.ready(scaling.side) if isinstance(store, ArrayStore) else None
-        self._kept: dict[int, Pixels] = {}
-        self._room = memory // (3 * scaling.side**2) if self._ready is None else 0
+        if on_error not in ON_ERROR:
+            raise ValueError(f"'on_error' must be one of {', '.join(ON_ERROR)}. Got {on_error!r} instead.")
+        self._recipe = recipe or Recipe()
+        self._side = size if self._recipe.resize is None else self._recipe.resize
+        if size < 1 or self._side + 2 * self._recipe.pad < size:
+            raise ValueError(
+                f"Crops of {size} pixels cannot be taken of images scaled to {self._side} with {self._recipe.pad} "
+                "pixels around."
+            )
+        self._scaling = Scaling(self._side, self._recipe.fit, self._recipe.resample)
         self._threads = thread_count(n_jobs)
+        self._opened = _opened(images)
+        self.names, self.size, self.on_error = self._opened.names, size, on_error
+        self.damaged: dict[int, str] = {}
+        self._kept: dict[int, Pixels] = {}
+        self._room = memory // (3 * self._side**2)
         self._pool: ThreadPoolExecutor | None = None
 
     def __len__(self) -> int:
-        return len(self._store.names)
+        return len(self.names)
 
-    @property
-    def names(self) -> list[str]:
-        """What the images are called: their paths, or row numbers of an array."""
-        return self._store.names
+    def batch(self, rows: Any, seed: Sequence[int] | None = None) -> Tensor:
+        """Return the images of these rows; FileError if one is damaged, whatever ``on_error`` is."""
+        return next(self.whole_batches([rows], seed))
 
-    def batch(self, rows: Any, train: bool = False, rng: np.random.Generator | None = None) -> Tensor:
-        """Return the images of these rows.
+    def whole_batches(self, plan: Sequence[Any], seed: Sequence[int] | None = None) -> Iterator[Tensor]:
+        """Yield images as ``batches`` does. A damaged one is an error even if ``on_error`` is "skip".
 
-        A damaged one is an error even if ``on_error`` is "skip", because labels and images would no longer match; take
-        rows from ``usable()``.
+        Labels and images would no longer match; take rows from ``usable()``.
         """
-        rows = np.asarray(rows, dtype=np.intp)
-        work = self._begin(rows, self._windows(len(rows), train, rng))
-        kept, tensor = work.result()
-        if len(kept) < len(rows):
-            raise FileError(self.damaged[int(np.setdiff1d(rows, kept)[0])])
-        return tensor
+        for rows, (found, images) in zip(plan, self.batches(plan, seed), strict=True):
+            if len(found) < len(rows):
+                raise FileError(self.damaged[int(np.setdiff1d(rows, found)[0])])
+            yield images
 
-    def batches(
-        self, order: Any, batch_size: int, train: bool = False, rng: np.random.Generator | None = None
-    ) -> Iterator[tuple[IntArray, Tensor]]:
-        """Return pairs (row numbers, images) in the given order; the next ones are prepared meanwhile.
+    def batches(self, plan: Sequence[Any], seed: Sequence[int] | None = None) -> Iterator[tuple[IntArray, Tensor]]:
+        """Yield pairs (row numbers, images) for batches of rows; the next ones are prepared meanwhile.
 
-        With ``on_error="skip"`` damaged images are left out of both and noted in ``damaged``.
+        With ``on_error="skip"`` damaged images are left out of both and noted in ``damaged``. A ``seed`` asks for
+        random crops and mirrors, which each batch draws from a generator of its own.
         """
-        order = np.asarray(order, dtype=np.intp)
-        windows = self._windows(len(order), train, rng)
-        return in_order(
-            lambda part: self._begin(order[part], windows[part]), row_blocks(len(order), batch_size), _AHEAD
-        )
+        every = (int(row) for rows in plan for row in rows)
+        images = in_order(self._begin, every, _AHEAD * max(map(len, plan), default=0))
+        for number, rows in enumerate(plan):
+            rng = None if seed is None else np.random.default_rng([*seed, number])
+            pixels = np.zeros((len(rows), self.size, self.size, 3), dtype=np.uint8)
+            found = []
+            for row, window in zip(rows, self._windows(len(rows), rng), strict=True):
+                image = next(images)
+                if image is not None:
+                    self._cut(image, window, pixels[len(found)])
+                    found.append(row)
+            # The view has the channels-last layout that convolutions are fastest with; nothing is copied.
+            yield np.array(found, dtype=np.intp), torch.from_numpy(pixels[: len(found)]).permute(0, 3, 1, 2)
 
     def usable(self) -> IntArray:
         """Read all images once, keep those that fit in memory, and return the rows whose images can be read."""
-        everything = np.arange(len(self), dtype=np.intp)
-        if self._store.can_fail:
-            for done in in_order(self._begin_check, row_blocks(len(self), _TASK), 2 * self._threads):
-                report("checking images", done, len(self))
-        return np.setdiff1d(everything, np.array(sorted(self.damaged), dtype=np.intp))
+        everything = range(len(self))
+        if isinstance(self._opened, _Files):
+            for row, _ in enumerate(in_order(self._begin, everything, 8 * self._threads)):
+                report("checking images", row + 1, len(self))
+        return np.setdiff1d(everything, sorted(self.damaged)).astype(np.intp)
 
     def stamp(self) -> str:
         """Return a hash that changes when the images or their scaling do."""
-        facts = (self._store.stamp(), self.size, self._scaling, self._pad)
+        facts = (self._opened.stamp(), self.size, self._scaling, self._recipe.pad)
         return hashlib.sha256(repr(facts).encode()).hexdigest()
 
     def close(self) -> None:
@@ -155,7 +283,7 @@ class ImageSource:
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
             self._pool = None
-        self._store.close()
+        self._opened.close()
 
     def __enter__(self) -> ImageSource:
         return self
@@ -163,67 +291,36 @@ class ImageSource:
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    def _windows(self, count: int, train: bool, rng: np.random.Generator | None) -> Int64Array:
-        """Top, left and whether mirrored, one row per image; places are counted from the image, without its border."""
-        spare = self._scaling.side + 2 * self._pad - self.size
-        if not train:
-            return np.tile(np.array([spare // 2 - self._pad] * 2 + [0]), (count, 1))
+    def _windows(self, count: int, rng: np.random.Generator | None) -> list[list[int]]:
+        """Top, left and whether mirrored of each window; places are counted from the image, without its border."""
+        pad = self._recipe.pad
+        spare = self._side + 2 * pad - self.size
         if rng is None:
-            raise ValueError("Training batches need a random generator: give rng=np.random.default_rng(seed).")
-        places = rng.integers(0, spare + 1, (count, 2)) - self._pad
-        return np.column_stack([places, rng.integers(0, 2, count) * self._mirror])
+            return [[spare // 2 - pad, spare // 2 - pad, 0]] * count
+        places = rng.integers(0, spare + 1, (count, 2)) - pad
+        windows: list[list[int]] = np.column_stack([places, rng.integers(0, 2, count) * self._recipe.mirror]).tolist()
+        return windows
 
-    def _begin(self, rows: IntArray, windows: Int64Array) -> _Work:
-        size = self.size
-        # Padding leaves pixels unwritten, which must be black.
-        made = np.zeros if self._pad else np.empty
-        pixels = made((len(rows), size, size, 3), dtype=np.uint8)
-
-        def fill(part: slice) -> list[int]:
-            return [
-                place
-                for place in range(part.start, part.stop)
-                if not self._fill(pixels[place], int(rows[place]), windows[place])
-            ]
-
-        tasks = row_blocks(len(rows), _TASK if self._ready is None else _READY_TASK)
-        return _Work(rows, pixels, [self._threads_pool().submit(fill, task) for task in tasks])
-
-    def _begin_check(self, rows: slice) -> Future[int]:
-        def check() -> int:
-            for row in range(rows.start, rows.stop):
-                self._image(row)
-            return int(rows.stop)
-
-        return self._threads_pool().submit(check)
-
-    def _threads_pool(self) -> ThreadPoolExecutor:
-        if self._pool is None:
-            self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="hashlearn-images")
-        return self._pool
-
-    def _fill(self, pixels: Pixels, row: int, window: Int64Array) -> bool:
-        """Put the window of an image into its place. Returns False if the image is damaged and is to be skipped."""
-        image = self._image(row)
-        if image is None:
-            return False
-        top, left, mirrored = window.tolist()
-        side, size = self._scaling.side, self.size
-        rows, columns = (slice(max(0, -start), min(size, side - start)) for start in (top, left))
+    def _cut(self, image: Pixels, window: Sequence[int], pixels: Pixels) -> None:
+        """Copy the window of an image into ``pixels``, which are black."""
+        top, left, mirrored = window
         if mirrored:
             pixels = pixels[:, ::-1]
+        rows, columns = (slice(max(0, -start), min(self.size, self._side - start)) for start in (top, left))
         pixels[rows, columns] = image[rows.start + top : rows.stop + top, columns.start + left : columns.stop + left]
-        return True
+
+    def _begin(self, row: int) -> Future[Pixels | None]:
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="hashlearn-images")
+        return self._pool.submit(self._image, row)
 
     def _image(self, row: int) -> Pixels | None:
-        if self._ready is not None:
-            ready: Pixels = self._ready[row]
-            return ready
+        """Return an image, or None if it is damaged and is to be skipped."""
         image = self._kept.get(row)
         if image is not None or row in self.damaged:
             return image
         try:
-            image = self._store.pixels(row, self._scaling)
+            image = self._opened.pixels(row, self._scaling)
         except FileError as error:
             if self.on_error == "stop":
                 raise
@@ -232,26 +329,3 @@ class ImageSource:
         if len(self._kept) < self._room:
             self._kept[row] = image
         return image
-
-
-class _Work:
-    """A batch whose parts several threads fill."""
-
-    def __init__(self, rows: IntArray, pixels: NDArray[np.uint8], parts: Sequence[Future[list[int]]]) -> None:
-        self.rows, self.pixels, self.parts = rows, pixels, parts
-
-    def result(self) -> tuple[IntArray, Tensor]:
-        try:
-            lost = [place for part in self.parts for place in part.result()]
-        except BaseException:
-            self.cancel()
-            raise
-        rows, pixels = self.rows, self.pixels
-        if lost:
-            rows, pixels = np.delete(rows, lost), np.delete(pixels, lost, axis=0)
-        # The view has the channels-last layout that convolutions are fastest with; nothing is copied.
-        return rows, torch.from_numpy(pixels).permute(0, 3, 1, 2)
-
-    def cancel(self) -> None:
-        for part in self.parts:
-            part.cancel()

@@ -4,34 +4,33 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from scipy import sparse
 from torch import Tensor, nn
 
-from hashlearn.parallel import in_order, row_blocks
+from hashlearn.deep import backbones
+from hashlearn.deep.backbones import IMAGE_FIELDS, Backbone, Recipe
+from hashlearn.deep.images import ImageSource
+from hashlearn.parallel import row_blocks
 from hashlearn.progress import report
-from hashlearn.typing import Float32Array, FloatArray, IntArray
-
-WAITING = 2
+from hashlearn.typing import Float32Array, IntArray
 
 
 class Inputs(Protocol):
-    """Rows by number. ``slow`` inputs are read ahead in a thread; ``train`` asks for augmentation, from ``rng``.
+    """Rows by number. A ``seed`` asks for augmentation. ``usable`` are the rows that can be read, None for all."""
 
-    ``usable`` are the rows that can be read, None for all of them.
-    """
-
-    slow: bool
     usable: IntArray | None
 
     def __len__(self) -> int: ...
 
-    def batch(self, indices: IntArray, train: bool, rng: np.random.Generator) -> Tensor: ...
+    def batches(self, plan: Sequence[IntArray], seed: Sequence[int] | None = None) -> Iterator[Tensor]:
+        """Yield the rows of each batch of the plan."""
+        ...
 
     def stamp(self) -> str:
         """Return a hash that changes when files do; nothing where rows are in memory."""
@@ -43,7 +42,6 @@ class Inputs(Protocol):
 class ArrayInputs:
     """Rows of an array of any shape, or of a sparse matrix, as float32 (float64 where the network is)."""
 
-    slow = False
     usable: IntArray | None = None
 
     def __init__(self, rows: Any, dtype: Any = np.float32) -> None:
@@ -53,10 +51,11 @@ class ArrayInputs:
     def __len__(self) -> int:
         return int(self.rows.shape[0])
 
-    def batch(self, indices: IntArray, train: bool, rng: np.random.Generator) -> Tensor:
-        # NumPy copies only the requested rows, also from a memory-mapped file.
-        rows = self.rows[indices]
-        return torch.from_numpy(np.asarray(rows.toarray() if sparse.issparse(rows) else rows, dtype=self.dtype))
+    def batches(self, plan: Sequence[IntArray], seed: Sequence[int] | None = None) -> Iterator[Tensor]:
+        for indices in plan:
+            # NumPy copies only the requested rows, also from a memory-mapped file.
+            rows = self.rows[indices]
+            yield torch.from_numpy(np.asarray(rows.toarray() if sparse.issparse(rows) else rows, dtype=self.dtype))
 
     def stamp(self) -> str:
         return ""
@@ -66,65 +65,88 @@ class ArrayInputs:
 
 
 class ImageInputs:
-    """The images of an ``ImageSource``, decoded ahead of the network; ``own`` ones are closed after use.
+    """The images of an ``ImageSource``; ``own`` ones are closed after use.
 
     Where damaged images are to be skipped, all are read once to know which.
     """
 
-    slow = True
-
-    def __init__(self, source: Any, own: bool = False) -> None:
-        self.source = source
-        self.own = own
+    def __init__(self, source: ImageSource, own: bool = False) -> None:
+        self.source, self.own = source, own
         self.usable: IntArray | None = None
         if source.on_error == "skip":
             self.usable = source.usable()
-            if len(self.usable) < len(source):
+            if source.damaged:
                 # Threads find them in any order.
                 row = min(source.damaged)
-                left_out = f"{len(source) - len(self.usable)} of {len(source)} images are left out"
+                left_out = f"{len(source.damaged)} of {len(source)} images are left out"
                 warnings.warn(f"{left_out} (all in .damaged); row {row}: {source.damaged[row]}", stacklevel=2)
 
     def __len__(self) -> int:
         return len(self.source)
 
-    def batch(self, indices: IntArray, train: bool, rng: np.random.Generator) -> Tensor:
-        images: Tensor = self.source.batch(indices, train, rng)
-        return images
+    def batches(self, plan: Sequence[IntArray], seed: Sequence[int] | None = None) -> Iterator[Tensor]:
+        return self.source.whole_batches(plan, seed)
 
     def stamp(self) -> str:
-        return str(self.source.stamp())
+        return self.source.stamp()
 
     def close(self) -> None:
         if self.own:
             self.source.close()
 
 
-def in_turn(inputs: Inputs, plan: Sequence[IntArray], train: bool, seed: Sequence[int] = (0,)) -> Iterator[Tensor]:
-    """Yield the batches of a plan. Each has its own random generator: a resumed epoch draws the same numbers."""
+def open_inputs(description: dict[str, Any], X: Any, n_jobs: int | None) -> Inputs:
+    """Return inputs for a backbone by its description."""
+    images = description["images"]
+    if images is not None and isinstance(X, ImageSource):
+        return ImageInputs(X)
+    if images is not None and not _is_float_array(X):
+        recipe = Recipe(**{field: images[field] for field in IMAGE_FIELDS})
+        return ImageInputs(ImageSource(X, images["size"], recipe=recipe, n_jobs=n_jobs), own=True)
+    rows: NDArray[Any] = np.asarray(X)
+    if rows.dtype.kind not in "fiub" or rows.ndim < 2 or len(rows) == 0:
+        raise ValueError(
+            f"The backbone takes an array of numbers (n, ...). Got {rows.dtype} of shape {rows.shape} instead."
+        )
+    if rows.dtype.kind == "f" and not np.isfinite(rows).all():
+        raise ValueError("Input X contains NaN or infinity.")
+    return ArrayInputs(rows)
 
-    def made(number: int) -> Tensor:
-        return inputs.batch(plan[number], train, np.random.default_rng([*seed, number]))
 
-    if not inputs.slow:
-        yield from map(made, range(len(plan)))
-        return
-    with ThreadPoolExecutor(1, thread_name_prefix="hashlearn-batches") as pool:
-        yield from in_order(lambda number: pool.submit(made, number), range(len(plan)), WAITING)
+def fresh_backbone(backbone: Any, X: Any, seed: int) -> Backbone:
+    """Return a backbone that is to be trained on X. Its module is a copy, so that a user's own stays as it is.
+
+    Weights that start at random depend on the seed alone.
+    """
+    name, settings = _name_and_settings(backbone)
+    if isinstance(name, nn.Module):
+        name = copy.deepcopy(name)
+        if _is_float_array(X) and not settings:
+            first = torch.from_numpy(np.array(X[:2], dtype=np.float32))
+            settings = {"n_features": backbones.output_width(name, first, "these rows")}
+    with torch.random.fork_rng(devices=[]):
+        # Not the seed of the head: two layers of the same shape would get the same weights.
+        torch.manual_seed(seed + 1)
+        return backbones.build(name, **settings)
 
 
-def moments(rows: Any) -> tuple[FloatArray, float]:
-    """Mean of the rows, and the root mean square of the features around it; 1 if they are constant."""
-    n_rows, width = rows.shape
-    total, squares = np.zeros(width), np.zeros(width)
-    for block in row_blocks(n_rows):
-        part = rows[block]
-        part = np.asarray(part.toarray() if sparse.issparse(part) else part, dtype=np.float64)
-        total += part.sum(axis=0)
-        squares += np.einsum("ij,ij->j", part, part)
-    mean = total / n_rows
-    spread = float(np.maximum(squares / n_rows - mean**2, 0.0).mean())
-    return mean, float(np.sqrt(spread)) if spread > 1e-12 * max(float((mean**2).mean()), 1e-300) else 1.0
+def own_module(backbone: Any) -> nn.Module | None:
+    """Return the user's own module among the ways to name a backbone."""
+    module = _name_and_settings(backbone)[0]
+    return module if isinstance(module, nn.Module) else None
+
+
+def _name_and_settings(backbone: Any) -> tuple[Any, dict[str, Any]]:
+    if not isinstance(backbone, Mapping):
+        return backbone, {}
+    settings = dict(backbone)
+    if "name" not in settings:
+        raise ValueError(f"A backbone given as a dict needs 'name'. Got {sorted(settings)} instead.")
+    return settings.pop("name"), settings
+
+
+def _is_float_array(X: Any) -> bool:
+    return isinstance(X, np.ndarray) and X.dtype.kind == "f"
 
 
 ROWS, IMAGES = 2048, 64
@@ -148,13 +170,14 @@ def outputs(
     module.to(device).eval()
     places = np.arange(len(inputs)) if places is None else places
     result = np.empty((len(places), n_bits), dtype=np.float32)
-    blocks = row_blocks(len(places), IMAGES if inputs.slow else ROWS)
+    images = isinstance(inputs, ImageInputs)
+    blocks = row_blocks(len(places), IMAGES if images else ROWS)
     if getattr(inputs, "dtype", None) == np.float64:
         module = copy.deepcopy(module).double()
-    batches = in_turn(inputs, [places[block] for block in blocks], False)
+    batches = inputs.batches([places[block] for block in blocks])
     with torch.inference_mode():
         for block, batch in zip(blocks, batches, strict=True):
             result[block] = module(batch.to(device))[:, :n_bits].float().cpu().numpy()
-            if inputs.slow:
+            if images:
                 report("encoding", block.stop, len(places))
     return result

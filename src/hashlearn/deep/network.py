@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -10,10 +11,12 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy import sparse
 from torch import Tensor, nn
 
-from hashlearn.deep.inputs import moments
-from hashlearn.parallel import thread_count
+from hashlearn.deep import backbones
+from hashlearn.parallel import row_blocks, thread_count
+from hashlearn.typing import FloatArray
 
 HEADS = ("linear", "mlp", "three-layer", "divide", "batchnorm")
 MLP_WIDTH = 1024
@@ -93,12 +96,31 @@ class Standardize(nn.Module):
         self.register_buffer("center", torch.zeros(n_features))
         self.register_buffer("scale", torch.ones(()))
 
-    def set(self, center: NDArray[Any], scale: float) -> None:
-        self.center.copy_(torch.from_numpy(np.asarray(center)))
-        self.scale.fill_(scale)
+    @classmethod
+    def of_rows(cls, rows: Any) -> Standardize:
+        """Return the layer for training rows, dense or sparse."""
+        center, scale = moments(rows)
+        layer = cls(rows.shape[1])
+        layer.center.copy_(torch.from_numpy(center))
+        layer.scale.fill_(scale)
+        return layer
 
     def forward(self, rows: Tensor) -> Tensor:
         return (rows - self.center).div_(self.scale)
+
+
+def moments(rows: Any) -> tuple[FloatArray, float]:
+    """Mean of the rows, and the root mean square of the features around it; 1 if they are constant."""
+    n_rows, width = rows.shape
+    total, squares = np.zeros(width), np.zeros(width)
+    for block in row_blocks(n_rows):
+        part = rows[block]
+        part = np.asarray(part.toarray() if sparse.issparse(part) else part, dtype=np.float64)
+        total += part.sum(axis=0)
+        squares += np.einsum("ij,ij->j", part, part)
+    mean = total / n_rows
+    spread = float(np.maximum(squares / n_rows - mean**2, 0.0).mean())
+    return mean, float(np.sqrt(spread)) if spread > 1e-12 * max(float((mean**2).mean()), 1e-300) else 1.0
 
 
 # Multiplications per step below which threads cost more time than they save.
@@ -109,47 +131,30 @@ Spec = dict[str, Any]
 takes images), ``head``, ``n_features``, ``n_outputs``."""
 
 
-class HashNetwork(nn.Module):
+class HashNetwork(nn.Sequential):
     """Rows or images to outputs (b, n_outputs) before any activation."""
 
     def __init__(self, trunk: nn.Module, head: nn.Module) -> None:
-        super().__init__()
-        self.trunk = trunk
-        self.head = head
-
-    def forward(self, batch: Tensor) -> Tensor:
-        outputs: Tensor = self.head(self.trunk(batch))
-        return outputs
+        super().__init__(OrderedDict(trunk=trunk, head=head))
 
 
-def build_network(spec: Spec, trunk: nn.Module | None = None) -> HashNetwork:
-    """Return a network with fresh weights; ``trunk`` is needed if the description does not suffice."""
-    if trunk is None:
-        trunk = Standardize(spec["n_features"]) if spec["backbone"] is None else _named_trunk(spec["backbone"])
-    return HashNetwork(trunk, build_head(spec["head"], spec["n_features"], spec["n_outputs"]))
-
-
-def new_network(spec: Spec, seed: int = 0, rows: Any = None, trunk: nn.Module | None = None) -> HashNetwork:
-    """Return a network with random weights that depend on the seed alone; ``rows`` set the scale of features."""
+def new_network(spec: Spec, seed: int = 0, trunk: nn.Module | None = None) -> HashNetwork:
+    """Return a network with fresh weights that depend on the seed alone; ``trunk`` is its own if the spec lacks it."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        module = build_network(spec, trunk)
-    if rows is not None and isinstance(module.trunk, Standardize):
-        module.trunk.set(*moments(rows))
-    return module
+        if trunk is None:
+            trunk = Standardize(spec["n_features"]) if spec["backbone"] is None else _named_trunk(**spec["backbone"])
+        return HashNetwork(trunk, build_head(spec["head"], spec["n_features"], spec["n_outputs"]))
 
 
-def _named_trunk(backbone: dict[str, Any]) -> nn.Module:
-    if backbone["name"] == "module":
-        kind = backbone["settings"]["module"]
+def _named_trunk(name: str, settings: dict[str, Any], images: object) -> nn.Module:
+    if name == "module":
+        kind = settings["module"]
         raise ValueError(
             f"This model was trained on your own module {kind}, of which the file holds the weights alone: "
             f"give a {kind} again with set_params(backbone=...)."
         )
-    from hashlearn.deep import backbones
-
-    module: nn.Module = backbones.build(backbone["name"], **backbone["settings"]).module
-    return module
+    return backbones.build(name, **settings).module
 
 
 def to_arrays(state: dict[str, Tensor]) -> dict[str, NDArray[Any]]:
@@ -172,7 +177,7 @@ def check_arrays(spec: Spec, arrays: dict[str, NDArray[Any]], trunk: nn.Module |
     """
     try:
         with torch.device("meta"):
-            wanted = {name: tuple(tensor.shape) for name, tensor in build_network(spec, trunk).state_dict().items()}
+            wanted = {name: tuple(tensor.shape) for name, tensor in new_network(spec, trunk=trunk).state_dict().items()}
     except (RuntimeError, TypeError, KeyError, OverflowError) as error:
         raise ValueError(f"The saved network cannot be built: {' '.join(str(error).split())[:200]}") from error
     found = {name: array.shape for name, array in arrays.items()}

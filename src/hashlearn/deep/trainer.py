@@ -6,7 +6,6 @@ A checkpoint is one file with everything that a resumed training needs to end wi
 from __future__ import annotations
 
 import copy
-import hashlib
 import math
 import os
 import time
@@ -21,10 +20,12 @@ from numpy.typing import NDArray
 from scipy import sparse
 from torch import Tensor, nn
 
-from hashlearn.deep.inputs import ArrayInputs, Inputs, in_turn
+from hashlearn.deep.backbones import Recipe
+from hashlearn.deep.inputs import ArrayInputs, Inputs
 from hashlearn.deep.losses import CodeLoss, Loss
 from hashlearn.deep.network import (
     HashNetwork,
+    Standardize,
     from_arrays,
     load_arrays,
     new_network,
@@ -46,24 +47,14 @@ MAX_DENSE_LABELS = 1 << 24
 
 
 @dataclass(frozen=True)
-class TrainingSettings:
-    """How to train. Learning rates are ``learning_rate`` times a multiplier; 0 freezes the trunk.
+class TrainingSettings(Recipe):
+    """How to train: a recipe, how long, and from which seed.
 
     ``schedule``: None, "cosine", or pairs (share of the training, factor): [(0.5, 0.1), (0.8, 0.1)] multiplies the
     rates by 0.1 after half of the batches and again after 80 %.
     """
 
     n_epochs: int = 10
-    batch_size: int = 128
-    optimizer: str = "adam"
-    learning_rate: float = 1e-3
-    momentum: float = 0.9
-    weight_decay: float = 1e-5
-    trunk_multiplier: float = 1.0
-    bias_multiplier: float = 1.0
-    head_multiplier: float = 1.0
-    head_bias_multiplier: float = 1.0
-    decay_on_bias: bool = False
     schedule: Schedule = None
     patience: int = 3
     mixed: bool = False
@@ -101,28 +92,45 @@ def train(
     network.to(device)
     loss.to(device)
     run = _Run(network, loss, settings, score, checkpoint)
-    run.resume()
-    plan_of = _EpochPlans(len(rows), settings)
-    label_sets = _LabelSets(labels, device)
-    epoch_steps = plan_of.size
+    # All label sets as floats at once, if they fit: slicing a sparse matrix is slow.
+    dense = _floats(labels, device) if labels.shape[0] * labels.shape[1] <= MAX_DENSE_LABELS else None
+    plan: list[IntArray] = epoch_plan(len(rows), settings, run.epoch)
     batches: Iterator[Tensor] = iter(())
-    plan: list[IntArray] = []
+    epoch_steps = len(plan)
     total = settings.n_epochs * epoch_steps
     first = total if run.finished else run.epoch * epoch_steps
     with _seeded(device):
         for step in steps(total, PHASE, first, run.note):
             place = step % epoch_steps
             if place == 0:
-                plan = plan_of(run.epoch)
-                batches = in_turn(inputs, [rows[part] for part in plan], True, (settings.seed, run.epoch))
+                plan = epoch_plan(len(rows), settings, run.epoch)
+                batches = inputs.batches([rows[part] for part in plan], (settings.seed, run.epoch))
                 run.begin_epoch()
-            run.set_rates(step / total)
-            idx = plan[place]
-            run.step(_single(next(batches)).to(device), label_sets(idx), step, torch.from_numpy(idx).to(device))
-            if place == epoch_steps - 1 and run.end_epoch() and step + 1 < total:
-                break
+            idx = torch.from_numpy(plan[place]).to(device)
+            Y = _floats(labels[plan[place]], device) if dense is None else dense[idx]
+            run.step(next(batches).to(device), Y, step, idx, step / total)
+            if place == epoch_steps - 1:
+                run.end_epoch()
+                run.save()
+                if run.finished and step + 1 < total:
+                    break
         run.close()
     return run.trained
+
+
+def epoch_plan(n_rows: int, settings: TrainingSettings, epoch: int) -> list[IntArray]:
+    """Return the batches of an epoch: places among the training rows, shuffled by seed and epoch alone.
+
+    All batches are equally large, to one row, and never above ``batch_size`` if that is possible with two rows each.
+    A small rest would make a step as long as the others on the noise of a few pairs; a single row has no pair at all
+    and no batch statistics.
+    """
+    order = np.random.default_rng([settings.seed, epoch]).permutation(n_rows).astype(np.intp)
+    return np.array_split(order, max(1, min(math.ceil(n_rows / settings.batch_size), n_rows // 2)))
+
+
+def _floats(labels: LabelMatrix, device: torch.device) -> Tensor:
+    return torch.from_numpy(labels.astype(np.float32).toarray()).to(device)
 
 
 def learn_codes(
@@ -131,14 +139,9 @@ def learn_codes(
     """Return a network with the settings of ``network`` that learns the bits (n, m) of feature rows."""
     n_rows, n_bits = bits.shape
     spec = {"backbone": None, "head": network.head, "n_features": X.shape[1], "n_outputs": n_bits}
-    module = new_network(spec, seed, X)
-    settings = TrainingSettings(
-        network.n_epochs,
-        network.batch_size,
-        learning_rate=network.learning_rate,
-        weight_decay=network.weight_decay,
-        seed=seed,
-    )
+    module = new_network(spec, seed, Standardize.of_rows(X))
+    names = ("n_epochs", "batch_size", "learning_rate", "weight_decay")
+    settings = TrainingSettings(**{name: getattr(network, name) for name in names}, seed=seed)
     no_labels = sparse.csr_matrix((n_rows, 1))
     with torch_threads(useful_threads(module, network.batch_size, n_jobs)):
         train(module, CodeLoss(bits), ArrayInputs(X), np.arange(n_rows), no_labels, settings)
@@ -161,30 +164,29 @@ class _Run:
         self.optimizer = make_optimizer(network, settings, loss.weights())
         self.rates = [group["lr"] for group in self.optimizer.param_groups]
         self.trained = Trained()
-        self.epoch = 0
         self.inside = False
-        self.best: dict[str, Tensor] | None = None
+        self.best: dict[str, Tensor] = {}
         self.sum, self.count = torch.zeros(()), 0
         self.noted, self.text = 0.0, ""
+        found = checkpoint.load() if checkpoint is not None else None
+        if found is not None:
+            facts, states = found
+            load_arrays(network, states["network"])
+            loss.load_state_dict(from_arrays(states.get("loss", {})))
+            restore_optimizer(self.optimizer, from_arrays(states.get("optimizer", {})))
+            self.best = from_arrays(states.get("best", {}))
+            self.trained = Trained(**facts)
+
+    @property
+    def epoch(self) -> int:
+        """The number of complete epochs."""
+        return len(self.trained.losses)
 
     @property
     def finished(self) -> bool:
         """Whether nothing is left to do: all epochs are done, or ``patience`` of them brought no better score."""
         late = self.score is not None and self.epoch - self.trained.best_epoch >= self.settings.patience
         return self.epoch >= self.settings.n_epochs or (self.epoch > 0 and late)
-
-    def resume(self) -> None:
-        found = self.checkpoint.load() if self.checkpoint is not None else None
-        if found is None:
-            return
-        facts, arrays = found
-        restore(self.network, arrays, "network")
-        self.loss.load_state_dict(from_arrays(part(arrays, "loss")))
-        restore_optimizer(self.optimizer, arrays)
-        best = part(arrays, "best")
-        self.best = from_arrays(best) if best else None
-        self.trained = Trained(facts["losses"], facts["scores"], facts["best_epoch"])
-        self.epoch = facts["epoch"]
 
     def begin_epoch(self) -> None:
         # Dropout draws from this generator. It is seeded per epoch, so that a resumed epoch draws the same numbers.
@@ -195,16 +197,16 @@ class _Run:
             self.network.trunk.eval()
         self.sum, self.count = torch.zeros((), device=self.sum.device), 0
 
-    def set_rates(self, share: float) -> None:
+    def step(self, batch: Tensor, Y: Tensor, step: int, idx: Tensor, share: float) -> None:
+        """Learn from a batch, after that ``share`` of the training."""
         factor = rate_factor(self.settings.schedule, share)
         for group, rate in zip(self.optimizer.param_groups, self.rates, strict=True):
             group["lr"] = rate * factor
-
-    def step(self, batch: Tensor, Y: Tensor, step: int, idx: Tensor) -> None:
         self.optimizer.zero_grad()
         half = torch.autocast(batch.device.type, torch.bfloat16) if self.settings.mixed else nullcontext()
         with half:
-            u = self.network(batch)
+            # Networks are trained in single precision.
+            u = self.network(batch.float() if batch.dtype == torch.float64 else batch)
         value = self.loss(u.float(), Y, step, idx)
         value.backward()
         self.optimizer.step()
@@ -229,78 +231,37 @@ class _Run:
             self.text = f"epoch {self.epoch + self.inside}/{self.settings.n_epochs}, loss {self.mean_loss():.4g}{score}"
         return self.text
 
-    def end_epoch(self) -> bool:
-        """Record, compare, save; True when the training is over."""
-        self._record()
+    def end_epoch(self) -> None:
+        """Record the mean loss, measure, keep the best weights, save."""
+        self.trained.losses.append(self.mean_loss())
+        self.inside = False
+        if self.score is None:
+            self.trained.best_epoch = self.epoch
+        else:
+            self.network.eval()
+            self.trained.scores.append(self.score(self.network))
+            if not self.best or self.trained.scores[-1] > max(self.trained.scores[:-1]):
+                self.best = copy.deepcopy(self.network.state_dict())
+                self.trained.best_epoch = self.epoch
+
+    def save(self) -> None:
         if self.checkpoint is not None:
-            parts = {"network": self.network.state_dict(), "loss": self.loss.state_dict(), "best": self.best or {}}
-            facts = {
-                "epoch": self.epoch,
-                "losses": self.trained.losses,
-                "scores": self.trained.scores,
-                "best_epoch": self.trained.best_epoch,
+            moments = {
+                f"{number}/{name}": value
+                for number, state in self.optimizer.state_dict()["state"].items()
+                for name, value in state.items()
+                if isinstance(value, Tensor)
             }
-            self.checkpoint.save(facts, parts, self.optimizer)
-        return self.finished
+            states = {"network": self.network.state_dict(), "loss": self.loss.state_dict(), "best": self.best}
+            self.checkpoint.save(vars(self.trained), states | {"optimizer": moments})
 
     def close(self) -> None:
         """End with the best weights. After Ctrl-C inside an epoch, its unfinished result is compared too."""
         if self.inside:
-            self._record()
-        if self.best is not None:
+            self.end_epoch()
+        if self.best:
             self.network.load_state_dict(self.best)
         self.network.eval()
-
-    def _record(self) -> None:
-        self.trained.losses.append(self.mean_loss())
-        self.epoch += 1
-        self.inside = False
-        if self.score is None:
-            self.trained.best_epoch = self.epoch
-            return
-        self.network.eval()
-        self.trained.scores.append(self.score(self.network))
-        if self.best is None or self.trained.scores[-1] > max(self.trained.scores[:-1]):
-            self.best = copy.deepcopy(self.network.state_dict())
-            self.trained.best_epoch = self.epoch
-
-
-class _EpochPlans:
-    """The batches of an epoch: places among the training rows, shuffled by seed and epoch alone.
-
-    All batches are equally large, to one row, and never above ``batch_size`` if that is possible with two rows each.
-    A small rest would make a step as long as the others on the noise of a few pairs; a single row has no pair at all
-    and no batch statistics.
-    """
-
-    def __init__(self, n_rows: int, settings: TrainingSettings) -> None:
-        self.n_rows, self.settings = n_rows, settings
-        self.size = max(1, min(math.ceil(n_rows / settings.batch_size), n_rows // 2))
-
-    def __call__(self, epoch: int) -> list[IntArray]:
-        order = np.random.default_rng([self.settings.seed, epoch]).permutation(self.n_rows)
-        return [part.astype(np.intp) for part in np.array_split(order, self.size)]
-
-
-class _LabelSets:
-    """Label sets of batches as 0/1 rows, cut from one tensor if all of them fit: slicing a sparse matrix is slow."""
-
-    def __init__(self, labels: LabelMatrix, device: torch.device) -> None:
-        self.labels, self.device = labels, device
-        self.all = self._dense(labels) if labels.shape[0] * labels.shape[1] <= MAX_DENSE_LABELS else None
-
-    def __call__(self, idx: IntArray) -> Tensor:
-        if self.all is not None:
-            return self.all[torch.from_numpy(idx).to(self.device)]
-        return self._dense(self.labels[idx])
-
-    def _dense(self, labels: LabelMatrix) -> Tensor:
-        return torch.from_numpy(labels.astype(np.float32).toarray()).to(self.device)
-
-
-def _single(batch: Tensor) -> Tensor:
-    """Float64 rows as float32: networks are trained in single precision."""
-    return batch.float() if batch.dtype == torch.float64 else batch
 
 
 def make_optimizer(
@@ -370,19 +331,13 @@ class TrainingCheckpoint:
         self.path = os.fspath(path)
         self.identity = {name: str(value) for name, value in identity.items()}
 
-    def save(
-        self, facts: dict[str, Any], parts: dict[str, dict[str, Tensor]], optimizer: torch.optim.Optimizer
-    ) -> None:
-        """Write the file. ``facts`` are plain values, ``parts`` are state dicts by name."""
-        arrays = {f"{part}/{name}": array for part, state in parts.items() for name, array in to_arrays(state).items()}
-        for number, state in optimizer.state_dict()["state"].items():
-            tensors = {name: value for name, value in state.items() if isinstance(value, Tensor)}
-            arrays |= {f"optimizer/{number}/{name}": array for name, array in to_arrays(tensors).items()}
-        document = {"identity": self.identity, "facts": facts, "parts": sorted(parts)}
-        write(to_bytes({"training": document}, arrays), self.path)
+    def save(self, facts: dict[str, Any], states: dict[str, dict[str, Tensor]]) -> None:
+        """Write the file. ``facts`` are plain values, ``states`` are tensors by name, in parts by name."""
+        arrays = {f"{part}/{name}": array for part, state in states.items() for name, array in to_arrays(state).items()}
+        write(to_bytes({"training": {"identity": self.identity, "facts": facts}}, arrays), self.path)
 
-    def load(self) -> tuple[dict[str, Any], Arrays] | None:
-        """Return the facts and arrays of the file; None if there is no file yet."""
+    def load(self) -> tuple[dict[str, Any], dict[str, Arrays]] | None:
+        """Return the facts and the parts that are not empty; None if there is no file yet."""
         try:
             document, arrays = from_bytes(read(self.path), self.path)
         except FileNotFoundError:
@@ -397,33 +352,17 @@ class TrainingCheckpoint:
                     f"The checkpoint {self.path} belongs to another training ({name} is {there} there and {value} "
                     "here): delete it, or give checkpoint= another name."
                 )
-        return content["facts"], arrays
+        states: dict[str, Arrays] = {}
+        for key, array in arrays.items():
+            part, _, name = key.partition("/")
+            states.setdefault(part, {})[name] = array
+        return content["facts"], states
 
 
-def part(arrays: Arrays, name: str) -> Arrays:
-    """Return the arrays of one part under their own names."""
-    return {key.removeprefix(name + "/"): array for key, array in arrays.items() if key.startswith(name + "/")}
-
-
-def restore(module: nn.Module, arrays: Arrays, name: str) -> None:
-    load_arrays(module, part(arrays, name))
-
-
-def restore_optimizer(optimizer: torch.optim.Optimizer, arrays: Arrays) -> None:
+def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
+    """Put back tensors that are called by the number of their parameter and their name."""
     state: dict[int, dict[str, Any]] = {}
-    for key, tensor in from_arrays(part(arrays, "optimizer")).items():
+    for key, tensor in tensors.items():
         number, name = key.split("/")
         state.setdefault(int(number), {})[name] = tensor
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
-
-
-def digest(*arrays: Any) -> str:
-    """Return a short fingerprint of arrays: shapes, and the bytes of at most 64 rows of each."""
-    result = hashlib.sha256()
-    for array in arrays:
-        rows = np.linspace(0, array.shape[0] - 1, min(64, array.shape[0])).astype(np.intp)
-        sample = array[rows]
-        sample = sample.toarray() if hasattr(sample, "toarray") else np.asarray(sample)
-        result.update(repr((array.shape, str(array.dtype))).encode())
-        result.update(np.ascontiguousarray(sample).tobytes())
-    return result.hexdigest()[:16]

@@ -14,7 +14,7 @@ from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
 from hashlearn import codes, metrics
-from hashlearn.deep.extra import require_torch
+from hashlearn.deep.extra import require_torch, torch
 from hashlearn.functions.calibration import Calibration
 from hashlearn.functions.linear import block_precision
 from hashlearn.functions.network import NetworkFunction
@@ -37,14 +37,17 @@ from hashlearn.parameters import (
 )
 from hashlearn.progress import PhaseTimer, verbose_listening
 from hashlearn.rows.advice import SampledCodes
+from hashlearn.rows.checkpoint import content_hash
 from hashlearn.rows.source import CalibrationSample
 from hashlearn.typing import Float32Array, FloatArray, IntArray, Matrix, Rng
 
 if TYPE_CHECKING:
+    from hashlearn.deep.backbones import Backbone, Recipe
     from hashlearn.deep.inputs import Inputs
     from hashlearn.deep.losses import Loss, MethodLoss
-    from hashlearn.deep.setting_up import Opened
+    from hashlearn.deep.trainer import TrainingCheckpoint, TrainingSettings
 
+LEAST_HELD_OUT = 4
 HEAD_NAMES = ("auto", "linear", "mlp", "three-layer", "divide", "batchnorm")
 # Parameters that change how fast or where a training runs, and not what it learns.
 _SIDE_ISSUES = ("checkpoint", "device", "n_jobs", "verbose", "backbone", "random_state")
@@ -165,32 +168,50 @@ class DeepHasher(BaseHasher):
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn from classes (n,) or label sets (n, c). X are features, or images as the backbone takes them."""
         require_torch()
+        from hashlearn.deep.backbones import Backbone, Recipe
+        from hashlearn.deep.inputs import ArrayInputs, fresh_backbone, open_inputs
+        from hashlearn.deep.network import Standardize
+
         check_parameters(self)
         self.n_bits_, self.advice_ = int(self.n_bits), []
         rng = self._rng()
         seed = int(rng.randint(2**31))
         with verbose_listening(self.verbose):
-            opened = self._open(X, seed)
-            with closing(opened.inputs):
-                self.seconds_ = self._fit(opened, y, rng, seed)
+            rows: Matrix | None = None
+            if self.backbone is None:
+                rows = validated_rows(self, X, reset=True, at_least=2)
+                trunk = Backbone("none", Standardize.of_rows(rows), rows.shape[1], None, Recipe())
+                inputs: Inputs = ArrayInputs(rows, rows.dtype)
+            else:
+                trunk = fresh_backbone(self.backbone, X, seed)
+                inputs = open_inputs(trunk.description, X, self.n_jobs)
+            with closing(inputs):
+                self.seconds_ = self._fit(inputs, rows, trunk, y, rng, seed)
         return self
 
-    def _fit(self, opened: Opened, y: Any, rng: Rng, seed: int) -> dict[str, float]:
-        from hashlearn.deep import setting_up
+    def _fit(
+        self, inputs: Inputs, rows: Matrix | None, trunk: Backbone, y: Any, rng: Rng, seed: int
+    ) -> dict[str, float]:
         from hashlearn.deep.network import new_network, pick_device, to_arrays, torch_threads, useful_threads
         from hashlearn.deep.trainer import train
 
-        inputs, timer = opened.inputs, PhaseTimer()
+        timer = PhaseTimer()
         labels, known = self._labels(inputs, y)
-        training, held_out = setting_up.hold_out(known, self.validation, rng)
+        training, held_out = hold_out(known, self.validation, rng)
         own = labels[training]
-        spec = opened.spec(self.head_of_method if self.head == "auto" else self.head, self._n_outputs(own.shape[1]))
-        settings = setting_up.settings_of(self, opened.recipe, seed)
+        head = self.head_of_method if self.head == "auto" else self.head
+        spec = {
+            "backbone": None if rows is not None else trunk.description,
+            "head": head if isinstance(head, str) else [int(width) for width in head],
+            "n_features": trunk.n_features,
+            "n_outputs": self._n_outputs(own.shape[1]),
+        }
+        settings = self._settings(trunk.recipe, seed)
         device = pick_device(self.device)
-        checkpoint = self._checkpoint(opened, own, seed)
+        checkpoint = self._checkpoint(inputs, rows, own, spec, seed)
         with timer("targets"):
-            module = new_network(spec, seed, opened.rows, opened.trunk)
-            loss = self.make_loss(own, rng, None if opened.rows is None else opened.rows[training])
+            module = new_network(spec, seed, trunk.module)
+            loss = self.make_loss(own, rng, None if rows is None else rows[training])
         with timer("learn"), torch_threads(useful_threads(module, settings.batch_size, self.n_jobs)):
             score = self._scorer(inputs, held_out, labels[held_out], device) if len(held_out) else None
             trained = train(
@@ -203,8 +224,31 @@ class DeepHasher(BaseHasher):
             projections = self._project_inputs(inputs)
             self.codes_ = codes.pack(projections >= 0)
             self._keep_learned(loss, training)
-            self._calibrate_outputs(projections, training, opened.rows)
+            self._calibrate_outputs(projections, training, rows)
         return timer.seconds
+
+    def _settings(self, recipe: Recipe, seed: int) -> TrainingSettings:
+        """Return the hasher's own values, else those of the backbone's recipe."""
+        from hashlearn.deep.trainer import TrainingSettings
+
+        on_gpu = torch.cuda.is_available() and not self.device.startswith("cpu")
+        gpu_has_it = on_gpu and torch.cuda.is_bf16_supported(including_emulation=False)
+        own = {
+            "batch_size": self.batch_size,
+            "optimizer": self.optimizer,
+            "learning_rate": self.learning_rate,
+            "weight_decay": self.weight_decay,
+            "trunk_multiplier": self.trunk_rate,
+        }
+        given: dict[str, Any] = {name: value for name, value in own.items() if value is not None}
+        return TrainingSettings(
+            **vars(recipe) | given,
+            n_epochs=self.n_epochs,
+            schedule=self.schedule,
+            patience=self.patience,
+            mixed=gpu_has_it if self.precision == "auto" else self.precision == "mixed",
+            seed=seed,
+        )
 
     def _calibrate_outputs(self, projections: Float32Array, training: IntArray, rows: Matrix | None) -> None:
         """Learn ``calibration_`` from outputs of the network; images have no features, so near is by outputs there."""
@@ -227,13 +271,17 @@ class DeepHasher(BaseHasher):
         """
         check_is_fitted(self)
         require_torch()
-        with closing(self._open(X).inputs) as inputs:
+        from hashlearn.deep.inputs import open_inputs
+
+        if self.backbone is None:
+            return self._project(validated_rows(self, X))
+        with closing(open_inputs(self.function_.spec["backbone"], X, self.n_jobs)) as inputs:
             projections = self._project_inputs(inputs)
             return projections if inputs.usable is None else projections[inputs.usable]
 
     def _block_projection(self) -> Callable[[Matrix], NDArray[Any]]:
         require_torch()
-        from hashlearn.deep.setting_up import own_module
+        from hashlearn.deep.inputs import own_module
 
         backbone = self.function_.spec["backbone"]
         if backbone is not None and backbone["images"] is not None:
@@ -251,27 +299,12 @@ class DeepHasher(BaseHasher):
         return self._project_inputs(ArrayInputs(X, X.dtype))
 
     def _project_inputs(self, inputs: Inputs) -> Float32Array:
-        from hashlearn.deep.inputs import outputs
+        from hashlearn.deep.inputs import outputs, own_module
         from hashlearn.deep.network import pick_device, torch_threads, useful_threads
-        from hashlearn.deep.setting_up import own_module
 
         module = self.function_.module(own_module(self.backbone))
         with torch_threads(useful_threads(module, 1, self.n_jobs)):
             return outputs(module, inputs, self.n_bits_, pick_device(self.device))
-
-    def _open(self, X: Any, seed: int | None = None) -> Opened:
-        """Return the inputs of a network, and what is known of them. Features are checked as scikit-learn does.
-
-        With a seed they are for fitting, and a backbone that starts at random gets its weights from it.
-        """
-        from hashlearn.deep import setting_up
-
-        reset = seed is not None
-        if self.backbone is None:
-            return setting_up.open_rows(validated_rows(self, X, reset=reset, at_least=2 if reset else 1))
-        if seed is not None:
-            return setting_up.open_backbone(self.backbone, X, self.n_jobs, seed)
-        return setting_up.Opened(setting_up.open_inputs(self.function_.spec["backbone"], X, self.n_jobs))
 
     def _labels(self, inputs: Inputs, y: Any) -> tuple[sparse.csr_matrix, IntArray]:
         """Return the label sets, and the rows that have any label."""
@@ -290,31 +323,41 @@ class DeepHasher(BaseHasher):
         """Return a function that measures the MAP of the held-out rows among themselves, as ``score`` defines it."""
         from hashlearn.deep.inputs import outputs
 
-        halves = (slice(0, None, 2), slice(1, None, 2))
-
         def score(module: Any) -> float:
             packed = codes.pack(outputs(module, inputs, self.n_bits_, device, held_out) >= 0)
-            return float(
-                np.mean(
-                    [
-                        metrics.mean_average_precision(packed[a], packed[b], labels[a], labels[b], at=None, n_jobs=1)
-                        for a, b in (halves, halves[::-1])
-                    ]
-                )
-            )
+            even, odd = ((packed[half], labels[half]) for half in (slice(0, None, 2), slice(1, None, 2)))
+            both = [
+                metrics.mean_average_precision(asked[0], found[0], asked[1], found[1], at=None, n_jobs=1)
+                for asked, found in ((even, odd), (odd, even))
+            ]
+            return float(np.mean(both))
 
         return score
 
-    def _checkpoint(self, opened: Opened, labels: LabelMatrix, seed: int) -> Any:
+    def _checkpoint(
+        self, inputs: Inputs, rows: Matrix | None, labels: LabelMatrix, spec: dict[str, Any], seed: int
+    ) -> TrainingCheckpoint | None:
         if self.checkpoint is None:
             return None
-        from hashlearn.deep.trainer import TrainingCheckpoint, digest
+        from hashlearn.deep.trainer import TrainingCheckpoint
 
         settings = {name: value for name, value in self.get_params(deep=False).items() if name not in _SIDE_ISSUES}
-        data = digest(labels) if opened.rows is None else digest(labels, opened.rows)
-        data += opened.inputs.stamp()
-        identity = {"method": type(self).__name__, **settings, "seed": seed, "data": data, "backbone": opened.name}
-        return TrainingCheckpoint(self.checkpoint, identity)
+        facts = {"seed": seed, "data": content_hash((labels, rows)) + inputs.stamp(), "backbone": spec["backbone"]}
+        return TrainingCheckpoint(self.checkpoint, {"method": type(self).__name__, **settings, **facts})
+
+
+def hold_out(known: IntArray, share: float, rng: Rng) -> tuple[IntArray, IntArray]:
+    """Return rows to train on and rows to choose the best epoch by."""
+    if share == 0:
+        return known, known[:0]
+    count = round(share * len(known))
+    if count < LEAST_HELD_OUT or len(known) - count < 2:
+        raise ValueError(
+            f"validation={share:g} holds out {count} of {len(known)} labeled rows: it must leave at least 2 and hold "
+            f"out at least {LEAST_HELD_OUT}."
+        )
+    order = rng.permutation(known)
+    return np.sort(order[count:]), order[:count]
 
 
 def project_rows(function: NetworkFunction, trunk: Any, device: str, dtype: Any, X: Matrix) -> NDArray[Any]:
