@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import io
 import pickle
-from collections.abc import Callable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hashlearn.data.plain import image_folder
 from hashlearn.data.pool import DatasetMissing, Pool, joined_parts
 from hashlearn.files.arrays import FileError
 from hashlearn.files.tree import Tree, is_archive, open_tree
@@ -18,9 +19,13 @@ from hashlearn.files.tree import Tree, is_archive, open_tree
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 _SHAPE = (32, 32, 3)
 _PIXELS = 32 * 32 * 3
-_TRAIN_BATCHES = tuple(f"data_batch_{number}" for number in range(1, 6))
+_BATCHES10 = ([f"data_batch_{number}" for number in range(1, 6)], ["test_batch"])
+# What the python version calls the labels, and how many there are.
+_LABELS10 = {"labels": 10}
+_LABELS100 = {"fine_labels": 100, "coarse_labels": 20}
 _DTYPES = ("u1", "i1", "b", "B", "i4", "i8")
-LabeledImages = tuple[NDArray[np.uint8], NDArray[np.int64]]
+Labeled = tuple[NDArray[np.uint8], NDArray[np.int64]]
+"""Pixels, and a column of labels for each kind."""
 
 
 def cifar10(path: Path) -> Pool:
@@ -32,12 +37,15 @@ def cifar10(path: Path) -> Pool:
     for place in _places(path, ("cifar-10-python.tar.gz", "cifar-10-binary.tar.gz", "cifar10-images.zip")):
         with open_tree(place) as tree:
             if tree.find("data_batch_1"):
-                return _joined10([_python_part(tree, _TRAIN_BATCHES), _python_part(tree, ("test_batch",))])
-            if tree.find("data_batch_1.bin"):
-                binary = [tuple(f"{name}.bin" for name in _TRAIN_BATCHES), ("test_batch.bin",)]
-                return _joined10([_binary_part(tree, names) for names in binary])
-            if any("/airplane/" in "/" + name for name in tree.names()):
+                parts = [_pickled(tree, names, _LABELS10) for names in _BATCHES10]
+            elif tree.find("data_batch_1.bin"):
+                parts = [_recorded(tree, [f"{name}.bin" for name in names], _LABELS10) for names in _BATCHES10]
+            elif any("/airplane/" in "/" + name for name in tree.names()):
                 return _from_images(place)
+            else:
+                continue
+            flat = [(pixels, labels[:, 0]) for pixels, labels in parts]
+            return joined_parts("CIFAR-10", flat, CLASSES, image_shape=_SHAPE)
     raise DatasetMissing(
         f"CIFAR-10 is not in {path}: put cifar-10-python.tar.gz, cifar-10-binary.tar.gz or a zip of images there."
     )
@@ -50,16 +58,21 @@ def cifar100(path: Path) -> Pool:
     """
     for place in _places(path, ("cifar-100-python.tar.gz", "cifar-100-binary.tar.gz")):
         with open_tree(place) as tree:
-            python = tree.find("cifar-100-python/meta", "meta")
-            if python:
-                names = _unpickled(tree, python)
-                coarse, fine = (tuple(map(_text, names[f"{kind}_label_names"])) for kind in ("coarse", "fine"))
-                parts = [_python_part100(tree, f"cifar-100-python/{part}", part) for part in ("train", "test")]
-                return _joined100(parts, fine, coarse)
-            binary = tree.find("fine_label_names.txt")
-            if binary:
-                fine, coarse = (_lines(tree, f"{kind}_label_names.txt") for kind in ("fine", "coarse"))
-                return _joined100([_binary_part100(tree, part) for part in ("train.bin", "test.bin")], fine, coarse)
+            meta = tree.find("cifar-100-python/meta", "meta")
+            if meta:
+                facts = _unpickled(tree, meta)
+                names = [_text(name) for kind in ("fine", "coarse") for name in facts[f"{kind}_label_names"]]
+                files = [tree.find(f"cifar-100-python/{part}") or part for part in ("train", "test")]
+                parts = [_pickled(tree, [file], _LABELS100) for file in files]
+            elif tree.find("fine_label_names.txt"):
+                lists = [_member(tree, f"{kind}_label_names.txt").decode() for kind in ("fine", "coarse")]
+                names = [line.strip() for text in lists for line in text.splitlines() if line.strip()]
+                parts = [_recorded(tree, [part], _LABELS100) for part in ("train.bin", "test.bin")]
+            else:
+                continue
+            fine, coarse = (np.eye(count, dtype=np.uint8) for count in _LABELS100.values())
+            labeled = [(pixels, np.hstack([fine[labels[:, 0]], coarse[labels[:, 1]]])) for pixels, labels in parts]
+            return joined_parts("CIFAR-100", labeled, tuple(names), image_shape=_SHAPE)
     raise DatasetMissing(f"CIFAR-100 is not in {path}: put cifar-100-python.tar.gz or cifar-100-binary.tar.gz there.")
 
 
@@ -70,30 +83,7 @@ def _places(path: Path, archives: tuple[str, ...]) -> list[Path]:
     return [path] if is_archive(path) else [path, *(path / name for name in archives if (path / name).exists())]
 
 
-def _joined10(parts: list[LabeledImages]) -> Pool:
-    return joined_parts("CIFAR-10", parts, CLASSES, image_shape=_SHAPE)
-
-
-def _joined100(
-    parts: list[tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]],
-    fine: tuple[str, ...],
-    coarse: tuple[str, ...],
-) -> Pool:
-    labeled = []
-    for images, fine_y, coarse_y in parts:
-        sets = np.zeros((len(images), len(fine) + len(coarse)), dtype=np.uint8)
-        rows = np.arange(len(images))
-        _check_range(fine_y, len(fine), "CIFAR-100's fine labels")
-        _check_range(coarse_y, len(coarse), "CIFAR-100's coarse labels")
-        sets[rows, fine_y] = 1
-        sets[rows, len(fine) + coarse_y] = 1
-        labeled.append((images, sets))
-    return joined_parts("CIFAR-100", labeled, fine + coarse, image_shape=_SHAPE)
-
-
 def _from_images(path: Path) -> Pool:
-    from hashlearn.data.plain import image_folder
-
     pool = image_folder(path, name="CIFAR-10")
     if pool.label_names != CLASSES or pool.part is None or pool.image_shape != _SHAPE:
         raise FileError(
@@ -102,32 +92,37 @@ def _from_images(path: Path) -> Pool:
     return pool
 
 
-def _check_range(labels: NDArray[np.int64], count: int, what: str) -> None:
-    if len(labels) and (labels.min() < 0 or labels.max() >= count):
-        raise FileError(f"{what} must lie in 0..{count - 1}; they reach from {labels.min()} to {labels.max()}.")
+def _recorded(tree: Tree, names: Iterable[str], kinds: dict[str, int]) -> Labeled:
+    """Read the binary version: records of a byte per label, the coarse one first, and a plane of bytes per color."""
+    width = len(kinds) + _PIXELS
+    parts = []
+    for name in names:
+        raw = np.frombuffer(_member(tree, name), dtype=np.uint8)
+        if not raw.size or raw.size % width:
+            raise FileError(f"{tree.path}: {name} has {raw.size} bytes, not whole records of {width}.")
+        parts.append(raw.reshape(-1, width))
+    records = np.concatenate(parts)
+    labels = records[:, : len(kinds)][:, ::-1].astype(np.int64)
+    return _interleaved(records[:, len(kinds) :]), _in_range(labels, kinds, tree)
 
 
-# The binary version has records of one label byte (CIFAR-100 has two, the coarse label first) and 3072 pixel bytes, one
-# plane per color.
-
-
-def _binary_part(tree: Tree, names: tuple[str, ...]) -> LabeledImages:
-    records = np.concatenate([_records(tree, name, 1) for name in names])
-    labels = records[:, 0].astype(np.int64)
-    _check_range(labels, len(CLASSES), f"{tree.path}: CIFAR-10's labels")
-    return _interleaved(records[:, 1:]), labels
-
-
-def _binary_part100(tree: Tree, name: str) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]:
-    records = _records(tree, name, 2)
-    return _interleaved(records[:, 2:]), records[:, 1].astype(np.int64), records[:, 0].astype(np.int64)
-
-
-def _records(tree: Tree, name: str, label_bytes: int) -> NDArray[np.uint8]:
-    raw = np.frombuffer(_member(tree, name), dtype=np.uint8)
-    if not raw.size or raw.size % (label_bytes + _PIXELS):
-        raise FileError(f"{tree.path}: {name} has {raw.size} bytes, not whole records of {label_bytes + _PIXELS}.")
-    return raw.reshape(-1, label_bytes + _PIXELS)
+def _pickled(tree: Tree, names: Iterable[str], kinds: dict[str, int]) -> Labeled:
+    """Read the python version: dictionaries that were pickled by Python 2."""
+    pixels, labels = [], []
+    for name in names:
+        batch = _unpickled(tree, name)
+        data = batch.get("data")
+        if not isinstance(data, np.ndarray) or data.dtype != np.uint8 or data.ndim != 2 or data.shape[1] != _PIXELS:
+            raise FileError(f"{tree.path}: a batch does not hold rows of {_PIXELS} bytes.")
+        columns = [batch.get(kind) for kind in kinds]
+        for kind, values in zip(kinds, columns, strict=True):
+            if not isinstance(values, list) or not all(isinstance(value, int) for value in values):
+                raise FileError(f"{tree.path}: a batch has no list of {kind}.")
+            if len(values) != len(data):
+                raise FileError(f"{tree.path}: a batch has {len(data)} images and {len(values)} {kind}.")
+        pixels.append(_interleaved(data))
+        labels.append(np.array(columns, dtype=np.int64).T)
+    return np.concatenate(pixels), _in_range(np.concatenate(labels), kinds, tree)
 
 
 def _interleaved(planes: NDArray[np.uint8]) -> NDArray[np.uint8]:
@@ -135,47 +130,20 @@ def _interleaved(planes: NDArray[np.uint8]) -> NDArray[np.uint8]:
     return np.ascontiguousarray(planes.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)).reshape(-1, _PIXELS)
 
 
+def _in_range(labels: NDArray[np.int64], kinds: dict[str, int], tree: Tree) -> NDArray[np.int64]:
+    for column, (kind, count) in zip(labels.T, kinds.items(), strict=True):
+        if len(column) and (column.min() < 0 or column.max() >= count):
+            raise FileError(
+                f"{tree.path}: {kind} must lie in 0..{count - 1}; they reach from {column.min()} to {column.max()}."
+            )
+    return labels
+
+
 def _member(tree: Tree, name: str) -> bytes:
     found = tree.find(name)
     if found is None:
         raise FileError(f"{tree.path} lacks {name}.")
     return tree.read(found)
-
-
-def _lines(tree: Tree, name: str) -> tuple[str, ...]:
-    return tuple(line.strip() for line in _member(tree, name).decode().splitlines() if line.strip())
-
-
-# The python version has dictionaries that were pickled by Python 2.
-
-
-def _python_part(tree: Tree, names: tuple[str, ...]) -> LabeledImages:
-    batches = [_unpickled(tree, name) for name in names]
-    pixels = np.concatenate([_pixels(tree, batch) for batch in batches])
-    labels = np.concatenate([_labels(tree, batch, "labels") for batch in batches])
-    _check_range(labels, len(CLASSES), f"{tree.path}: CIFAR-10's labels")
-    return pixels, labels
-
-
-def _python_part100(tree: Tree, *names: str) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]:
-    batch = _unpickled(tree, next((name for name in names if tree.find(name)), names[-1]))
-    return _pixels(tree, batch), _labels(tree, batch, "fine_labels"), _labels(tree, batch, "coarse_labels")
-
-
-def _pixels(tree: Tree, batch: dict[str, Any]) -> NDArray[np.uint8]:
-    data = batch.get("data")
-    if not isinstance(data, np.ndarray) or data.dtype != np.uint8 or data.ndim != 2 or data.shape[1] != _PIXELS:
-        raise FileError(f"{tree.path}: a batch does not hold rows of {_PIXELS} bytes.")
-    return _interleaved(data)
-
-
-def _labels(tree: Tree, batch: dict[str, Any], key: str) -> NDArray[np.int64]:
-    values = batch.get(key)
-    if not isinstance(values, list) or not all(isinstance(value, int) for value in values):
-        raise FileError(f"{tree.path}: a batch has no list of {key}.")
-    if len(values) != len(batch["data"]):
-        raise FileError(f"{tree.path}: a batch has {len(batch['data'])} images and {len(values)} {key}.")
-    return np.array(values, dtype=np.int64)
 
 
 def _text(value: str | bytes) -> str:
@@ -205,22 +173,18 @@ class _ArraysOnly(pickle.Unpickler):
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) in (("numpy.core.multiarray", "_reconstruct"), ("numpy._core.multiarray", "_reconstruct")):
-            return _fresh(lambda kind, shape, code: np.ndarray((0,), np.int8))
+            return lambda kind, shape, code: np.ndarray((0,), np.int8)
         if (module, name) == ("numpy", "ndarray"):
             return None  # it is used only as the first argument of _reconstruct, which ignores it
         if (module, name) == ("numpy", "dtype"):
-            return _fresh(_integer_dtype)
+            return lambda code, *_: _integer_dtype(_text(code))
         if (module, name) == ("_codecs", "encode"):
-            return _fresh(lambda text, codec="latin1": text.encode("latin1"))
+            return lambda text, codec="latin1": text.encode("latin1")
         raise pickle.UnpicklingError(f"it asks for {module}.{name}, and only arrays are unpickled")
 
 
-def _fresh(function: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda *arguments: function(*arguments)
-
-
-def _integer_dtype(code: str | bytes, *_: Any) -> np.dtype[Any]:
-    if _text(code) not in _DTYPES:
-        raise pickle.UnpicklingError(f"it holds an array of type {_text(code)!r} where bytes are expected")
+def _integer_dtype(code: str) -> np.dtype[Any]:
+    if code not in _DTYPES:
+        raise pickle.UnpicklingError(f"it holds an array of type {code!r} where bytes are expected")
     # The pickle sets the state of this object next, so it must be a copy: NumPy shares its own dtype objects.
-    return np.dtype(_text(code), align=False, copy=True)
+    return np.dtype(code, align=False, copy=True)

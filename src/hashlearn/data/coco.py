@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,24 +21,14 @@ _INSTANCES = re.compile(r"(?:^|/)instances_(train|val)\w*\.json$")
 _KEPT = {"images", "annotations", "categories", "id", "image_id", "category_id", "name"}
 
 
-@dataclass(frozen=True)
-class Instances:
-    """The categories on each image: ``labels`` has a row for each of ``image_ids``, ``part`` is TRAIN or TEST."""
-
-    image_ids: NDArray[np.int64]
-    labels: NDArray[np.uint8]
-    label_names: tuple[str, ...]
-    part: NDArray[np.uint8]
-
-
-def coco(path: Path, *, drop_unlabeled: bool = True) -> Pool:
+def coco(path: Path) -> Pool:
     """MS-COCO: features of images with label sets over the 80 categories.
 
     ``path`` is a folder with ``instances_train*.json`` and ``instances_val*.json`` (or ``annotations_trainval*.zip``),
     ``features.npy`` and, row for row, ``image_ids.npy`` or ``image_ids.txt``: COCO's numbers or its file names.
-    Images without any object are dropped unless ``drop_unlabeled`` is False.
+    Images without any object are dropped.
     """
-    instances = read_instances(path)
+    image_ids, labels, part, label_names = _read_instances(path)
     features = path / FEATURES
     ids_file = next((path / name for name in IMAGE_IDS if (path / name).exists()), None)
     if not features.exists() or ids_file is None:
@@ -50,18 +39,16 @@ def coco(path: Path, *, drop_unlabeled: bool = True) -> Pool:
     X, ids = read_features(features), read_image_ids(ids_file)
     if X.shape[0] != len(ids):
         raise FileError(f"{features} has {X.shape[0]} rows but {ids_file} has {len(ids)} images.")
-    places = np.searchsorted(instances.image_ids, ids)
-    known = places < len(instances.image_ids)
-    known[known] = instances.image_ids[places[known]] == ids[known]
+    known = np.isin(ids, image_ids)
     if not known.all():
         raise FileError(f"{ids_file}: image {ids[~known][0]} is in no instances_*.json of {path}.")
-    Y, part = instances.labels[places], instances.part[places]
-    rows = np.flatnonzero(Y.any(axis=1)) if drop_unlabeled else np.arange(len(Y))
-    return Pool("COCO", X[rows], Y[rows], instances.label_names, part=part[rows], ids=ids[rows])
+    places = np.searchsorted(image_ids, ids)
+    rows = np.flatnonzero(labels[places].any(axis=1))
+    return Pool("COCO", X[rows], labels[places[rows]], label_names, part=part[places[rows]], ids=ids[rows])
 
 
-def read_instances(path: Path) -> Instances:
-    """Read the label sets of all images of ``instances_*.json`` in a folder or zip, in the order of image numbers."""
+def _read_instances(path: Path) -> tuple[NDArray[np.int64], NDArray[np.uint8], NDArray[np.uint8], tuple[str, ...]]:
+    """Read ``instances_*.json`` of a folder or zip: image numbers in order, label sets, parts, names of the labels."""
     parts: list[tuple[int, dict[str, Any]]] = []
     for place in [path, *sorted(path.glob("annotations_trainval*.zip"))] if path.is_dir() else [path]:
         if parts or not place.exists():
@@ -79,14 +66,14 @@ def read_instances(path: Path) -> Instances:
         )
     names = {category["id"]: category["name"] for _, raw in parts for category in raw["categories"]}
     columns = {number: column for column, number in enumerate(sorted(names))}
-    tables = [_table(raw, columns, part) for part, raw in parts]
-    image_ids = np.concatenate([ids for ids, _, _ in tables])
+    tables = [_table(raw, columns) for _, raw in parts]
+    image_ids = np.concatenate([ids for ids, _ in tables])
     order = np.argsort(image_ids, kind="stable")
     if len(np.unique(image_ids)) != len(image_ids):
         raise FileError(f"{path}: an image is in two instances_*.json; keep the files of one year only.")
-    labels = np.concatenate([rows for _, rows, _ in tables])[order]
-    part = np.concatenate([marks for _, _, marks in tables])[order]
-    return Instances(image_ids[order], labels, tuple(names[number] for number in sorted(names)), part)
+    labels = np.concatenate([rows for _, rows in tables])
+    part = np.repeat(np.array([mark for mark, _ in parts], dtype=np.uint8), [len(ids) for ids, _ in tables])
+    return image_ids[order], labels[order], part[order], tuple(names[number] for number in sorted(names))
 
 
 def _parsed(raw: bytes, where: str) -> dict[str, Any]:
@@ -100,21 +87,18 @@ def _parsed(raw: bytes, where: str) -> dict[str, Any]:
     return content
 
 
-def _table(
-    raw: dict[str, Any], columns: dict[int, int], part: int
-) -> tuple[NDArray[np.int64], NDArray[np.uint8], NDArray[np.uint8]]:
+def _table(raw: dict[str, Any], columns: dict[int, int]) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
     try:
         ids = np.array(sorted(image["id"] for image in raw["images"]), dtype=np.int64)
         images = np.array([found["image_id"] for found in raw["annotations"]], dtype=np.int64)
         categories = np.array([columns[found["category_id"]] for found in raw["annotations"]], dtype=np.int64)
     except (KeyError, TypeError, ValueError) as error:
         raise FileError(f"A COCO annotation lacks its image or a known category ({error}).") from error
-    places = np.searchsorted(ids, images)
-    if np.any(places >= len(ids)) or np.any(ids[places] != images):
+    if not np.isin(images, ids).all():
         raise FileError("A COCO annotation is of an image that its file does not list.")
     labels = np.zeros((len(ids), len(columns)), dtype=np.uint8)
-    labels[places, categories] = 1
-    return ids, labels, np.full(len(ids), part, dtype=np.uint8)
+    labels[np.searchsorted(ids, images), categories] = 1
+    return ids, labels
 
 
 def read_image_ids(path: Path) -> NDArray[np.int64]:

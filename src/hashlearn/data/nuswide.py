@@ -9,75 +9,62 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from hashlearn.data.pool import TEST, TRAIN, DatasetMissing, Pool
+from hashlearn.data.pool import DatasetMissing, Pool
 from hashlearn.files.arrays import FileError
 from hashlearn.files.tree import Tree, open_tree
 from hashlearn.progress import report
 
 HOMEPAGE = "https://lms.comp.nus.edu.sg/wp-content/uploads/2019/research/nuswide/NUS-WIDE.html"
 _LABEL_FILE = re.compile(r"(?:^|/)Labels_([A-Za-z0-9]+?)(?:_(Train|Test))?\.txt$")
-_PARTS = ("Train", "Test")
 _BLOCK = 32 << 20
 # Row 78,371 of the published Labels_lake_Train.txt has this value, the only one in 81 files that is neither 0 nor 1.
 _KNOWN_SLIP = ("lake", -1130179)
 
 
-def nuswide(path: Path, n_concepts: int = 21, *, drop_unlabeled: bool = True) -> Pool:
+def nuswide(path: Path, n_concepts: int = 21) -> Pool:
     """NUS-WIDE: 269,648 Flickr images, 500-d bag of words, label sets of the ``n_concepts`` most frequent concepts.
 
     ``path`` is a folder that holds, at any depth, either ``BoW_int.dat`` and ``AllLabels/Labels_<concept>.txt``, or
     ``BoW_Train_int.dat``, ``BoW_Test_int.dat`` and ``TrainTestLabels/Labels_<concept>_Train.txt`` and ``_Test.txt``
-    (the official split, which is then kept as ``part``). Rows without any of the concepts are dropped unless
-    ``drop_unlabeled`` is False; ``ids`` are the row numbers in the files. Frequencies are counted over all rows.
+    (the official split, which is then kept as ``part``). Rows without any of the concepts are dropped; ``ids`` are the
+    row numbers in the files. Frequencies are counted over all rows.
     """
     if not path.exists():
         raise DatasetMissing(_missing(path))
     with open_tree(path) as tree:
         labels = _label_files(tree)
-        whole, parts = tree.find("BoW_int.dat"), [tree.find(f"BoW_{part}_int.dat") for part in _PARTS]
-        if whole and "" in labels:
-            X, Y = read_words(tree, whole), _label_matrix(tree, labels[""])
-            part = None
-        elif all(parts) and set(labels) >= set(_PARTS):
-            words = [read_words(tree, str(name)) for name in parts]
-            sets = [_label_matrix(tree, labels[name]) for name in _PARTS]
-            X, Y = _stacked(words, tree), np.concatenate(sets)
-            part = np.repeat(np.array([TRAIN, TEST], dtype=np.uint8), [len(rows) for rows in words])
-        else:
+        names = [("BoW_int.dat", "")]
+        if not (tree.find("BoW_int.dat") and "" in labels):
+            names = [(f"BoW_{part}_int.dat", part) for part in ("Train", "Test")]
+        found = [(tree.find(name), labels.get(part)) for name, part in names]
+        if not all(words and concepts for words, concepts in found):
             raise DatasetMissing(_missing(path))
-    names = sorted(labels["" if part is None else "Train"])
-    if len(X) != len(Y):
-        raise FileError(f"{path} has {len(X)} rows of words but {len(Y)} rows of labels.")
-    return _most_frequent(X, Y, names, part, n_concepts, drop_unlabeled)
+        parts = [(read_words(tree, str(words)), _label_matrix(tree, concepts or {})) for words, concepts in found]
+    for X, Y in parts:
+        if len(X) != len(Y):
+            raise FileError(f"{path} has {len(X)} rows of words but {len(Y)} rows of labels.")
+    if parts[0][0].shape[1] != parts[-1][0].shape[1]:
+        raise FileError(f"{path}: training rows have {parts[0][0].shape[1]} words, test rows {parts[1][0].shape[1]}.")
+    X, Y = (np.concatenate(both) for both in zip(*parts, strict=True))
+    part = np.repeat(np.arange(2, dtype=np.uint8), [len(rows) for rows, _ in parts]) if len(parts) == 2 else None
+    # Columns are sorted by name and the sort is stable, so equal counts give the same choice on every machine.
+    columns = np.sort(np.argsort(-Y.sum(axis=0, dtype=np.int64), kind="stable")[:n_concepts])
+    rows = np.flatnonzero(Y[:, columns].any(axis=1))
+    concepts = sorted(labels[names[0][1]])
+    return Pool(
+        "NUS-WIDE",
+        X[rows],
+        np.ascontiguousarray(Y[rows][:, columns]),
+        tuple(concepts[column] for column in columns),
+        part=None if part is None else part[rows],
+        ids=rows,
+    )
 
 
 def _missing(path: Path) -> str:
     return (
         f"NUS-WIDE is not in {path}: put BoW_int.dat with AllLabels/Labels_*.txt from {HOMEPAGE} there, or "
         "BoW_Train_int.dat and BoW_Test_int.dat with TrainTestLabels/Labels_*_Train.txt and _Test.txt."
-    )
-
-
-def _most_frequent(
-    X: NDArray[np.uint16],
-    Y: NDArray[np.uint8],
-    names: list[str],
-    part: NDArray[np.uint8] | None,
-    n_concepts: int,
-    drop_unlabeled: bool,
-) -> Pool:
-    # Columns are sorted by name and the sort is stable, so equal counts give the same choice on every machine.
-    order = np.argsort(-Y.sum(axis=0, dtype=np.int64), kind="stable")[:n_concepts]
-    columns = np.sort(order)
-    Y = Y[:, columns]
-    rows = np.flatnonzero(Y.any(axis=1)) if drop_unlabeled else np.arange(len(Y))
-    return Pool(
-        "NUS-WIDE",
-        X[rows],
-        np.ascontiguousarray(Y[rows]),
-        tuple(names[column] for column in columns),
-        part=None if part is None else part[rows],
-        ids=rows,
     )
 
 
@@ -88,7 +75,7 @@ def _label_files(tree: Tree) -> dict[str, dict[str, str]]:
         match = _LABEL_FILE.search(name)
         if match:
             found.setdefault(match[2] or "", {})[match[1]] = name
-    if set(found) >= set(_PARTS) and found["Train"].keys() != found["Test"].keys():
+    if {"Train", "Test"} <= set(found) and found["Train"].keys() != found["Test"].keys():
         odd = sorted(found["Train"].keys() ^ found["Test"].keys())[0]
         raise FileError(f"{tree.path} has labels of {odd} for training or for test only.")
     return found
@@ -111,12 +98,6 @@ def _label_matrix(tree: Tree, files: dict[str, str]) -> NDArray[np.uint8]:
             )
         report("reading labels", number + 1, len(files))
     return np.column_stack(columns)
-
-
-def _stacked(words: list[NDArray[np.uint16]], tree: Tree) -> NDArray[np.uint16]:
-    if words[0].shape[1] != words[1].shape[1]:
-        raise FileError(f"{tree.path}: training rows have {words[0].shape[1]} words, test rows {words[1].shape[1]}.")
-    return np.concatenate(words)
 
 
 def read_words(tree: Tree, name: str) -> NDArray[np.uint16]:

@@ -256,7 +256,7 @@ class ImageSource:
         for number, rows in enumerate(plan):
             rng = None if seed is None else np.random.default_rng([*seed, number])
             pixels = np.zeros((len(rows), self.size, self.size, 3), dtype=np.uint8)
-            found = []
+            found: list[int] = []
             for row, window in zip(rows, self._windows(len(rows), rng), strict=True):
                 image = next(images)
                 if image is not None:
