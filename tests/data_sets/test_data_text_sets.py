@@ -72,21 +72,16 @@ def test_nuswide_known_slip_is_zero_with_a_warning_others_are_errors(tmp_path):
         nuswide.nuswide(tmp_path)
 
 
-def test_nuswide_reads_long_files_in_blocks(tmp_path, monkeypatch):
-    monkeypatch.setattr(nuswide, "_BLOCK", 5000)
-    np.testing.assert_array_equal(nuswide.nuswide(all_labels(tmp_path)).X, WORDS[:5])
-
-
 @pytest.mark.parametrize(
     ("file", "text", "says"),
     [
-        ("Low_Level_Features/BoW_int.dat", lines(WORDS) + "1 2 3\n", "500 values in every row"),
-        ("Low_Level_Features/BoW_int.dat", lines(WORDS).replace(" \n", " x\n", 3), "no whole number"),
-        ("Low_Level_Features/BoW_int.dat", lines(-WORDS - 1), "no counts"),
+        ("Low_Level_Features/BoW_int.dat", lines(WORDS) + "1 2 3\n", "no table of counts: the number of columns changed from 500 to 3"),
+        ("Low_Level_Features/BoW_int.dat", lines(WORDS).replace(" \n", " x\n", 3), "no table of counts: .*'x'"),
+        ("Low_Level_Features/BoW_int.dat", lines(-WORDS - 1), "no table of counts: .*'-"),
         ("Low_Level_Features/BoW_int.dat", "", "empty"),
         ("Low_Level_Features/BoW_int.dat", lines(WORDS[:4]), "4 rows of words but 6 rows of labels"),
         ("Groundtruth/AllLabels/Labels_sky.txt", lines([1, 0]), "has 2 rows, the first file has 6"),
-        ("Groundtruth/AllLabels/Labels_sky.txt", "1\n0\nno\n", "no whole number"),
+        ("Groundtruth/AllLabels/Labels_sky.txt", "1\n0\nno\n", "no table of whole numbers: .*'no'"),
     ],
 )
 def test_nuswide_damage(tmp_path, file, text, says):
@@ -182,18 +177,18 @@ def idx(array):
 IMAGES = np.random.default_rng(1).integers(0, 256, (5, 28, 28))
 
 
-def mnist_folder(folder, zipped=True, dot=False):
+def mnist_folder(folder, zipped=True):
     for part, rows in (("train", slice(0, 3)), ("t10k", slice(3, 5))):
         for kind, array in (("images-idx3", IMAGES[rows]), ("labels-idx1", np.arange(5)[rows])):
-            name = f"{part}-{kind.replace('-', '.') if dot else kind}-ubyte"
+            name = f"{part}-{kind}-ubyte"
             raw = idx(array)
             (folder / (name + ".gz" if zipped else name)).write_bytes(gzip.compress(raw) if zipped else raw)
     return folder
 
 
-@pytest.mark.parametrize(("zipped", "dot"), [(True, False), (False, False), (False, True)])
-def test_mnist_gzipped_or_plain(tmp_path, zipped, dot):
-    pool = mnist.mnist(mnist_folder(tmp_path, zipped, dot))
+@pytest.mark.parametrize("zipped", [True, False])
+def test_mnist_gzipped_or_plain(tmp_path, zipped):
+    pool = mnist.mnist(mnist_folder(tmp_path, zipped))
     np.testing.assert_array_equal(pool.images[..., 0], IMAGES)
     assert pool.y.tolist() == [0, 1, 2, 3, 4]
     assert pool.part.tolist() == [0, 0, 0, 1, 1]

@@ -14,11 +14,10 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-from dataclasses import dataclass
 from functools import lru_cache
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,11 +69,11 @@ def gist(images: NDArray[Any], n_jobs: int | None = None) -> NDArray[np.float32]
     side = images.shape[1]
     if side < GRID:
         raise ValueError(f"images must be at least {GRID} pixels wide. Got {side} instead.")
-    bank = _bank(side)
+    _bank(side)  # once, before threads ask for it
     features = np.empty((len(images), N_FEATURES), dtype=np.float32)
 
     def compute(rows: slice) -> int:
-        features[rows] = _filtered(_prefiltered(_gray(images[rows])), bank)
+        features[rows] = _filtered(_prefiltered(_gray(images[rows])))
         return rows.stop
 
     for done in ordered_map(compute, row_blocks(len(images), _BATCH), n_jobs):
@@ -118,8 +117,7 @@ def _low_pass(side: int) -> NDArray[np.float32]:
     return gain.astype(np.float32)
 
 
-@dataclass(frozen=True)
-class _Filter:
+class _Filter(NamedTuple):
     """A Gabor filter on the box of frequencies that it passes, and the two factors of the transform back."""
 
     rows: slice
@@ -129,76 +127,54 @@ class _Filter:
     right: NDArray[np.complex64]
 
 
-@dataclass(frozen=True)
-class _Bank:
-    """All filters, the matrix from pixels to frequencies, and the matrix from amplitudes to grid means."""
-
-    filters: tuple[_Filter, ...]
-    forward: NDArray[np.complex64]
-    means: NDArray[np.float32]
-
-
 @lru_cache(maxsize=8)
-def _bank(side: int) -> _Bank:
+def _bank(side: int) -> tuple[list[_Filter], NDArray[np.complex64], NDArray[np.float32]]:
+    """Return all filters, ordered by scale and then orientation, and two matrices.
+
+    The first one leads from pixels to frequencies, the second one from amplitudes to grid means.
+    """
     length = side + 2 * BORDER
     cycles = np.arange(length) - length // 2
     waves = np.exp(-2j * np.pi * np.outer(cycles, np.arange(length)) / length)
     # Mirroring the borders and transforming are both linear, so one matrix does both.
-    mirror = np.pad(np.arange(side), BORDER, mode="symmetric")
-    forward = waves @ np.eye(side)[mirror]
+    forward = waves @ np.eye(side)[np.pad(np.arange(side), BORDER, mode="symmetric")]
     backward = waves[:, BORDER : BORDER + side].conj().T / length
     borders = np.linspace(0, side, GRID + 1).astype(int)
-    means = np.zeros((side, GRID))
+    means = np.zeros((side, GRID), dtype=np.float32)
     for cell, (start, end) in enumerate(pairwise(borders)):
         means[start:end, cell] = 1 / (end - start)
-    return _Bank(
-        tuple(_cut(gain, backward) for gain in _gabor(cycles / length)),
-        forward.astype(np.complex64),
-        means.astype(np.float32),
-    )
-
-
-def _gabor(cycles: NDArray[np.float64]) -> list[NDArray[np.float64]]:
-    """Transfer functions, ordered by scale and then orientation. ``cycles`` are per pixel, in ascending order."""
-    across, down = np.meshgrid(cycles, cycles)
+    across, down = np.meshgrid(cycles / length, cycles / length)
     radius, angle = np.hypot(across, down), np.arctan2(down, across)
-    gains = []
-    for scale in range(SCALES):
-        peak = 0.3 / 1.85**scale
-        radial = np.exp(-3.5 * (radius / peak - 1) ** 2)
-        for orientation in range(ORIENTATIONS):
-            turned = angle + np.pi / ORIENTATIONS * orientation
-            turned = turned - 2 * np.pi * (turned > np.pi)
-            gains.append(radial * np.exp(-2 * np.pi * 16 * ORIENTATIONS**2 / 32**2 * turned**2))
-    return gains
+    filters = []
+    for scale, orientation in product(range(SCALES), range(ORIENTATIONS)):
+        turned = angle + np.pi / ORIENTATIONS * orientation
+        turned = turned - 2 * np.pi * (turned > np.pi)
+        radial = np.exp(-3.5 * (radius / (0.3 / 1.85**scale) - 1) ** 2)
+        gain = radial * np.exp(-2 * np.pi * 16 * ORIENTATIONS**2 / 32**2 * turned**2)
+        passed = gain > _NEGLIGIBLE
+        rows, columns = (
+            slice(int(found[0]), int(found[-1]) + 1)
+            for found in (np.flatnonzero(passed.any(axis=axis)) for axis in (1, 0))
+        )
+        left, right = backward[:, rows].astype(np.complex64), backward[:, columns].T.astype(np.complex64, order="C")
+        filters.append(_Filter(rows, columns, gain[rows, columns].astype(np.float32), left, right))
+    return filters, forward.astype(np.complex64), means
 
 
-def _cut(gain: NDArray[np.float64], backward: NDArray[np.complex128]) -> _Filter:
-    passed = gain > _NEGLIGIBLE
-    down, across = (np.flatnonzero(passed.any(axis=axis)) for axis in (1, 0))
-    rows, columns = slice(int(down[0]), int(down[-1]) + 1), slice(int(across[0]), int(across[-1]) + 1)
-    return _Filter(
-        rows,
-        columns,
-        gain[rows, columns].astype(np.float32),
-        backward[:, rows].astype(np.complex64),
-        backward[:, columns].T.astype(np.complex64, order="C"),
-    )
-
-
-def _filtered(images: NDArray[np.float32], bank: _Bank) -> NDArray[np.float32]:
+def _filtered(images: NDArray[np.float32]) -> NDArray[np.float32]:
     n_images, side, _ = images.shape
-    spectra = bank.forward @ images.astype(np.complex64) @ bank.forward.T
+    filters, forward, means = _bank(side)
+    spectra = forward @ images.astype(np.complex64) @ forward.T
     features = np.empty((n_images, SCALES * ORIENTATIONS, GRID, GRID), dtype=np.float32)
-    for number, part in enumerate(bank.filters):
+    for number, part in enumerate(filters):
         height, width = part.gain.shape
         passed = spectra[:, part.rows, part.columns] * part.gain
         # One tall product is twice as fast in BLAS as one product per image.
         half = (passed.reshape(-1, width) @ part.right).reshape(n_images, height, side)
         pixels = part.left @ half
         amplitude = np.sqrt(pixels.real**2 + pixels.imag**2)
-        sums = (amplitude.reshape(-1, side) @ bank.means).reshape(n_images, side, GRID)
-        features[:, number] = (bank.means.T @ sums).transpose(0, 2, 1)
+        sums = (amplitude.reshape(-1, side) @ means).reshape(n_images, side, GRID)
+        features[:, number] = (means.T @ sums).transpose(0, 2, 1)
     return features.reshape(n_images, N_FEATURES)
 
 

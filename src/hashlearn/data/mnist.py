@@ -13,6 +13,7 @@ from hashlearn.data.pool import TEST, TRAIN, Dataset, DatasetMissing, Pool, join
 from hashlearn.files.arrays import FileError
 
 FASHION_MNIST = Path("/usr/share/datasets/fashion-mnist")
+_PARTS, _KINDS = ("train", "t10k"), ("images-idx3", "labels-idx1")
 _IDX_BYTES = 0x08
 
 
@@ -30,7 +31,7 @@ def digits(n_queries: int = 297, seed: int = 0) -> Dataset:
 
 def fashion_mnist_there(folder: Path = FASHION_MNIST) -> bool:
     """Return whether Debian's package dataset-fashion-mnist is installed."""
-    return all((folder / name).exists() for pair in _names() for name in pair)
+    return all(_found(folder, part, kind) for part in _PARTS for kind in _KINDS)
 
 
 def fashion_mnist(
@@ -58,10 +59,6 @@ def fashion_mnist(
     counts = zip(parts, (n_train, n_queries), strict=True)
     train, query = (rows[np.sort(rng.permutation(len(rows))[:count])] for rows, count in counts)
     return Dataset("Fashion-MNIST", pool.features(train), pool.y[train], pool.features(query), pool.y[query])
-
-
-def _names() -> list[tuple[str, str]]:
-    return [(f"{part}-images-idx3-ubyte.gz", f"{part}-labels-idx1-ubyte.gz") for part in ("train", "t10k")]
 
 
 def read_idx(path: Path) -> NDArray[np.uint8]:
@@ -113,9 +110,9 @@ def fashion_mnist_pool(path: Path) -> Pool:
 
 
 def _idx_pool(path: Path, name: str, label_names: tuple[str, ...]) -> Pool:
-    parts = []
-    for part in ("train", "t10k"):
-        files = [_found(path, part, kind) for kind in ("images-idx3", "labels-idx1")]
+    parts, shapes = [], set()
+    for part in _PARTS:
+        files = [_found(path, part, kind) for kind in _KINDS]
         if files[0] is None or files[1] is None:
             raise DatasetMissing(
                 f"{name} is not in {path}: put {part}-images-idx3-ubyte.gz and {part}-labels-idx1-ubyte.gz there."
@@ -125,17 +122,13 @@ def _idx_pool(path: Path, name: str, label_names: tuple[str, ...]) -> Pool:
             raise FileError(f"{files[0]} is {images.shape}, {files[1].name} is {labels.shape}: no images with labels.")
         if len(labels) and labels.max() >= len(label_names):
             raise FileError(f"{files[1]} has a label {labels.max()}; {name} has {len(label_names)} classes.")
-        parts.append((images, labels.astype("int64")))
-    shape = parts[0][0].shape[1:]
-    if parts[1][0].shape[1:] != shape:
-        raise FileError(f"{path}: training images are {shape}, test images {parts[1][0].shape[1:]}.")
-    flat = [(images.reshape(len(images), -1), labels) for images, labels in parts]
-    return joined_parts(name, flat, label_names, image_shape=(*shape, 1))
+        parts.append((images.reshape(len(images), -1), labels.astype(np.int64)))
+        shapes.add((images.shape[1], images.shape[2], 1))
+    if len(shapes) > 1:
+        raise FileError(f"{path}: training and test images differ in size: {shapes}.")
+    return joined_parts(name, parts, label_names, image_shape=shapes.pop())
 
 
 def _found(path: Path, part: str, kind: str) -> Path | None:
-    # Some mirrors write a dot where LeCun's file names have a dash.
-    first, last = kind.split("-")
-    stems = (f"{part}-{first}-{last}-ubyte", f"{part}-{first}.{last}-ubyte")
-    names = [name for stem in stems for name in (f"{stem}.gz", stem)]
-    return next((path / name for name in names if (path / name).is_file()), None)
+    places = (path / f"{part}-{kind}-ubyte{ending}" for ending in (".gz", ""))
+    return next((place for place in places if place.is_file()), None)

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import io
 import re
 import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hashlearn.data.pool import DatasetMissing, Pool
-from hashlearn.files.arrays import FileError
+from hashlearn.files.arrays import FileError, one_line
 from hashlearn.files.tree import Tree, open_tree
 from hashlearn.progress import report
 
 HOMEPAGE = "https://lms.comp.nus.edu.sg/wp-content/uploads/2019/research/nuswide/NUS-WIDE.html"
 _LABEL_FILE = re.compile(r"(?:^|/)Labels_([A-Za-z0-9]+?)(?:_(Train|Test))?\.txt$")
-_BLOCK = 32 << 20
 # Row 78,371 of the published Labels_lake_Train.txt has this value, the only one in 81 files that is neither 0 nor 1.
 _KNOWN_SLIP = ("lake", -1130179)
 
@@ -39,7 +40,9 @@ def nuswide(path: Path, n_concepts: int = 21) -> Pool:
         found = [(tree.find(name), labels.get(part)) for name, part in names]
         if not all(words and concepts for words, concepts in found):
             raise DatasetMissing(_missing(path))
-        parts = [(read_words(tree, str(words)), _label_matrix(tree, concepts or {})) for words, concepts in found]
+        parts = [
+            (_table(tree, str(words), np.uint16), _label_matrix(tree, concepts or {})) for words, concepts in found
+        ]
     for X, Y in parts:
         if len(X) != len(Y):
             raise FileError(f"{path} has {len(X)} rows of words but {len(Y)} rows of labels.")
@@ -82,9 +85,9 @@ def _label_files(tree: Tree) -> dict[str, dict[str, str]]:
 
 
 def _label_matrix(tree: Tree, files: dict[str, str]) -> NDArray[np.uint8]:
-    columns = []
+    columns: list[NDArray[np.uint8]] = []
     for number, concept in enumerate(sorted(files)):
-        values = _integers(tree.read(files[concept]), f"{tree.path}: {files[concept]}")
+        values = _table(tree, files[concept], np.int64)[:, 0]
         bad = np.flatnonzero((values != 0) & (values != 1))
         if len(bad) == 1 and (concept, int(values[bad[0]])) == _KNOWN_SLIP:
             warnings.warn(f"{files[concept]}: row {bad[0]} is {_KNOWN_SLIP[1]} as published; taken as 0.", stacklevel=3)
@@ -100,36 +103,13 @@ def _label_matrix(tree: Tree, files: dict[str, str]) -> NDArray[np.uint8]:
     return np.column_stack(columns)
 
 
-def read_words(tree: Tree, name: str) -> NDArray[np.uint16]:
-    """Read a text file of counts with one row per line."""
+def _table(tree: Tree, name: str, dtype: type[np.integer[Any]]) -> NDArray[Any]:
+    """Read a text file of whole numbers with as many in every line."""
     raw = tree.read(name)
-    where = f"{tree.path}: {name}"
-    width = len(raw[: raw.find(b"\n") + 1 or None].split())
-    if not width:
-        raise FileError(f"{where} is empty.")
-    blocks, start = [], 0
-    while start < len(raw):
-        end = raw.find(b"\n", start + _BLOCK) + 1 or len(raw)
-        values = _integers(raw[start:end], where)
-        if values.size % width:
-            raise FileError(f"{where} does not have {width} values in every row.")
-        if values.size and (values.min() < 0 or values.max() > np.iinfo(np.uint16).max):
-            raise FileError(f"{where} holds values that are no counts of words.")
-        blocks.append(values.astype(np.uint16).reshape(-1, width))
-        start = end
-        report(f"reading {Path(name).name}", start, len(raw))
-    return np.concatenate(blocks)
-
-
-def _integers(text: bytes, where: str) -> NDArray[np.int64]:
+    if not raw.strip():
+        raise FileError(f"{tree.path}: {name} is empty.")
     try:
-        return np.array(text.split(), dtype=np.int64) if len(text) < 1 << 12 else _parsed(text)
-    except (ValueError, DeprecationWarning) as error:
-        raise FileError(f"{where} holds something that is no whole number.") from error
-
-
-def _parsed(text: bytes) -> NDArray[np.int64]:
-    with warnings.catch_warnings():
-        # At text that is no number, NumPy only warns and returns the numbers before it.
-        warnings.simplefilter("error", DeprecationWarning)
-        return np.fromstring(text.decode("ascii"), dtype=np.int64, sep=" ")
+        return np.loadtxt(io.BytesIO(raw), dtype=dtype, comments=None, ndmin=2)
+    except ValueError as error:
+        numbers = "counts" if dtype is np.uint16 else "whole numbers"
+        raise FileError(f"{tree.path}: {name} is no table of {numbers}: {one_line(error)}") from error

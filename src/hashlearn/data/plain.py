@@ -11,7 +11,7 @@ from scipy import sparse
 
 from hashlearn import files
 from hashlearn.data.pool import TEST, TRAIN, DatasetMissing, Pool, joined_parts
-from hashlearn.files.arrays import FileError, open_part
+from hashlearn.files.arrays import FileError
 from hashlearn.files.images import ENDINGS, Scaling, decode, opened_image, upright
 from hashlearn.files.tree import Tree, open_tree
 from hashlearn.labels import LabelSets, as_labels
@@ -69,15 +69,22 @@ def labeled_pool(name: str, X: Any, y: Any, **more: Any) -> Pool:
     return Pool(name, X, labels.numbers.astype(np.int64), tuple(map(str, labels.names)), **more)
 
 
+def file_there(path: Path, name: str, title: str) -> Path:
+    """Return the file of that name, in a folder or given itself; DatasetMissing if it is not there."""
+    file = path / name if path.is_dir() else path
+    if not file.is_file() or file.name != name:
+        raise DatasetMissing(f"{title} is not in {path}: put {name} there.")
+    return file
+
+
 def cifar10_gist_file(path: Path) -> Pool:
     """CIFAR-10 as 512-d GIST from ``cifar10_gist512.npz`` (X_train, y_train, X_test, y_test, classes)."""
-    file = file_there(path, "cifar10_gist512.npz", "CIFAR-10 as GIST")
-    parts: list[tuple[Any, NDArray[Any]]] = []
-    for part in ("train", "test"):
-        X = np.asarray(open_part(f"{file}:X_{part}", "X")[...], dtype=np.float32)
-        parts.append((X, np.asarray(open_part(f"{file}:y_{part}", "y")[...]).astype(np.int64)))
-    names = tuple(map(str, open_part(f"{file}:classes", "classes")[...]))
-    return joined_parts("CIFAR-10 GIST", parts, names)
+    with np.load(file_there(path, "cifar10_gist512.npz", "CIFAR-10 as GIST"), allow_pickle=False) as archive:
+        parts: list[tuple[Any, NDArray[Any]]] = [
+            (archive[f"X_{part}"].astype(np.float32), archive[f"y_{part}"].astype(np.int64))
+            for part in ("train", "test")
+        ]
+        return joined_parts("CIFAR-10 GIST", parts, tuple(map(str, archive["classes"])))
 
 
 def cifar10_lite2(path: Path) -> Pool:
@@ -89,8 +96,7 @@ def cifar10_lite2(path: Path) -> Pool:
 
 def coco18(path: Path) -> Pool:
     """Return a cut of COCO: 30,000 images, 18 categories, EfficientNet-Lite0 features (``coco18_efflite0.npz``)."""
-    file = file_there(path, "coco18_efflite0.npz", "COCO-18")
-    with np.load(file, allow_pickle=False) as archive:
+    with np.load(file_there(path, "coco18_efflite0.npz", "COCO-18"), allow_pickle=False) as archive:
         X = (archive["feat_q"].astype(np.float32) / 255) ** 2 * archive["feat_scale"]
         names = tuple(map(str, archive["label_names"]))
         return Pool("COCO-18", X.astype(np.float32), archive["Y"].astype(np.uint8), names)
@@ -99,25 +105,16 @@ def coco18(path: Path) -> Pool:
 def coco18_without_person(path: Path) -> Pool:
     """COCO-18 without the label ``person``, which three of four rows have, and without rows that have no other."""
     pool = coco18(path)
-    kept = [name != "person" for name in pool.label_names]
+    kept = [column for column, name in enumerate(pool.label_names) if name != "person"]
     labels = pool.y[:, kept]
-    labeled = labels.any(axis=1)
-    names = tuple(name for name in pool.label_names if name != "person")
-    return Pool("COCO-18 without person", pool.X[labeled], labels[labeled], names)
+    rows = labels.any(axis=1)
+    return Pool("COCO-18 without person", pool.X[rows], labels[rows], tuple(pool.label_names[k] for k in kept))
 
 
 def corel16k(path: Path) -> Pool:
     """Corel images: 13,766 bags of 500 visual words (0/1), 153 labels (``corel16k001.npz``)."""
-    file = file_there(path, "corel16k001.npz", "Corel16k")
-    with np.load(file, allow_pickle=False) as archive:
+    with np.load(file_there(path, "corel16k001.npz", "Corel16k"), allow_pickle=False) as archive:
         return Pool("Corel16k", archive["X"], archive["Y"].astype(np.uint8))
-
-
-def file_there(path: Path, name: str, title: str) -> Path:
-    file = path / name if path.is_dir() else path
-    if not file.is_file() or file.name != name:
-        raise DatasetMissing(f"{title} is not in {path}: put {name} there.")
-    return file
 
 
 _PARTS = {"train": TRAIN, "test": TEST, "val": TEST, "valid": TEST, "validation": TEST}
@@ -162,25 +159,25 @@ def _mark(entry: str) -> int | None:
 
 def _decoded(tree: Tree, paths: list[str], size: int | None, n_jobs: int | None) -> NDArray[np.uint8]:
     """Return all images in one array. Threads decode blocks of them; Pillow lets threads run beside each other."""
-    first = _pixels(tree, paths[0], size)
-    images = np.empty((len(paths), *first.shape), dtype=np.uint8)
 
-    def decode(rows: slice) -> int:
-        for row in range(rows.start, rows.stop):
-            pixels = _pixels(tree, paths[row], size)
-            if pixels.shape != first.shape:
-                sizes = f"{paths[row]} is {_by(pixels)} pixels, {paths[0]} is {_by(first)}"
-                raise FileError(f"{tree.path}: {sizes}; give one size for all.")
+    def decode_block(rows: slice) -> list[NDArray[np.uint8]]:
+        return [_pixels(tree, entry, size) for entry in paths[rows]]
+
+    images = np.empty(0, dtype=np.uint8)
+    row = 0
+    for block in ordered_map(decode_block, row_blocks(len(paths), _BLOCK), n_jobs):
+        for pixels in block:
+            if row == 0:
+                images = np.empty((len(paths), *pixels.shape), dtype=np.uint8)
+            if pixels.shape != images.shape[1:]:
+                found, first = (f"{shape[1]}×{shape[0]}" for shape in (pixels.shape, images.shape[1:]))
+                raise FileError(
+                    f"{tree.path}: {paths[row]} is {found} pixels, {paths[0]} is {first}; give one size for all."
+                )
             images[row] = pixels
-        return rows.stop
-
-    for done in ordered_map(decode, row_blocks(len(paths), _BLOCK), n_jobs):
-        report("decoding images", done, len(paths))
+            row += 1
+        report("decoding images", row, len(paths))
     return images
-
-
-def _by(pixels: NDArray[Any]) -> str:
-    return f"{pixels.shape[1]}×{pixels.shape[0]}"
 
 
 def _pixels(tree: Tree, entry: str, size: int | None) -> NDArray[np.uint8]:
