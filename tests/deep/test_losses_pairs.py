@@ -8,7 +8,6 @@ import torch
 from every_loss import CLASSES, SETS, batch, matrix
 
 from hashlearn import deep
-from hashlearn.deep.hashers.pairwise import HashNetLoss
 from hashlearn.deep.losses import similar_share
 
 BOTH = pytest.mark.parametrize("labels", [CLASSES, SETS], ids=["classes", "sets"])
@@ -91,7 +90,7 @@ def test_hashnet(labels, form, overlap, step):
 
 
 def test_hashnet_beta_of_the_authors():
-    assert [round(HashNetLoss.beta(k), 2) for k in (0, 200, 2000, 10_000)] == [1.0, 1.41, 3.32, 7.14]
+    assert [round(deep.HashNet.beta(k), 2) for k in (0, 200, 2000, 10_000)] == [1.0, 1.41, 3.32, 7.14]
 
 
 def test_hashnet_is_dhn_on_the_block_between_halves():

@@ -170,13 +170,14 @@ def test_orthohash(labels):
 @pytest.mark.parametrize("band", [None, 0.1])
 def test_dnnh(labels, band):
     u, Y, idx = batch(labels, n_bits=3)
-    loss = deep.DNNH(3, margin=0.5, per_anchor=4, band=band, random_state=0).make_loss(Y)
+    hasher = deep.DNNH(3, margin=0.5, per_anchor=4, band=band, random_state=0)
+    loss = hasher.make_loss(Y)
     f = 1 / (1 + np.exp(-u.numpy()))
     if band is not None:
         f = np.where(f < 0.5 - band, 0, np.where(f > 0.5 + band, 1, f))
     costs = [
         max(0, 0.5 + ((f[a] - f[p]) ** 2).sum() - ((f[a] - f[n]) ** 2).sum())
-        for a, p, n in zip(*loss.triplets(Y, 9), strict=True)
+        for a, p, n in zip(*hasher.triplets(Y, loss.seed, 9), strict=True)
     ]
     assert float(loss(u, Y, 9, idx)) == pytest.approx(np.mean(costs), abs=1e-12)
 
@@ -184,10 +185,12 @@ def test_dnnh(labels, band):
 @BOTH
 def test_dnnh_triplets_are_valid_and_all_turn_up(labels):
     _, Y, _ = batch(labels)
-    loss = deep.DNNH(4, per_anchor=50, random_state=0).make_loss(Y)
+    hasher = deep.DNNH(4, per_anchor=50, random_state=0)
     shared = (Y @ Y.T).numpy()
     n = len(Y)
-    drawn = {tuple(map(int, triplet)) for step in range(10) for triplet in zip(*loss.triplets(Y, step), strict=True)}
+    drawn = {
+        tuple(map(int, triplet)) for step in range(10) for triplet in zip(*hasher.triplets(Y, 0, step), strict=True)
+    }
     valid = {
         (a, p, q)
         for a in range(n)
@@ -200,8 +203,10 @@ def test_dnnh_triplets_are_valid_and_all_turn_up(labels):
 
 def test_dnnh_draws_by_step_alone():
     _, Y, _ = batch(CLASSES)
-    first, again = (deep.DNNH(4, random_state=0).make_loss(Y).triplets(Y, 3) for _ in range(2))
-    other = deep.DNNH(4, random_state=0).make_loss(Y).triplets(Y, 4)
+    hasher, seed = deep.DNNH(4, random_state=0), deep.DNNH(4, random_state=0).make_loss(Y).seed
+    assert seed == hasher.make_loss(Y).seed
+    first, again = (hasher.triplets(Y, seed, 3) for _ in range(2))
+    other = hasher.triplets(Y, seed, 4)
     assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
     assert not all(torch.equal(a, b) for a, b in zip(first, other, strict=True))
 

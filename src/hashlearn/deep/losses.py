@@ -1,17 +1,16 @@
-"""Base classes of the losses of the deep methods, stable primitives, and pairs of a batch.
+"""What the losses of the deep methods share: their state, stable primitives, and pairs of a batch.
 
-Each loss is in the file of its method, which makes it: ``hl.deep.DCH(16).make_loss(labels)``. A loss is called as
-``loss(u, Y, step, idx)`` and returns a scalar. ``u`` (b, m) are the outputs of the network before any activation, ``Y``
-(b, c) the 0/1 label sets of the batch, ``step`` the number of batches seen before and ``idx`` (b,) the places of the
-batch among the training rows.
+Each loss is the method ``_loss`` of its deep method, which makes it: ``hl.deep.DCH(16).make_loss(labels)``. It is
+called as ``loss(u, Y, step, idx)`` and returns a scalar. ``u`` (b, m) are the outputs of the network before any
+activation, ``Y`` (b, c) the 0/1 label sets of the batch, ``step`` the number of batches seen before and ``idx`` (b,)
+the places of the batch among the training rows.
 """
 
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import Any, ClassVar, Self
+from collections.abc import Callable, Sequence
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,24 +22,29 @@ from hashlearn.typing import Rng
 LOG_2 = math.log(2.0)
 
 
-class Loss(ABC):
-    """Base of all losses.
+class Loss:
+    """A loss as a training calls it, and what it keeps from batch to batch.
+
+    Parameters
+    ----------
+    compute : callable
+        The loss of one batch: ``compute(kept, u, Y, step, idx)``, where ``kept`` is this object.
+    learned : tuple of str
+        Names of tensors that change during training, so that a checkpoint must hold them.
+    kept : tensors and numbers
+        They become attributes.
 
     Attributes
     ----------
-    learned : names of tensors that change during training, so that a checkpoint must hold them.
     training : whether ``learned`` tensors change; set it to False to evaluate a loss only.
     """
 
-    learned: ClassVar[tuple[str, ...]] = ()
-    training = True
-
-    @abstractmethod
-    def forward(self, u: torch.Tensor, Y: torch.Tensor, step: int, idx: torch.Tensor) -> torch.Tensor:
-        """Return the loss of one batch."""
+    def __init__(self, compute: Callable[..., torch.Tensor], learned: Sequence[str] = (), **kept: Any) -> None:
+        self.compute, self.learned, self.training = compute, learned, True
+        vars(self).update(kept)
 
     def __call__(self, u: torch.Tensor, Y: torch.Tensor, step: int, idx: torch.Tensor) -> torch.Tensor:
-        return self.forward(u, Y, step, idx)
+        return self.compute(self, u, Y, step, idx)
 
     def to(self, target: torch.device | torch.dtype | str) -> Self:
         """Move all tensors to a device, or give them a precision."""
@@ -51,7 +55,7 @@ class Loss(ABC):
 
     def weights(self) -> list[torch.Tensor]:
         """Return the learned tensors that the trainer's optimizer changes, because they have gradients."""
-        return [tensor for name in self.learned if (tensor := getattr(self, name)).requires_grad]
+        return [tensor for tensor in self.state_dict().values() if tensor.requires_grad]
 
     def state_dict(self) -> dict[str, torch.Tensor]:
         """Return the learned tensors by name."""
@@ -64,31 +68,19 @@ class Loss(ABC):
                 getattr(self, name).copy_(state[name])
 
 
-class MethodLoss(Loss):
-    """Base of losses that read the parameters of their method: ``self.method.margin``.
+def new_classifier(labels: LabelMatrix, n_bits: int, rng: Rng) -> dict[str, torch.Tensor]:
+    """Return what ``classified`` needs: a linear classifier of relaxed bits, learned with the network."""
+    start = rng.uniform(-1.0, 1.0, (n_bits, labels.shape[1])) / math.sqrt(n_bits)
+    return {
+        "classifier": torch.from_numpy(start).float().requires_grad_(),
+        "intercept": torch.zeros(labels.shape[1], requires_grad=True),
+    }
 
-    ``labels`` are the label sets of the training rows. A loss that needs them, or random numbers, extends ``__init__``.
-    """
 
-    def __init__(self, method: Any, labels: LabelMatrix, rng: Rng) -> None:
-        self.method, self.n_bits = method, int(method.n_bits)
-
-
-class ClassifiedBitsLoss(MethodLoss):
-    """Base of losses that read the labels from relaxed bits by a linear classifier, learned with the network."""
-
-    learned = ("classifier", "intercept")
-
-    def __init__(self, method: Any, labels: LabelMatrix, rng: Rng) -> None:
-        super().__init__(method, labels, rng)
-        start = rng.uniform(-1.0, 1.0, (self.n_bits, labels.shape[1])) / math.sqrt(self.n_bits)
-        self.classifier = torch.from_numpy(start).float().requires_grad_()
-        self.intercept = torch.zeros(labels.shape[1], requires_grad=True)
-
-    def classify(self, bits: torch.Tensor, Y: torch.Tensor) -> torch.Tensor:
-        """Return the cross-entropy of a softmax, whose targets a row's labels share equally."""
-        scores = bits @ self.classifier.to(bits.dtype) + self.intercept.to(bits.dtype)
-        return torch.nn.functional.cross_entropy(scores, label_shares(Y))
+def classified(kept: Any, bits: torch.Tensor, Y: torch.Tensor) -> torch.Tensor:
+    """Return the cross-entropy of a softmax, whose targets a row's labels share equally."""
+    scores = bits @ kept.classifier.to(bits.dtype) + kept.intercept.to(bits.dtype)
+    return torch.nn.functional.cross_entropy(scores, label_shares(Y))
 
 
 class CodeLoss(Loss):
@@ -105,10 +97,10 @@ class CodeLoss(Loss):
     """
 
     def __init__(self, codes: NDArray[np.generic], *, classes: bool = False, objective: Sequence[float] = ()) -> None:
+        super().__init__(self._compute, bits=torch.from_numpy(np.asarray(codes) > 0).float())
         self.classes, self.objective = classes, objective
-        self.bits = torch.from_numpy(np.asarray(codes) > 0).float()
 
-    def forward(self, u: torch.Tensor, Y: torch.Tensor, step: int, idx: torch.Tensor) -> torch.Tensor:
+    def _compute(self, kept: Any, u: torch.Tensor, Y: torch.Tensor, step: int, idx: torch.Tensor) -> torch.Tensor:
         functional, n_bits = torch.nn.functional, self.bits.shape[1]
         fit = functional.binary_cross_entropy_with_logits(u[:, :n_bits], self.bits[idx].to(u.dtype))
         if not self.classes:

@@ -44,7 +44,7 @@ from hashlearn.typing import Float32Array, FloatArray, IntArray, Matrix, Rng
 if TYPE_CHECKING:
     from hashlearn.deep.backbones import Backbone, Recipe
     from hashlearn.deep.inputs import Inputs
-    from hashlearn.deep.losses import Loss, MethodLoss
+    from hashlearn.deep.losses import Loss
     from hashlearn.deep.trainer import TrainingCheckpoint, TrainingSettings
 
 LEAST_HELD_OUT = 4
@@ -68,9 +68,10 @@ class RatePairs(Constraint):
 
 
 class DeepHasher(BaseHasher):
-    """Base of the deep methods. A subclass names its ``loss_class``, or overrides ``make_loss``."""
+    """Base of the deep methods. A subclass has its loss as ``_loss``, or overrides ``_make_loss``."""
 
-    loss_class: ClassVar[type[MethodLoss]]
+    learned_by_loss: ClassVar[tuple[str, ...]] = ()
+    """Names of the kept tensors that change during training."""
     head_of_method: ClassVar[str] = "linear"
     authors: ClassVar[dict[str, Any]] = {}
     """Settings of the authors' own training, of AlexNet unless the class says otherwise: ``DCH(48, **DCH.authors)``."""
@@ -156,7 +157,17 @@ class DeepHasher(BaseHasher):
         return self._make_loss(sparse.csr_matrix(labels), self._rng() if rng is None else rng, rows)
 
     def _make_loss(self, labels: LabelMatrix, rng: Rng, rows: Matrix | None) -> Loss:
-        return self.loss_class(self, labels, rng)
+        from hashlearn.deep.losses import Loss
+
+        return Loss(self._loss, self.learned_by_loss, **self._kept(labels, rng))
+
+    def _kept(self, labels: LabelMatrix, rng: Rng) -> dict[str, Any]:
+        """Return what the loss keeps from batch to batch, tensors and numbers."""
+        return {}
+
+    def _loss(self, kept: Any, u: torch.Tensor, Y: torch.Tensor, step: int, idx: torch.Tensor) -> torch.Tensor:
+        """Return the loss of one batch; ``hashlearn.deep.losses`` says of what. ``kept`` has what ``_kept`` returns."""
+        raise NotImplementedError
 
     def _n_outputs(self, n_labels: int) -> int:
         """Return the number of outputs of the network: the bits, and what a method learns beside them."""

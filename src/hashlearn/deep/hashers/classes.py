@@ -11,32 +11,13 @@ from scipy import linalg
 from hashlearn import codes
 from hashlearn.deep.extra import torch
 from hashlearn.deep.hashers.base import DeepHasher
-from hashlearn.deep.losses import ClassifiedBitsLoss, MethodLoss, label_shares, unit_rows
+from hashlearn.deep.losses import classified, label_shares, new_classifier, unit_rows
 from hashlearn.labels import LabelMatrix
 from hashlearn.methodinfo import MethodInfo
 from hashlearn.parameters import NON_NEGATIVE, POSITIVE, parameter
 from hashlearn.typing import Rng
 
 MOST_DRAWS = 200
-
-
-class CSQLoss(MethodLoss):
-    """Cross-entropy of (tanh u + 1) / 2 and (T + 1) / 2, plus quantization * mean((|tanh u| - 1)^2).
-
-    T = sgn(Y C) is the majority of the centers; one fixed random vector decides ties.
-    """
-
-    def __init__(self, method: Any, labels: LabelMatrix, rng: Rng) -> None:
-        super().__init__(method, labels, rng)
-        centers = hash_centers(labels.shape[1], self.n_bits, rng)
-        votes = np.asarray(labels @ centers.astype(np.float64))
-        ties = np.where(rng.random_sample(self.n_bits) < 0.5, 1.0, -1.0)
-        self.targets = torch.from_numpy(np.where(votes == 0, ties, votes) > 0).float()
-
-    def forward(self, u: torch.Tensor, Y: torch.Tensor, step: int, idx: torch.Tensor) -> torch.Tensor:
-        # sigmoid(2 u) = (tanh u + 1) / 2, whose logarithm does not overflow in this form.
-        fit = torch.nn.functional.binary_cross_entropy_with_logits(2.0 * u, self.targets[idx].to(u.dtype))
-        return fit + self.method.quantization * ((torch.tanh(u).abs() - 1.0) ** 2).mean()
 
 
 class CSQ(DeepHasher):
@@ -46,7 +27,6 @@ class CSQ(DeepHasher):
     they are drawn at random.
     """
 
-    loss_class = CSQLoss
     info = MethodInfo(
         name="csq",
         title="CSQ",
@@ -68,6 +48,21 @@ class CSQ(DeepHasher):
     }
 
     quantization: float = parameter(NON_NEGATIVE, "Weight of the quantization loss.", default=0.05)
+
+    def _kept(self, labels: LabelMatrix, rng: Rng) -> dict[str, Any]:
+        centers = hash_centers(labels.shape[1], self.n_bits, rng)
+        votes = np.asarray(labels @ centers.astype(np.float64))
+        ties = np.where(rng.random_sample(self.n_bits) < 0.5, 1.0, -1.0)
+        return {"targets": torch.from_numpy(np.where(votes == 0, ties, votes) > 0).float()}
+
+    def _loss(self, kept: Any, u: torch.Tensor, Y: torch.Tensor, step: int, idx: torch.Tensor) -> torch.Tensor:
+        """Cross-entropy of (tanh u + 1) / 2 and (T + 1) / 2, plus quantization * mean((|tanh u| - 1)^2).
+
+        T = sgn(Y C) is the majority of the centers; one fixed random vector decides ties.
+        """
+        # sigmoid(2 u) = (tanh u + 1) / 2, whose logarithm does not overflow in this form.
+        fit = torch.nn.functional.binary_cross_entropy_with_logits(2.0 * u, kept.targets[idx].to(u.dtype))
+        return fit + self.quantization * ((torch.tanh(u).abs() - 1.0) ** 2).mean()
 
 
 def hash_centers(n_labels: int, n_bits: int, rng: Rng) -> NDArray[np.int8]:
@@ -105,28 +100,9 @@ def _distances(centers: NDArray[np.int8]) -> tuple[float, float]:
     return float(distances.min()), float(distances.mean())
 
 
-class OrthoHashLoss(MethodLoss):
-    """Softmax cross-entropy of scale (cos(v, C) - margin Y) and Y / |Y|; C are random +1 / -1 centers, one per label.
-
-    ``v`` is the output after batch normalization (the "batchnorm" head), which balances the bits; its sign is the code.
-    """
-
-    def __init__(self, method: Any, labels: LabelMatrix, rng: Rng) -> None:
-        super().__init__(method, labels, rng)
-        centers = np.where(rng.random_sample((labels.shape[1], self.n_bits)) < 0.5, 1.0, -1.0)
-        # Scaled to length 1, so that a cosine is one product.
-        self.centers = torch.from_numpy(centers / np.sqrt(self.n_bits)).float()
-
-    def forward(self, u: torch.Tensor, Y: torch.Tensor, step: int, idx: torch.Tensor) -> torch.Tensor:
-        cosine = unit_rows(u) @ self.centers.to(u.dtype).T
-        scores = self.method.scale * (cosine - self.method.margin * Y)
-        return torch.nn.functional.cross_entropy(scores, label_shares(Y))
-
-
 class OrthoHash(DeepHasher):
     """Cosine softmax towards random binary centers, with a margin; batch normalization balances the bits."""
 
-    loss_class = OrthoHashLoss
     info = MethodInfo(
         name="orthohash",
         title="OrthoHash",
@@ -151,12 +127,16 @@ class OrthoHash(DeepHasher):
     scale: float = parameter(POSITIVE, "Scale of the cosines in the softmax.", default=8.0)
     margin: float = parameter(NON_NEGATIVE, "What is subtracted from the cosines of a row's own labels.", default=0.2)
 
+    def _kept(self, labels: LabelMatrix, rng: Rng) -> dict[str, Any]:
+        centers = np.where(rng.random_sample((labels.shape[1], self.n_bits)) < 0.5, 1.0, -1.0)
+        # Scaled to length 1, so that a cosine is one product.
+        return {"centers": torch.from_numpy(centers / np.sqrt(self.n_bits)).float()}
 
-class DLBHCLoss(ClassifiedBitsLoss):
-    """Softmax cross-entropy of a linear classifier of sigmoid(u)."""
-
-    def forward(self, u: torch.Tensor, Y: torch.Tensor, step: int, idx: torch.Tensor) -> torch.Tensor:
-        return self.classify(torch.sigmoid(u), Y)
+    def _loss(self, kept: Any, u: torch.Tensor, Y: torch.Tensor, step: int, idx: torch.Tensor) -> torch.Tensor:
+        """Softmax cross-entropy of scale (cos(u, C) - margin Y) and Y / |Y|; C are random ±1 centers, one per label."""
+        cosine = unit_rows(u) @ kept.centers.to(u.dtype).T
+        scores = self.scale * (cosine - self.margin * Y)
+        return torch.nn.functional.cross_entropy(scores, label_shares(Y))
 
 
 class DLBHC(DeepHasher):
@@ -167,7 +147,7 @@ class DLBHC(DeepHasher):
     the network, which is not a matter of codes.
     """
 
-    loss_class = DLBHCLoss
+    learned_by_loss = ("classifier", "intercept")
     info = MethodInfo(
         name="dlbhc",
         title="DLBHC",
@@ -179,14 +159,12 @@ class DLBHC(DeepHasher):
         verified=False,
     )
 
+    def _kept(self, labels: LabelMatrix, rng: Rng) -> dict[str, Any]:
+        return new_classifier(labels, self.n_bits, rng)
 
-class DSCHLoss(ClassifiedBitsLoss):
-    """Softmax cross-entropy of a linear classifier of b = tanh(u), plus quantization and balance of b."""
-
-    def forward(self, u: torch.Tensor, Y: torch.Tensor, step: int, idx: torch.Tensor) -> torch.Tensor:
-        b = torch.tanh(u)
-        undecided, unbalanced = ((b.abs() - 1.0) ** 2).mean(), (b.mean(dim=0) ** 2).mean()
-        return self.classify(b, Y) + self.method.quantization * undecided + self.method.balance * unbalanced
+    def _loss(self, kept: Any, u: torch.Tensor, Y: torch.Tensor, step: int, idx: torch.Tensor) -> torch.Tensor:
+        """Softmax cross-entropy of a linear classifier of sigmoid(u)."""
+        return classified(kept, torch.sigmoid(u), Y)
 
 
 class DSCH(DeepHasher):
@@ -195,7 +173,7 @@ class DSCH(DeepHasher):
     We know the method from notes (``verified`` is False); the authors' weights are not known, so both are parameters.
     """
 
-    loss_class = DSCHLoss
+    learned_by_loss = ("classifier", "intercept")
     info = MethodInfo(
         name="dsch",
         title="DSCH",
@@ -209,3 +187,12 @@ class DSCH(DeepHasher):
 
     quantization: float = parameter(NON_NEGATIVE, "Weight of the mean of (|b| - 1)^2.", default=0.1)
     balance: float = parameter(NON_NEGATIVE, "Weight of the mean square of a bit's mean over the batch.", default=0.1)
+
+    def _kept(self, labels: LabelMatrix, rng: Rng) -> dict[str, Any]:
+        return new_classifier(labels, self.n_bits, rng)
+
+    def _loss(self, kept: Any, u: torch.Tensor, Y: torch.Tensor, step: int, idx: torch.Tensor) -> torch.Tensor:
+        """Softmax cross-entropy of a linear classifier of b = tanh(u), plus quantization and balance of b."""
+        b = torch.tanh(u)
+        undecided, unbalanced = ((b.abs() - 1.0) ** 2).mean(), (b.mean(dim=0) ** 2).mean()
+        return classified(kept, b, Y) + self.quantization * undecided + self.balance * unbalanced

@@ -6,50 +6,11 @@ from typing import Any, ClassVar
 
 from hashlearn.deep.extra import torch
 from hashlearn.deep.hashers.base import DeepHasher
-from hashlearn.deep.losses import MethodLoss, off_diagonal, shared_labels
+from hashlearn.deep.losses import off_diagonal, shared_labels
 from hashlearn.labels import LabelMatrix
 from hashlearn.methodinfo import MethodInfo
 from hashlearn.parameters import COUNT, NON_NEGATIVE, POSITIVE, Interval, parameter
 from hashlearn.typing import Rng
-
-
-class DNNHLoss(MethodLoss):
-    """Mean over triplets of max(0, margin + |f_a - f_p|^2 - |f_a - f_n|^2), f = sigmoid(u).
-
-    Where f is 0 or 1 the squared distance is the Hamming distance, so ``margin`` is in bits.
-    Triplets are drawn from every batch, ``per_anchor`` for each row: p shares a label with the anchor, n shares
-    fewer than p does. The first author's released structure has no ``band``.
-    """
-
-    def __init__(self, method: Any, labels: LabelMatrix, rng: Rng) -> None:
-        super().__init__(method, labels, rng)
-        self.seed = int(rng.randint(2**31))
-
-    def forward(self, u: torch.Tensor, Y: torch.Tensor, step: int, idx: torch.Tensor) -> torch.Tensor:
-        f, band = torch.sigmoid(u), self.method.band
-        if band is not None:
-            f = torch.where(f < 0.5 - band, 0.0, torch.where(f > 0.5 + band, 1.0, f))
-        anchor, positive, negative = self.triplets(Y, step)
-        if len(anchor) == 0:
-            # Without a triplet the loss is zero, but it must have a gradient.
-            return (u * 0.0).sum()
-        near = ((f[anchor] - f[positive]) ** 2).sum(dim=1)
-        far = ((f[anchor] - f[negative]) ** 2).sum(dim=1)
-        return ((self.method.margin or self.n_bits / 4.0) + near - far).clamp(min=0.0).mean()
-
-    def triplets(self, Y: torch.Tensor, step: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Places (a, p, n) in the batch, the same for the same step; rows without a possible triplet have none."""
-        draws = torch.Generator().manual_seed((self.seed * 1_000_003 + step) % 2**63)
-        shared = shared_labels(Y).cpu()
-        size = len(shared)
-        anchor = torch.arange(size).repeat_interleave(self.method.per_anchor)
-        mine = shared[anchor]
-        candidate = (mine > 0) & (anchor[:, None] != torch.arange(size))
-        positive, found = _one_of(candidate, draws)
-        candidate = mine < mine.gather(1, positive[:, None])
-        negative, found_too = _one_of(candidate, draws)
-        good = found & found_too
-        return tuple(part[good].to(Y.device) for part in (anchor, positive, negative))  # type: ignore[return-value]
 
 
 class DNNH(DeepHasher):
@@ -58,7 +19,6 @@ class DNNH(DeepHasher):
     This follows a re-implementation, not the authors' code; the published figures are not claimed.
     """
 
-    loss_class = DNNHLoss
     info = MethodInfo(
         name="dnnh",
         title="DNNH",
@@ -90,30 +50,46 @@ class DNNH(DeepHasher):
         default=None,
     )
 
+    def _kept(self, labels: LabelMatrix, rng: Rng) -> dict[str, Any]:
+        return {"seed": int(rng.randint(2**31))}
+
+    def _loss(self, kept: Any, u: torch.Tensor, Y: torch.Tensor, step: int, idx: torch.Tensor) -> torch.Tensor:
+        """Mean over triplets of max(0, margin + |f_a - f_p|^2 - |f_a - f_n|^2), f = sigmoid(u).
+
+        Where f is 0 or 1 the squared distance is the Hamming distance, so ``margin`` is in bits.
+        Triplets are drawn from every batch, ``per_anchor`` for each row: p shares a label with the anchor, n shares
+        fewer than p does. The first author's released structure has no ``band``.
+        """
+        f, band = torch.sigmoid(u), self.band
+        if band is not None:
+            f = torch.where(f < 0.5 - band, 0.0, torch.where(f > 0.5 + band, 1.0, f))
+        anchor, positive, negative = self.triplets(Y, kept.seed, step)
+        if len(anchor) == 0:
+            # Without a triplet the loss is zero, but it must have a gradient.
+            return (u * 0.0).sum()
+        near = ((f[anchor] - f[positive]) ** 2).sum(dim=1)
+        far = ((f[anchor] - f[negative]) ** 2).sum(dim=1)
+        return ((self.margin or self.n_bits / 4.0) + near - far).clamp(min=0.0).mean()
+
+    def triplets(self, Y: torch.Tensor, seed: int, step: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Places (a, p, n) in the batch, the same for the same step; rows without a possible triplet have none."""
+        draws = torch.Generator().manual_seed((seed * 1_000_003 + step) % 2**63)
+        shared = shared_labels(Y).cpu()
+        size = len(shared)
+        anchor = torch.arange(size).repeat_interleave(self.per_anchor)
+        mine = shared[anchor]
+        candidate = (mine > 0) & (anchor[:, None] != torch.arange(size))
+        positive, found = _one_of(candidate, draws)
+        candidate = mine < mine.gather(1, positive[:, None])
+        negative, found_too = _one_of(candidate, draws)
+        good = found & found_too
+        return tuple(part[good].to(Y.device) for part in (anchor, positive, negative))  # type: ignore[return-value]
+
 
 def _one_of(mask: torch.Tensor, draws: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
     """Return a random True place of every row, and whether the row has one."""
     value, place = (torch.rand(mask.shape, generator=draws) * mask).max(dim=1)
     return place, value > 0
-
-
-class DSRHLoss(MethodLoss):
-    """Mean over triplets (q, i, j) with r_i > r_j of (2^r_i - 2^r_j) / Z [d_i - d_j + margin]_+, plus balance."""
-
-    def forward(self, u: torch.Tensor, Y: torch.Tensor, step: int, idx: torch.Tensor) -> torch.Tensor:
-        b, queries = torch.tanh(u), slice(0, self.method.n_queries)
-        distance = (u.shape[1] - b[queries] @ b.T) / 2.0
-        # A query has no place in its own list: without a gain it would be less relevant than others.
-        other = off_diagonal(len(u), u)[queries]
-        gain = (2.0 ** shared_labels(Y[queries], Y) - 1.0) * other
-        discount = torch.log2(torch.arange(len(u), dtype=u.dtype, device=u.device) + 2.0)
-        ideal = (gain.sort(dim=1, descending=True).values / discount).sum(dim=1)
-        weight = (gain[:, :, None] - gain[:, None, :]).clamp(min=0.0) * other[:, None, :]
-        weight = weight / ideal.clamp(min=1.0)[:, None, None]
-        margin = self.method.margin or self.n_bits / 4.0
-        hinge = (distance[:, :, None] - distance[:, None, :] + margin).clamp(min=0.0)
-        n_triplets = (weight > 0).sum().clamp(min=1)
-        return (weight * hinge).sum() / n_triplets + self.method.balance * (b.mean(dim=0) ** 2).mean()
 
 
 class DSRH(DeepHasher):
@@ -126,7 +102,6 @@ class DSRH(DeepHasher):
     here that is up to ``backbone`` and ``head``. Its weight decay is ``weight_decay``.
     """
 
-    loss_class = DSRHLoss
     info = MethodInfo(
         name="dsrh",
         title="DSRH",
@@ -142,3 +117,19 @@ class DSRH(DeepHasher):
     margin: float | None = parameter([None, POSITIVE], "In bits; None is n_bits / 4.", default=None)
     balance: float = parameter(NON_NEGATIVE, "Weight of the mean square of a bit's mean over the batch.", default=0.1)
     n_queries: int = parameter(COUNT, "Rows of a batch that are queries, the first ones.", default=32)
+
+    def _loss(self, kept: Any, u: torch.Tensor, Y: torch.Tensor, step: int, idx: torch.Tensor) -> torch.Tensor:
+        """Mean over triplets (q, i, j) with r_i > r_j of (2^r_i - 2^r_j) / Z [d_i - d_j + margin]_+, plus balance."""
+        b, queries = torch.tanh(u), slice(0, self.n_queries)
+        distance = (u.shape[1] - b[queries] @ b.T) / 2.0
+        # A query has no place in its own list: without a gain it would be less relevant than others.
+        other = off_diagonal(len(u), u)[queries]
+        gain = (2.0 ** shared_labels(Y[queries], Y) - 1.0) * other
+        discount = torch.log2(torch.arange(len(u), dtype=u.dtype, device=u.device) + 2.0)
+        ideal = (gain.sort(dim=1, descending=True).values / discount).sum(dim=1)
+        weight = (gain[:, :, None] - gain[:, None, :]).clamp(min=0.0) * other[:, None, :]
+        weight = weight / ideal.clamp(min=1.0)[:, None, None]
+        margin = self.margin or self.n_bits / 4.0
+        hinge = (distance[:, :, None] - distance[:, None, :] + margin).clamp(min=0.0)
+        n_triplets = (weight > 0).sum().clamp(min=1)
+        return (weight * hinge).sum() / n_triplets + self.balance * (b.mean(dim=0) ** 2).mean()
