@@ -120,8 +120,10 @@ def embed_texts(
     embedder = text_model(model)
     if path is None:
         return embedder.rows(texts)
-    path = Path(path)
-    facts = {"model": embedder.name, "texts": _digest(texts), "n_texts": len(texts)}
+    path, digest = Path(path), hashlib.sha256()
+    for text in texts:
+        digest.update(text.encode() + b"\0")
+    facts = {"model": embedder.name, "texts": digest.hexdigest(), "n_texts": len(texts)}
     if not restart and is_finished(path):
         read_finished(path, facts, embedder.n_features, "float32")
     else:
@@ -158,7 +160,7 @@ def _hub_answers() -> bool:
 
 
 def _offline_sentence(name: str) -> str:
-    package = _PACKAGES.get(_short(name))
+    package = _package(name)
     install = "" if package is None else f", or install its package: pip install {package.replace('_', '-')}"
     return (
         f"The text model {name!r} is not on this machine, and the network cannot be reached to fetch it. Where there "
@@ -167,22 +169,15 @@ def _offline_sentence(name: str) -> str:
     )
 
 
-def _short(name: str) -> str:
-    return name.removeprefix("sentence-transformers/")
+def _package(name: str) -> str | None:
+    return _PACKAGES.get(name.removeprefix("sentence-transformers/"))
 
 
 def _packaged(name: str) -> Path | None:
     """Return the folder of a model inside an installed package, if there is one."""
-    package = _PACKAGES.get(_short(name))
+    package = _package(name)
     found = find_spec(package) if package is not None else None
     return Path(str(found.origin)).parent / "model" if found is not None else None
-
-
-def _digest(texts: Sequence[str]) -> str:
-    digest = hashlib.sha256()
-    for text in texts:
-        digest.update(text.encode() + b"\0")
-    return digest.hexdigest()
 
 
 class TextModelError(ValueError):
@@ -191,11 +186,11 @@ class TextModelError(ValueError):
 
 def named_model(hasher: Any, where: str) -> TextModel:
     """Load the text model that a fitted hasher names. ``where`` is the hasher's file or collection, for errors."""
+    if hasher is None:
+        raise TextModelError(f"{where} has no hasher to encode texts: give codes instead.")
     name = getattr(hasher, "text_model_", None)
     if name is not None:
         return checked_model(hasher, name)
-    if hasher is None:
-        raise TextModelError(f"{where} has no hasher to encode texts: give codes instead.")
     if hasher.info.name == "migrated":
         raise TextModelError(
             f"{where} was migrated to an embedding model whose name it does not know, so it cannot embed texts: give "

@@ -15,7 +15,6 @@ from hashlearn.files.arrays import FileError, split_part
 from hashlearn.files.tables import TABLES
 
 _HASH_LETTERS = 8
-_CHUNK = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -85,14 +84,11 @@ class DataSource:
 @lru_cache(maxsize=8)
 def _content_hash(source: DataSource) -> str:
     digest = hashlib.sha256(repr(source).encode())
-    files = {split_part(source.data)[0]}
-    if source._labels_are_a_file():
-        files.add(split_part(str(source.labels))[0])
-    for file in sorted(files):
+    for named in [source.data, str(source.labels)] if source._labels_are_a_file() else [source.data]:
+        file = split_part(named)[0]
         try:
             with file.open("rb") as stream:
-                while chunk := stream.read(_CHUNK):
-                    digest.update(chunk)
+                digest.update(hashlib.file_digest(stream, "sha256").digest())
         except OSError as error:
             raise FileError(f"{file} cannot be read: {error.strerror}.") from error
     return digest.hexdigest()[:_HASH_LETTERS]

@@ -132,7 +132,8 @@ def _by_class(pool: Pool, rng: np.random.Generator, name: str, n_train: int, n_q
 
 
 def _official(pool: Pool, rng: np.random.Generator, name: str) -> list[Draw]:
-    return [Draw(*(rng.permutation(_part(pool, part, name)) for part in (TRAIN, TEST)))]
+    train, query = (rng.permutation(_part(pool, part, name)) for part in (TRAIN, TEST))
+    return [Draw(train, query)]
 
 
 def _deep(pool: Pool, rng: np.random.Generator, name: str) -> list[Draw]:

@@ -17,8 +17,6 @@ from hashlearn.data.pool import TEST, TRAIN, DatasetMissing, Pool
 from hashlearn.files.arrays import FileError
 from hashlearn.files.payloads import payload_rows
 
-_OUT_OF_SCOPE = "oos"
-
 
 @dataclass(frozen=True)
 class Texts:
@@ -51,70 +49,22 @@ def read_texts(path: str | Path, text: str, labels: str | None = None, missing: 
     classes: list[Any] = []
     for number, row in enumerate(payload_rows(path)):
         row = row or {}
-        value = row.get(text)
+        columns = f"its columns are {', '.join(row)}"
+        if row.get(text) is None or not str(row[text]).strip():
+            raise FileError(f"{path}: row {number} has no text in column '{text}'; {columns}.")
         # A reader of CSV files makes numbers of fields that look like numbers; str gives them back, but for last zeros.
-        if value is None or not str(value).strip():
-            raise FileError(f"{path}: row {number} has no text in column '{text}'; its columns are {', '.join(row)}.")
-        found.append(str(value))
+        found.append(str(row[text]))
         if labels is not None:
-            if row.get(labels) is None and not missing:
-                raise FileError(
-                    f"{path}: row {number} has nothing in column '{labels}'; its columns are {', '.join(row)}."
-                )
             classes.append(row.get(labels))
+            if classes[-1] is None and not missing:
+                raise FileError(f"{path}: row {number} has nothing in column '{labels}'; {columns}.")
     if not found:
         raise FileError(f"{path} has no rows.")
-    if labels is not None and all(one is None for one in classes):
-        raise FileError(f"{path} has no label in any row: column '{labels}' is empty or missing.")
     if labels is None:
         return Texts(found)
+    if all(one is None for one in classes):
+        raise FileError(f"{path} has no label in any row: column '{labels}' is empty or missing.")
     return Texts(found, np.array(classes, dtype=object if None in classes else None))
-
-
-def banking77_texts(folder: Path) -> Texts:
-    """BANKING77 as its authors publish it: ``train.csv`` and ``test.csv`` with the columns text and category."""
-    parts = []
-    for name in ("train.csv", "test.csv"):
-        if not (folder / name).is_file():
-            raise DatasetMissing(f"BANKING77 is not in {folder}: put train.csv and test.csv there.")
-        parts.append(read_texts(folder / name, "text", "category"))
-    return _joined([(part.texts, part.labels) for part in parts])
-
-
-def clinc150_texts(folder: Path) -> Texts:
-    """CLINC150 as its authors publish it (``data_full.json``), without the texts out of scope.
-
-    The official validation rows count as training rows.
-    """
-    path = folder / "data_full.json"
-    if not path.is_file():
-        raise DatasetMissing(f"CLINC150 is not in {folder}: put data_full.json there.")
-    try:
-        table = json.loads(path.read_text(encoding="utf-8"))
-        parts = {name: [(str(text), str(label)) for text, label in table[name]] for name in ("train", "val", "test")}
-    except (ValueError, TypeError, KeyError) as error:
-        raise FileError(f"{path} is not the data_full.json of CLINC150.") from error
-    known = {name: [pair for pair in pairs if pair[1] != _OUT_OF_SCOPE] for name, pairs in parts.items()}
-    sides = [known["train"] + known["val"], known["test"]]
-    return _joined([([text for text, _ in side], [label for _, label in side]) for side in sides])
-
-
-def _joined(parts: list[tuple[list[str], Any]]) -> Texts:
-    sizes = [len(texts) for texts, _ in parts]
-    part = np.repeat(np.array([TRAIN, TEST], dtype=np.uint8), sizes)
-    return Texts(
-        [text for texts, _ in parts for text in texts], np.concatenate([np.asarray(y) for _, y in parts]), part
-    )
-
-
-def banking77(path: Path) -> Pool:
-    """Return the texts of BANKING77 as embeddings of all-MiniLM-L6-v2, computed at the first call."""
-    return embedded_pool("BANKING77", banking77_texts(path), path / "banking77-minilm.npy")
-
-
-def clinc150(path: Path) -> Pool:
-    """Return the texts of CLINC150 as embeddings of all-MiniLM-L6-v2, computed at the first call."""
-    return embedded_pool("CLINC150", clinc150_texts(path), path / "clinc150-minilm.npy")
 
 
 def embedded_pool(name: str, texts: Texts, file: Path, model: str = MINILM) -> Pool:
@@ -123,6 +73,40 @@ def embedded_pool(name: str, texts: Texts, file: Path, model: str = MINILM) -> P
     folder.mkdir(parents=True, exist_ok=True)
     X = embed_texts(texts.texts, model, folder / file.name)
     return labeled_pool(name, X, np.asarray(texts.labels), part=texts.part)
+
+
+def banking77(path: Path) -> Pool:
+    """BANKING77 as its authors publish it: ``train.csv`` and ``test.csv`` with the columns text and category.
+
+    The texts become embeddings of all-MiniLM-L6-v2, computed at the first call.
+    """
+    if not all((path / name).is_file() for name in ("train.csv", "test.csv")):
+        raise DatasetMissing(f"BANKING77 is not in {path}: put train.csv and test.csv there.")
+    parts = [read_texts(path / name, "text", "category") for name in ("train.csv", "test.csv")]
+    return _embedded_parts("BANKING77", [(part.texts, part.labels) for part in parts], path / "banking77-minilm.npy")
+
+
+def clinc150(path: Path) -> Pool:
+    """CLINC150 as its authors publish it (``data_full.json``), without the texts out of scope.
+
+    The official validation rows count as training rows. The texts become embeddings of all-MiniLM-L6-v2, computed at
+    the first call.
+    """
+    file = file_there(path, "data_full.json", "CLINC150")
+    try:
+        table = json.loads(file.read_text(encoding="utf-8"))
+        pairs = [[*table["train"], *table["val"]], table["test"]]
+        known = [[(str(text), str(label)) for text, label in side if label != "oos"] for side in pairs]
+    except (ValueError, TypeError, KeyError) as error:
+        raise FileError(f"{file} is not the data_full.json of CLINC150.") from error
+    parts = [([text for text, _ in side], [label for _, label in side]) for side in known]
+    return _embedded_parts("CLINC150", parts, file.parent / "clinc150-minilm.npy")
+
+
+def _embedded_parts(name: str, parts: list[tuple[list[str], Any]], file: Path) -> Pool:
+    part = np.repeat(np.array([TRAIN, TEST], dtype=np.uint8), [len(texts) for texts, _ in parts])
+    labels = np.concatenate([np.asarray(y) for _, y in parts])
+    return embedded_pool(name, Texts([text for texts, _ in parts for text in texts], labels, part), file)
 
 
 def banking77_minilm(path: Path) -> Pool:

@@ -97,8 +97,9 @@ class CodeLoss(Loss):
     """
 
     def __init__(self, codes: NDArray[np.generic], *, classes: bool = False, objective: Sequence[float] = ()) -> None:
-        super().__init__(self._compute, bits=torch.from_numpy(np.asarray(codes) > 0).float())
+        super().__init__(self._compute)
         self.classes, self.objective = classes, objective
+        self.bits = torch.from_numpy(np.asarray(codes) > 0).float()
 
     def _compute(self, kept: Any, u: torch.Tensor, Y: torch.Tensor, step: int, idx: torch.Tensor) -> torch.Tensor:
         functional, n_bits = torch.nn.functional, self.bits.shape[1]

@@ -134,6 +134,9 @@ takes images), ``head``, ``n_features``, ``n_outputs``."""
 class HashNetwork(nn.Sequential):
     """Rows or images to outputs (b, n_outputs) before any activation."""
 
+    trunk: nn.Module
+    head: nn.Module
+
     def __init__(self, trunk: nn.Module, head: nn.Module) -> None:
         super().__init__(OrderedDict(trunk=trunk, head=head))
 

@@ -10,7 +10,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -99,7 +99,9 @@ def train(
     epoch_steps = len(plan)
     total = settings.n_epochs * epoch_steps
     first = total if run.finished else run.epoch * epoch_steps
-    with _seeded(device):
+    gpus: list[Any] = [device] if device.type == "cuda" else []
+    # The caller's own torch code has its random state back at the end.
+    with torch.random.fork_rng(devices=gpus):
         for step in steps(total, PHASE, first, run.note):
             place = step % epoch_steps
             if place == 0:
@@ -311,14 +313,6 @@ def rate_factor(schedule: Schedule, share: float) -> float:
     if isinstance(schedule, str):
         return 0.5 * (1.0 + math.cos(math.pi * share))
     return math.prod(factor for start, factor in schedule if share >= start)
-
-
-@contextmanager
-def _seeded(device: torch.device) -> Iterator[None]:
-    """Restore torch's random state at the end, so that the caller's own torch code is not affected."""
-    devices: list[Any] = [device] if device.type == "cuda" else []
-    with torch.random.fork_rng(devices=devices):
-        yield
 
 
 class TrainingCheckpoint:
