@@ -343,29 +343,3 @@ def test_command_used_badly(tmp_path, capsys):
         assert told.count("\n") == 1
     # The features were made before their labels could not be; they are kept.
     assert np.load(tmp_path / "X.npy").shape == (1, 1280)
-
-
-WITHOUT_TORCH = """
-import sys
-from importlib.machinery import PathFinder
-real = PathFinder.find_spec
-def find(name, path=None, target=None):
-    return None if name.partition(".")[0] == "torch" else real(name, path, target)
-PathFinder.find_spec = find
-from hashlearn.cli import main
-sys.exit(main(sys.argv[1:]))
-"""
-
-
-@pytest.mark.slow
-def test_command_without_torch(tmp_path):
-    arguments = ["data", "features", str(tmp_path), "-o", str(tmp_path / "X.npy")]
-    done = subprocess.run(
-        [sys.executable, "-c", WITHOUT_TORCH, *arguments],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": ROOT},
-    )
-    assert done.returncode == 1
-    assert done.stderr.count("\n") == 1
-    assert "pip install '.[deep]'" in done.stderr

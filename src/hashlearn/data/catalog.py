@@ -91,18 +91,16 @@ def home(spec: CatalogEntry, data_dir: str | Path | None = None) -> Path:
 
 def here(spec: CatalogEntry, data_dir: str | Path | None = None) -> bool:
     """Return whether the files of a data set exist. They are not read, because that may take minutes."""
+    if not (spec.files or spec.instead) or (spec.name == "fashion-mnist" and fashion_mnist_there()):
+        return True
     if spec.gist_of is not None and here(data_set(spec.gist_of), data_dir):
         return True
-    needed = {file.name for file in spec.files}
-    found = _names_in(home(spec, data_dir), spec)
-    others = (found - needed) if spec.files or spec.instead else {""}
-    return (
-        (bool(needed) and needed <= found) or bool(others) or (spec.name == "fashion-mnist" and fashion_mnist_there())
-    )
+    found, needed = _names_in(home(spec, data_dir), spec), {file.name for file in spec.files}
+    return bool(found - needed) or bool(needed and needed <= found)
 
 
 def _names_in(folder: Path, spec: CatalogEntry) -> set[str]:
-    names = [file.name for file in (*spec.files, *spec.instead)] + list(spec.unpacked)
+    names = [*(file.name for file in (*spec.files, *spec.instead)), *spec.unpacked]
     return {name for name in names if (folder / name).exists()}
 
 
@@ -170,17 +168,12 @@ def prepare(name: str, data_dir: str | Path | None = None, *, features: bool = T
     except DatasetMissing:
         if not any(file.url for file in spec.files):
             raise
-        _fetch_all(spec, folder)
+        unpacked = any((folder / name).exists() for name in spec.unpacked)
+        for file in spec.files:
+            if not (is_archive(Path(file.name)) and unpacked):
+                path = fetch(file, folder)
+                # A zip can be read in place. A compressed tar would have to be unpacked each time it is read.
+                if path.name.endswith(".tar.gz"):
+                    unpack(path, folder)
         pool = spec.read(folder)
     return gist_pool(pool, folder) if features and spec.gist else pool
-
-
-def _fetch_all(spec: CatalogEntry, folder: Path) -> None:
-    unpacked = any((folder / name).exists() for name in spec.unpacked)
-    for file in spec.files:
-        if is_archive(Path(file.name)) and unpacked:
-            continue
-        path = fetch(file, folder)
-        # A zip can be read in place. A compressed tar would have to be unpacked each time it is read.
-        if path.name.endswith(".tar.gz"):
-            unpack(path, folder)

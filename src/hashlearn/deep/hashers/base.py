@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from hashlearn import codes, metrics
 from hashlearn.deep.extra import require_torch, torch
+from hashlearn.deep.losses import CodeLoss, Loss
 from hashlearn.functions.calibration import Calibration
 from hashlearn.functions.linear import block_precision
 from hashlearn.functions.network import NetworkFunction
@@ -44,7 +45,6 @@ from hashlearn.typing import Float32Array, FloatArray, IntArray, Matrix, Rng
 if TYPE_CHECKING:
     from hashlearn.deep.backbones import Backbone, Recipe
     from hashlearn.deep.inputs import Inputs
-    from hashlearn.deep.losses import Loss
     from hashlearn.deep.trainer import TrainingCheckpoint, TrainingSettings
 
 LEAST_HELD_OUT = 4
@@ -157,8 +157,6 @@ class DeepHasher(BaseHasher):
         return self._make_loss(sparse.csr_matrix(labels), self._rng() if rng is None else rng, rows)
 
     def _make_loss(self, labels: LabelMatrix, rng: Rng, rows: Matrix | None) -> Loss:
-        from hashlearn.deep.losses import Loss
-
         return Loss(self._loss, self.learned_by_loss, **self._kept(labels, rng))
 
     def _kept(self, labels: LabelMatrix, rng: Rng) -> dict[str, Any]:
@@ -172,9 +170,6 @@ class DeepHasher(BaseHasher):
     def _n_outputs(self, n_labels: int) -> int:
         """Return the number of outputs of the network: the bits, and what a method learns beside them."""
         return self.n_bits_
-
-    def _keep_learned(self, loss: Loss, training: IntArray) -> None:
-        """Keep what was learned before the network: an objective, and codes of training rows instead of its own."""
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn from classes (n,) or label sets (n, c). X are features, or images as the backbone takes them."""
@@ -234,7 +229,8 @@ class DeepHasher(BaseHasher):
         with timer("code"):
             projections = self._project_inputs(inputs)
             self.codes_ = codes.pack(projections >= 0)
-            self._keep_learned(loss, training)
+            if isinstance(loss, CodeLoss):
+                self._keep_learned(loss, training)
             self._calibrate_outputs(projections, training, rows)
         return timer.seconds
 
@@ -260,6 +256,13 @@ class DeepHasher(BaseHasher):
             mixed=gpu_has_it if self.precision == "auto" else self.precision == "mixed",
             seed=seed,
         )
+
+    def _keep_learned(self, loss: CodeLoss, training: IntArray) -> None:
+        """Keep what a two-step method learned before its network: an objective, and codes in place of the network's."""
+        if loss.objective:
+            self.objective_ = np.asarray(loss.objective)  # type: ignore[attr-defined]  # declared by CNNH and TDBE
+        if self.info.database == "learned":
+            self.codes_[training] = codes.pack(loss.bits.cpu().numpy())
 
     def _calibrate_outputs(self, projections: Float32Array, training: IntArray, rows: Matrix | None) -> None:
         """Learn ``calibration_`` from outputs of the network; images have no features, so near is by outputs there."""

@@ -51,9 +51,6 @@ class CNNH(DeepHasher):
         targets, objective = similarity_codes(labels, self.n_bits, rng, self.max_iter)
         return CodeLoss(targets, classes=self.classes, objective=objective)
 
-    def _keep_learned(self, loss: Any, training: IntArray) -> None:
-        self.objective_ = np.asarray(loss.objective)
-
     def _n_outputs(self, n_labels: int) -> int:
         return self.n_bits_ + (n_labels if self.classes else 0)
 
@@ -177,9 +174,6 @@ class GSDHPStar(DeepHasher):
             rows = rng.standard_normal((labels.shape[0], self.n_bits)).astype(np.float32)
         return CodeLoss(codes.unpack(hasher.fit(rows, labels).codes_, self.n_bits))
 
-    def _keep_learned(self, loss: Any, training: IntArray) -> None:
-        self.codes_[training] = codes.pack(loss.bits.cpu().numpy())
-
 
 class TDBE(DeepHasher):
     """Triplet-based deep binary embedding: min [d(h_i, h_j) - d(h_i, h_k) + margin]_+, then a network for the bits.
@@ -220,10 +214,6 @@ class TDBE(DeepHasher):
         margin = float(self.margin or self.n_bits / 2)
         book, objective = triplet_codes(triplets, len(first), self.n_bits, margin, self.max_iter, rng)
         return CodeLoss(book[group], objective=objective)
-
-    def _keep_learned(self, loss: Any, training: IntArray) -> None:
-        self.objective_ = np.asarray(loss.objective)
-        self.codes_[training] = codes.pack(loss.bits.cpu().numpy())
 
 
 def triplet_codes(
