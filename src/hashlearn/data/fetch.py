@@ -79,7 +79,7 @@ def fetch(file: RemoteFile, folder: Path) -> Path:
         check_file(path, file)
         return path
     if file.url is None:
-        raise DatasetMissing(missing_sentence(file, folder))
+        raise _missing(file, folder)
     _download(file, path)
     try:
         check_file(path, file)
@@ -89,10 +89,9 @@ def fetch(file: RemoteFile, folder: Path) -> Path:
     return path
 
 
-def missing_sentence(file: RemoteFile, folder: Path, why: str = "") -> str:
-    """Return the error message for a missing file: its name, where to get it and which folder to put it into."""
+def _missing(file: RemoteFile, folder: Path, why: str = "") -> DatasetMissing:
     source = file.url or file.note or "its authors"
-    return f"{file.name} is not here{why}: get it from {source} and put it into {folder}."
+    return DatasetMissing(f"{file.name} is not here{why}: get it from {source} and put it into {folder}.")
 
 
 def _download(file: RemoteFile, path: Path) -> None:
@@ -103,12 +102,11 @@ def _download(file: RemoteFile, path: Path) -> None:
     downloader = pooch.HTTPDownloader(_Progress(file.name), chunk_size=_CHUNK, timeout=_TIMEOUT)
     try:
         pooch.retrieve(str(file.url), None, fname=path.name, path=path.parent, downloader=downloader)
+    except HTTPError as error:
+        answer = error.response
+        raise _missing(file, path.parent, f" and {answer.status_code} {answer.reason} came instead of it") from error
     except OSError as error:
-        answer = error.response if isinstance(error, HTTPError) else None
-        why = f" and cannot be downloaded ({_reason(error)})"
-        if answer is not None:
-            why = f" and {answer.status_code} {answer.reason} came instead of it"
-        raise DatasetMissing(missing_sentence(file, path.parent, why)) from error
+        raise _missing(file, path.parent, f" and cannot be downloaded ({_reason(error)})") from error
 
 
 class _Progress:

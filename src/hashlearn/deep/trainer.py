@@ -234,7 +234,7 @@ class _Run:
         return self.text
 
     def end_epoch(self) -> None:
-        """Record the mean loss, measure, keep the best weights, save."""
+        """Record the mean loss, measure, and keep the best weights."""
         self.trained.losses.append(self.mean_loss())
         self.inside = False
         if self.score is None:

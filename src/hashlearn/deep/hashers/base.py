@@ -260,7 +260,7 @@ class DeepHasher(BaseHasher):
     def _keep_learned(self, loss: CodeLoss, training: IntArray) -> None:
         """Keep what a two-step method learned before its network: an objective, and codes in place of the network's."""
         if loss.objective:
-            self.objective_ = np.asarray(loss.objective)  # type: ignore[attr-defined]  # declared by CNNH and TDBE
+            self.objective_ = np.asarray(loss.objective)
         if self.info.database == "learned":
             self.codes_[training] = codes.pack(loss.bits.cpu().numpy())
 
