@@ -96,15 +96,11 @@ def _missing(file: RemoteFile, folder: Path, why: str = "") -> DatasetMissing:
 
 def _download(file: RemoteFile, path: Path) -> None:
     import pooch
-    from requests.exceptions import HTTPError
 
     pooch.get_logger().setLevel("WARNING")
     downloader = pooch.HTTPDownloader(_Progress(file.name), chunk_size=_CHUNK, timeout=_TIMEOUT)
     try:
         pooch.retrieve(str(file.url), None, fname=path.name, path=path.parent, downloader=downloader)
-    except HTTPError as error:
-        answer = error.response
-        raise _missing(file, path.parent, f" and {answer.status_code} {answer.reason} came instead of it") from error
     except OSError as error:
         raise _missing(file, path.parent, f" and cannot be downloaded ({_reason(error)})") from error
 
