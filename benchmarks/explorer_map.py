@@ -21,7 +21,7 @@ from sklearn.neighbors import NearestNeighbors
 
 import hashlearn as hl
 from hashlearn.codes import unpack
-from hashlearn.service.code_map import fitted_landmarks, spread, trust_of
+from hashlearn.service.routes_overview import fitted_landmarks, spread, trust_of
 
 SAMPLED = 3_000
 

@@ -10,7 +10,7 @@ import pytest
 from hashlearn import data
 from hashlearn.data import cifar
 from hashlearn.files import FileError
-from hashlearn.service.images import ImageDecoder, SquareFeatures
+from hashlearn.service.images import ImageDecoder, ImageFeatures
 from hashlearn.service.settings import Limits
 
 Image = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
@@ -76,7 +76,7 @@ def test_a_large_jpeg_has_the_pixels_that_the_service_makes_of_it(tmp_path):
     noise = np.random.default_rng(0).integers(0, 256, (300, 300, 3), dtype=np.uint8)
     Image.fromarray(noise).save(stream, "JPEG")
     pool = data.image_folder(write(tmp_path, {"a/1.jpg": stream.getvalue()}), size=16)
-    row = SquareFeatures("pixels", 16).row(stream.getvalue(), ImageDecoder(Limits()))
+    row = ImageFeatures("pixels", 16).row(stream.getvalue(), ImageDecoder(Limits()))
     np.testing.assert_array_equal(pool.features(np.arange(1)), row)
 
 

@@ -12,7 +12,7 @@ from sklearn.neighbors import NearestNeighbors
 
 from hashlearn import ITQ
 from hashlearn.codes import pack, unpack
-from hashlearn.service.code_map import NEAREST, Landmarks, fitted_landmarks, trust_of
+from hashlearn.service.routes_overview import NEAREST, Landmarks, fitted_landmarks, trust_of
 
 
 def codes_of(n_rows, n_bits, seed=0):

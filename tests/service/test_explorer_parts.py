@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from hashlearn.codes import unpack
-from hashlearn.service.code_map import fitted_landmarks
+from hashlearn.service.routes_overview import fitted_landmarks
 
 
 @pytest.fixture(autouse=True)

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hashlearn.service.bodies import read_json_object
 from hashlearn.service.errors import ApiError
+from hashlearn.service.schemas import read_json_object
 
 VALUES = st.recursive(
     st.none()

@@ -12,8 +12,8 @@ import pytest
 from service_box import API, ROWS, command, make_shop, new_service, rows, running
 
 from hashlearn import cli
-from hashlearn.service.middleware import AccessLog
 from hashlearn.service.run import listen
+from hashlearn.service.service import AccessLog
 from hashlearn.service.settings import ServerSettings, Token, parse_tokens, read_tokens
 
 pytestmark = pytest.mark.slow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 
 import numpy as np
@@ -68,18 +69,21 @@ def test_what_is_refused(tmp_path):
 def test_writes_that_waited_for_a_collection_that_is_gone(tmp_path):
     """They are told so; the storage is not touched."""
     service = new_service(tmp_path, create_in=tmp_path / "made")
-    from hashlearn.service import routes_collections, routes_items
     from hashlearn.service.errors import ApiError
+    from hashlearn.service.routes_collections import add_items, create_collection, drop_collection
     from hashlearn.service.schemas import CreateRequest
 
+    def call(route, **given):
+        return asyncio.run(route(service=service, **given))
+
     try:
-        routes_collections.create(service, CreateRequest(name="x", n_bits=8))
+        call(create_collection, asked=CreateRequest(name="x", n_bits=8))
         served = service.collections["x"]
-        routes_collections.drop(service, served)
+        call(drop_collection, served=served)
         with pytest.raises(ApiError, match="any more"):
-            routes_items._add(service, served, {"codes": np.zeros((1, 1), dtype=np.uint8)})
+            call(add_items, served=served, rows={"codes": np.zeros((1, 1), dtype=np.uint8)})
         with pytest.raises(ApiError, match="any more"):
-            routes_collections.drop(service, served)
+            call(drop_collection, served=served)
     finally:
         service.close_now()
 

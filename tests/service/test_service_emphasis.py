@@ -34,7 +34,9 @@ def test_a_search_says_how_much_labels_count(service):
             found = http.post(f"{OPEN}/search", json=body).json()["results"]
             wanted = collection.search(rows()[:2], k=5, emphasis=emphasis)
             assert [[hit["id"] for hit in one["hits"]] for one in found] == wanted.ids.tolist()
+            assert [one.get("skipped", 0) for one in found] == wanted.skipped.tolist()
             answers.append(wanted.ids.tolist())
+        assert wanted.skipped.all()  # rows of other labels
         assert answers[0] != answers[-1]
         asked = http.post(f"{OPEN}/search", json={"ids": [4], "k": 5, "emphasis": "alike", "exclude_self": False})
         assert asked.json()["results"][0]["hits"][0]["id"] == 4  # a stored row finds itself first

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis.errors import Unsatisfiable
 from service_box import ROWS, TOKEN, client, new_service
 
-from hashlearn.service.app import make_api
+from hashlearn.service.app import Gate, make_api
 
 # What fits the schema may still be wrong for this collection, a vector of another length say: 400 is right then.
 SETTINGS = {
@@ -84,7 +84,7 @@ def _api(folder, narrowed):
         _narrowed([route.get("parameters") for path in schema["paths"].values() for route in path.values()])
     try:
         config = _tool().config.SchemathesisConfig.from_dict(SETTINGS)
-        yield _tool().openapi.from_asgi("/openapi.json", _left_open(app), config=config)
+        yield _tool().openapi.from_asgi("/openapi.json", _left_open(Gate(app, service)), config=config)
     finally:
         service.close_now()
 

@@ -10,8 +10,8 @@ import pytest
 from service_box import API, AUTH, N_BITS, ROWS, client, new_service
 
 from hashlearn import Collection
-from hashlearn.service import code_map, routes_overview
-from hashlearn.service.code_map import Landmarks, fitted_landmarks
+from hashlearn.service import routes_overview
+from hashlearn.service.routes_overview import Landmarks, fitted_landmarks
 from hashlearn.service.served_collection import open_collection
 from hashlearn.service.service import Service
 
@@ -67,18 +67,19 @@ def test_the_map(tmp_path):
 def test_rows_with_one_code_do_not_cover_each_other():
     codes = np.zeros((500, 2), dtype=np.uint8)
     codes[300:] = 255
-    places = fitted_landmarks(codes, 16).places_of(codes) + code_map.spread(codes)
+    places = fitted_landmarks(codes, 16).places_of(codes) + routes_overview.spread(codes)
     assert len(np.unique(places.round(4), axis=0)) == 500
     assert np.ptp(places[:300, 0]) < 0.5
 
 
 def test_an_answer_is_computed_once_per_version(tmp_path, monkeypatch):
     calls, begun = [], threading.Event()
+    map_of = routes_overview.map_of
 
     def counted(served):
         calls.append(served.name)
         begun.set()
-        return code_map.map_of(served)
+        return map_of(served)
 
     monkeypatch.setattr(routes_overview, "map_of", counted)
     with client(new_service(tmp_path)) as http, ThreadPoolExecutor(4) as threads:

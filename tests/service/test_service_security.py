@@ -15,8 +15,8 @@ from service_box import API, AUTH, ROWS, TOKEN, client, error_of, make_shop, new
 
 from hashlearn import Collection
 from hashlearn.files.images import as_png
+from hashlearn.service.app import POLICY, REPORT_POLICY
 from hashlearn.service.images import ImageDecoder
-from hashlearn.service.middleware import POLICY, REPORT_POLICY
 from hashlearn.service.served_collection import open_collection
 from hashlearn.service.service import Service
 from hashlearn.service.settings import Limits, ServerSettings, Token, find_token, read_tokens

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from types import SimpleNamespace
 
 import httpx
 import pytest
@@ -11,7 +12,6 @@ from service_box import API, AUTH, SIDE, client, error_of, new_service, rows
 
 from hashlearn import Collection
 from hashlearn.data import embed
-from hashlearn.service import served_collection
 from hashlearn.service.served_collection import open_collection
 from hashlearn.service.service import Service
 from hashlearn.service.settings import Limits, ServerSettings
@@ -82,15 +82,17 @@ def test_the_model_that_a_hasher_names(letters):
         text_model_ = "some-model"
         n_features_in_ = 26
 
-    loaded: dict = {}
-    one, other = (served_collection.text_features(Hasher(), loaded) for _ in range(2))
-    assert one is other
+    service = Service([])
+    one, other, without = (SimpleNamespace(name=name, hasher=Hasher(), texts=None) for name in ("one", "other", "none"))
+    without.hasher = object()
+    assert [service.load_text_model(served) for served in (one, other, without)] == [None] * 3
+    assert one.texts is other.texts
     assert letters.loaded == ["some-model"]
-    assert one.rows(["a", "b"]).shape == (2, 26)
-    assert served_collection.text_features(object(), loaded) is None
+    assert one.texts.rows(["a", "b"]).shape == (2, 26)
+    assert without.texts is None
     Hasher.n_features_in_ = 17
-    with pytest.raises(ValueError, match="makes rows of 26 numbers, the hasher takes 17"):
-        served_collection.text_features(Hasher(), loaded)
+    assert "makes rows of 26 numbers, the hasher takes 17" in service.load_text_model(one)
+    service.close_now()
 
 
 def until(true):

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from fastapi import FastAPI, Request, Response
+from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
@@ -60,8 +60,9 @@ def to_json(value: Any) -> bytes:
     return text.encode("utf-8", "replace")
 
 
-def json_response(content: bytes) -> Response:
-    """Return an answer of JSON that was encoded elsewhere, in a worker thread as a rule."""
+def json_response(answer: Any) -> Response:
+    """Return an answer of JSON; bytes are JSON already."""
+    content = answer if isinstance(answer, bytes) else to_json(answer)
     return Response(content, media_type="application/json")
 
 
@@ -96,13 +97,6 @@ def collection_errors() -> Iterator[None]:
         raise bad("bad_request", one_line(error)) from error
 
 
-def install(app: FastAPI) -> None:
-    """Answer every error of the framework in our form."""
-    app.add_exception_handler(HTTPException, _answer_http)
-    app.add_exception_handler(RequestValidationError, _answer_validation)
-    app.add_exception_handler(Exception, _answer_failure)
-
-
 async def _answer_http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     if isinstance(error, ApiError):
@@ -135,6 +129,10 @@ async def _answer_validation(request: Request, error: Exception) -> Response:
 
 async def _answer_failure(request: Request, error: Exception) -> Response:
     return error_response(ApiError(500, "failed", "The server failed; its log says why."))
+
+
+# They answer every error of the framework in our form.
+HANDLERS = {HTTPException: _answer_http, RequestValidationError: _answer_validation, Exception: _answer_failure}
 
 
 def validation_error(errors: Sequence[Any]) -> ApiError:

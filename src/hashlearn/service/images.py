@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,8 +31,6 @@ from hashlearn.files.tree import DAMAGE, tree_at
 from hashlearn.service.errors import ApiError, bad
 from hashlearn.service.settings import Limits
 
-Result = TypeVar("Result")
-
 UPLOAD_FORMATS = ("PNG", "JPEG", "WEBP")
 # The formats of data sets. None of them starts a program, as EPS does, or reads other files.
 STORED_FORMATS = (*UPLOAD_FORMATS, "GIF", "BMP", "PPM", "TIFF")
@@ -45,44 +44,26 @@ class ImageDecoder:
         self.limits = limits
         self._places = threading.Semaphore(limits.decoding)
 
-    def upload(self, data: bytes, side: int | None) -> Any:
-        """Return an upright RGB image of Pillow, no larger than needed for squares of ``side`` pixels."""
-
-        def use(image: Any) -> Any:
-            if side is not None:
-                shrink_on_load(image, side)
-            return upright(image)
-
-        return self._decode(data, UPLOAD_FORMATS, use)
-
-    def thumbnail(self, data: bytes, side: int) -> bytes | None:
-        """Return a PNG of at most ``side`` pixels either way; None when the image is that small already."""
-
-        def shrink(image: Any) -> bytes | None:
-            if max(image.size) <= side:
-                return None
-            shrink_on_load(image, side)
-            small = upright(image)
-            small.thumbnail((side, side))
-            return as_png(small)
-
-        return self._decode(data, STORED_FORMATS, shrink)
-
-    def png(self, data: bytes) -> bytes:
-        """Return the image as a PNG."""
-        return self._decode(data, STORED_FORMATS, lambda image: as_png(upright(image)))
-
-    def _decode(self, data: bytes, formats: tuple[str, ...], use: Callable[[Any], Result]) -> Result:
+    @contextmanager
+    def opened(self, data: bytes, formats: tuple[str, ...]) -> Iterator[Any]:
+        """Yield an image of Pillow whose pixels are not unpacked yet."""
         with self._places:
             try:
                 with opened_image(data, "The image", formats=formats, max_pixels=self.limits.image_pixels) as image:
-                    return use(image)
+                    yield image
             except TooManyPixels as error:
                 message = f"The image claims more than the {self.limits.image_pixels:,} pixels that are decoded."
                 raise ApiError(413, "too_large", message) from error
             except ImageError as error:
                 names = ", ".join(formats[:-1]) + " or " + formats[-1]
                 raise bad("bad_image", f"This is no {names} image that can be read.") from error
+
+    def upload(self, data: bytes, side: int | None) -> Any:
+        """Return an upright RGB image of Pillow, no larger than needed for squares of ``side`` pixels."""
+        with self.opened(data, UPLOAD_FORMATS) as image:
+            if side is not None:
+                shrink_on_load(image, side)
+            return upright(image)
 
 
 DEFAULT_FIELD = "image"
@@ -98,7 +79,8 @@ class Pictures:
     """
 
     def __init__(self, path: Path, field: str = DEFAULT_FIELD) -> None:
-        self.path = path
+        if not path.is_dir() and not (path.suffix.lower() == ".zip" and path.is_file()):
+            raise FileError(f"{path} is no folder and no zip of pictures.")
         self.field = field
         self._tree = tree_at(path)
 
@@ -118,19 +100,16 @@ class Pictures:
             kind = kind_of(data)
             if side is None and kind is not None:
                 return data, kind
-            small = decoder.thumbnail(data, side or LARGEST_SIDE)
-            if small is None and kind is not None:
-                return data, kind
-            return small or decoder.png(data), "image/png"
+            most = side or LARGEST_SIDE
+            with decoder.opened(data, STORED_FORMATS) as image:
+                if max(image.size) <= most and kind is not None:
+                    return data, kind
+                shrink_on_load(image, most)
+                small = upright(image)
+                small.thumbnail((most, most))
+                return as_png(small), "image/png"
         except (*DAMAGE, KeyError, FileError, ApiError) as error:
             raise ApiError(404, "no_image", "The picture of this item cannot be read, or is too large.") from error
-
-
-def open_pictures(path: Path, field: str = DEFAULT_FIELD) -> Pictures:
-    """Return a folder or a zip of pictures."""
-    if not path.is_dir() and not (path.suffix.lower() == ".zip" and path.is_file()):
-        raise FileError(f"{path} is no folder and no zip of pictures.")
-    return Pictures(path, field)
 
 
 def kind_of(data: bytes) -> str | None:
@@ -141,54 +120,41 @@ def kind_of(data: bytes) -> str | None:
 
 
 _TEXT = re.compile(r"(gist|pixels|gray):(\d{1,4})")
-_LARGEST_SIDE = 1024
-
-
-class ImageFeatures(Protocol):
-    """Makes rows such as the hasher was fitted on."""
-
-    def row(self, data: bytes, decoder: ImageDecoder) -> NDArray[Any]:
-        """Return the row of an image file, of shape (1, …)."""
 
 
 @dataclass(frozen=True)
-class SquareFeatures:
-    """Features of a square of ``side`` pixels, cut from the middle of the picture as ``data.image_folder`` does.
+class ImageFeatures:
+    """Makes rows such as the hasher was fitted on, of a square that is cut from the middle of a picture.
 
     Parameters
     ----------
     kind : str
-        "gist" for 512 numbers, "pixels" for the colors in 0..1, "gray" for their brightness in 0..1.
+        "gist" for 512 numbers, "pixels" for the colors in 0..1, "gray" for their brightness in 0..1; "backbone" for the
+        whole picture, which a hasher with an image backbone scales itself.
     side : int
+        The side of the square in pixels; 0 for a backbone.
     """
 
     kind: str
-    side: int
+    side: int = 0
 
     @property
     def size(self) -> int:
         """How many numbers a row has."""
         return {"gist": gist.N_FEATURES, "pixels": 3 * self.side**2, "gray": self.side**2}[self.kind]
 
-    def __str__(self) -> str:
-        return f"{self.kind}:{self.side}"
-
-    def row(self, data: bytes, decoder: ImageDecoder) -> NDArray[np.float32]:
+    def row(self, data: bytes, decoder: ImageDecoder) -> NDArray[Any]:
+        """Return the row of an image file, of shape (1, …)."""
         from PIL import Image
 
+        if self.kind == "backbone":
+            return np.asarray(decoder.upload(data, None))[None]
         pixels = square(decoder.upload(data, self.side), Scaling(self.side, resample="bilinear"))
         if self.kind == "gist":
             return gist.gist(pixels[None], n_jobs=1)
         if self.kind == "gray":
             pixels = np.asarray(Image.fromarray(pixels).convert("L"))
         return pixels.astype(np.float32).reshape(1, -1) / np.float32(255)
-
-
-class BackboneFeatures:
-    """Pixels for a hasher with an image backbone, which scales them itself."""
-
-    def row(self, data: bytes, decoder: ImageDecoder) -> NDArray[np.uint8]:
-        return np.asarray(decoder.upload(data, None))[None]
 
 
 def has_backbone(hasher: Any) -> bool:
@@ -201,13 +167,13 @@ def image_features(text: str | None, hasher: Any) -> ImageFeatures | None:
     Else None.
     """
     if text is None:
-        return BackboneFeatures() if has_backbone(hasher) else None
+        return ImageFeatures("backbone") if has_backbone(hasher) else None
     found = _TEXT.fullmatch(text)
-    if not found or not 4 <= int(found[2]) <= _LARGEST_SIDE:
+    if not found or not 4 <= int(found[2]) <= LARGEST_SIDE:
         raise ValueError(f"Image features are gist:32, pixels:32 or gray:28, with the side in pixels. Got {text!r}.")
-    features = SquareFeatures(found[1], int(found[2]))
+    features = ImageFeatures(found[1], int(found[2]))
     wanted = None if hasher is None else int(hasher.n_features_in_)
     if wanted != features.size:
         have = "there is no hasher" if wanted is None else f"the hasher was fitted on rows of {wanted}"
-        raise ValueError(f"{features} makes rows of {features.size} numbers, and {have}.")
+        raise ValueError(f"{text} makes rows of {features.size} numbers, and {have}.")
     return features

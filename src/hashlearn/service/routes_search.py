@@ -5,12 +5,13 @@ from __future__ import annotations
 import io
 import time
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 from urllib.parse import quote
 
 import numpy as np
-from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi import APIRouter, Depends, Query, Response
 from numpy.typing import NDArray
 
 from hashlearn.collection import Item
@@ -19,25 +20,19 @@ from hashlearn.collection.rescore import DEFAULT_FACTOR
 from hashlearn.collection.store import Include
 from hashlearn.index import Hit, Hits, RangeHits
 from hashlearn.service import schemas
-from hashlearn.service.bodies import (
-    JSON_TYPE,
-    NPY_TYPE,
-    decode_codes,
-    float_rows,
-    packed_codes,
-    parse_npy,
-    parse_request,
-    read_body,
-    read_json_object,
-)
-from hashlearn.service.errors import ApiError, bad, collection_errors, json_response, to_json
-from hashlearn.service.schemas import SearchRequest
-from hashlearn.service.served_collection import ServedCollection, id_in_address, ids_in_body, plain_ids, rows_of_texts
-from hashlearn.service.service import CollectionDep, Service, ServiceDep
+from hashlearn.service.errors import ApiError, bad, json_response, to_json
+from hashlearn.service.schemas import JSON_TYPE, NPY_TYPE, SearchRequest, body_of, described
+from hashlearn.service.served_collection import ServedCollection
+from hashlearn.service.service import CollectionDep, ServiceDep, reading
 from hashlearn.service.settings import Limits
 from hashlearn.typing import Metric, PackedCodes
 
+NPZ_TYPE = "application/x-npz"
+IMAGE_TYPES = ("image/png", "image/jpeg", "image/webp")
+_FILTER_CHARS = 64 * 1024  # as much as the server takes of an address
 _ROWS_AT_ONCE = 2_000_000  # that the queries of one step of a radius search may find
+
+router = APIRouter(prefix="/api/v1/collections/{collection}", tags=["search"])
 
 
 @dataclass(frozen=True)
@@ -49,45 +44,12 @@ class Queries:
     items: list[Item] | None = None
 
 
-class _QueryHits(NamedTuple):
-    """The hits of one query. ``found`` counts all rows within a radius, also those that k cut off."""
-
-    hits: list[Hit]
-    found: int | None = None
-
-
-def queries_from_vectors(served: ServedCollection, vectors: NDArray[Any]) -> Queries:
-    """Return the codes of rows that a client sent."""
-    if served.n_features is None:
-        why = "has no hasher: search by codes or ids" if served.hasher is None else "takes pictures, not vectors"
-        raise bad("bad_vector", f"The collection {served.name} {why}.")
-    rows = float_rows(vectors, served.n_features)
-    with collection_errors():
-        return Queries(served.collection.encode_queries(rows), rows)
-
-
-def queries_from_texts(served: ServedCollection, texts: Sequence[str], limits: Limits) -> Queries:
-    """Return the codes of texts that a client sent."""
-    return queries_from_vectors(served, rows_of_texts(served, texts, limits))
-
-
-def queries_from_ids(served: ServedCollection, ids: Sequence[int | str], needs_vectors: bool) -> Queries:
-    """Return the codes of stored items, with their vectors where the collection keeps such as its hasher takes."""
-    with_vectors = needs_vectors and served.collection.vector_size == served.n_features
-    wanted = ids_in_body(served, list(ids))
-    with collection_errors():
-        items = served.collection.get(wanted, vectors=with_vectors)
-    missing = [one for one, item in zip(wanted, items, strict=True) if item is None]
-    if missing:
-        raise ApiError(404, "no_item", f"There is no item {json_id(missing[0])!r} in {served.name}.")
-    vectors = np.stack([item.vector for item in items]) if with_vectors and items[0].vector is not None else None
-    return Queries(np.stack([item.code for item in items]), vectors, items)
-
-
-def search_json(served: ServedCollection, body: bytes, limits: Limits) -> bytes:
-    """Return the JSON answer to a JSON search."""
-    started = time.perf_counter()
-    asked = parse_request(SearchRequest, body, limits)
+@router.post("/search", **described(schemas.SearchResponse, body=SearchRequest))
+@reading
+def search(service: ServiceDep, served: CollectionDep, body: Annotated[bytes, body_of(JSON_TYPE)]) -> Response:
+    """Find the nearest items of vectors, of stored items, of codes, or of texts."""
+    started, limits = time.perf_counter(), service.limits
+    asked = schemas.parse_request(SearchRequest, body, limits)
     given = (asked.vectors, asked.ids, asked.codes, asked.texts)
     n_queries = next(len(part) for part in given if part is not None)
     check_options(asked, n_queries, limits.k, limits.hits_json, limits)
@@ -96,9 +58,9 @@ def search_json(served: ServedCollection, body: bytes, limits: Limits) -> bytes:
     elif asked.ids is not None:
         queries = queries_from_ids(served, asked.ids, asked.mode != "hamming")
     elif asked.texts is not None:
-        queries = queries_from_texts(served, asked.texts, limits)
+        queries = queries_from_vectors(served, served.rows_of_texts(asked.texts, limits))
     else:
-        queries = Queries(decode_codes(asked.codes or (), served.n_bits))
+        queries = Queries(schemas.decode_codes(asked.codes or (), served.n_bits))
     return answer(served, queries, asked, limits, started)
 
 
@@ -120,51 +82,46 @@ def check_options(options: SearchRequest, n_queries: int, max_k: int, max_hits: 
         raise ApiError(413, "too_many", message)
 
 
-def search_npy(
-    served: ServedCollection, body: bytes, options: SearchRequest, limits: Limits
-) -> dict[str, NDArray[Any]]:
-    """Return the answer to a .npy search: ids and distances (queries, k); with a radius also offsets.
-
-    Where a filter found nothing and has fields that cannot match, ``warnings`` are texts about them.
-    """
-    array = parse_npy(body, limits.queries)
-    check_options(options, len(array), limits.k_npy, limits.hits_npy, limits)
-    if array.dtype == np.uint8:
-        queries = Queries(packed_codes(array, served.n_bits))
-    else:
-        queries = queries_from_vectors(served, array)
-    if options.radius is None:
-        hits = _nearest(served, queries, options, ()).after(options.offset)
-        told = served.filter_warnings(options.where, bool(hits.filled.any()))
-        return {"ids": plain_ids(hits.ids), "distances": hits.distances, **_as_arrays(told)}
-    balls = list(_within(served, queries.codes, options, (), limits.hits_npy, limits))
-    counts = np.concatenate([np.diff(ball.offsets) for ball in balls])
-    ids, distances = (np.concatenate([getattr(ball, name) for ball in balls]) for name in ("ids", "distances"))
-    told = served.filter_warnings(options.where, len(ids) > 0)
-    offsets = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts, dtype=np.int64)])
-    return {"offsets": offsets, "ids": plain_ids(ids), "distances": distances, **_as_arrays(told)}
+def queries_from_vectors(served: ServedCollection, vectors: NDArray[Any]) -> Queries:
+    """Return the codes of rows that a client sent."""
+    if served.n_features is None:
+        why = "has no hasher: search by codes or ids" if served.hasher is None else "takes pictures, not vectors"
+        raise bad("bad_vector", f"The collection {served.name} {why}.")
+    rows = schemas.float_rows(vectors, served.n_features)
+    return Queries(served.collection.encode_queries(rows), rows)
 
 
-def _as_arrays(told: dict[str, list[str]]) -> dict[str, NDArray[Any]]:
-    return {name: np.array(sentences, dtype=np.str_) for name, sentences in told.items()}
+def queries_from_ids(served: ServedCollection, ids: Sequence[int | str], needs_vectors: bool) -> Queries:
+    """Return the codes of stored items, with their vectors where the collection keeps such as its hasher takes."""
+    with_vectors = needs_vectors and served.collection.vector_size == served.n_features
+    wanted = served.ids_in_body(ids)
+    items = served.collection.get(wanted, vectors=with_vectors)
+    missing = [one for one, item in zip(wanted, items, strict=True) if item is None]
+    if missing:
+        raise ApiError(404, "no_item", f"There is no item {json_id(missing[0])!r} in {served.name}.")
+    vectors = np.stack([item.vector for item in items]) if with_vectors and items[0].vector is not None else None
+    return Queries(np.stack([item.code for item in items]), vectors, items)
 
 
-def answer(served: ServedCollection, queries: Queries, options: SearchRequest, limits: Limits, started: float) -> bytes:
-    """Search, and return as JSON what the client asked to know about the hits."""
+def answer(
+    served: ServedCollection, queries: Queries, options: SearchRequest, limits: Limits, started: float
+) -> Response:
+    """Search, and tell as JSON what the client asked to know about the hits."""
     include: set[str] = set(options.include)
-    found, results = _hits_of_all(served, queries, options, limits), []
-    for number, (hits, count) in enumerate(found):
+    results, found_any = [], False
+    for number, (hits, facts) in enumerate(_hits_of_all(served, queries, options, limits)):
         query: dict[str, Any] = {"code": queries.codes[number].tobytes().hex()}
         if queries.items is not None:
             query = item_facts(served, queries.items[number], {"code", *(include & {"payload"})})
         # Each hit is encoded by itself: one call for a long answer would not let other threads run.
         parts = [to_json({**item_facts(served, hit, include), "distance": hit.distance}) for hit in hits]
-        within = b"" if count is None else b',"found":%d' % count
-        results.append(b'{"query":' + to_json(query) + b',"hits":[' + b",".join(parts) + b"]" + within + b"}")
-    told = served.filter_warnings(options.where, any(hits for hits, _ in found))
+        told = b"".join(b',"%s":%d' % (name.encode(), count) for name, count in facts.items())
+        results.append(b'{"query":' + to_json(query) + b',"hits":[' + b",".join(parts) + b"]" + told + b"}")
+        found_any |= bool(hits)
+    warnings = served.filter_warnings(options.where, found_any)
     took = round(1000 * (time.perf_counter() - started), 3)
-    head = to_json({"mode": options.mode, "n_bits": served.n_bits, "took_ms": took, **told})
-    return head[:-1] + b',"results":[' + b",".join(results) + b"]}"
+    head = to_json({"mode": options.mode, "n_bits": served.n_bits, "took_ms": took, **warnings})
+    return json_response(head[:-1] + b',"results":[' + b",".join(results) + b"]}")
 
 
 def item_facts(served: ServedCollection, item: Item | Hit, include: set[str]) -> dict[str, Any]:
@@ -183,44 +140,43 @@ def item_facts(served: ServedCollection, item: Item | Hit, include: set[str]) ->
 
 def _hits_of_all(
     served: ServedCollection, queries: Queries, options: SearchRequest, limits: Limits
-) -> list[_QueryHits]:
-    """Return the hits of every query; with ``exclude_self`` one more is searched for, and own items are left out."""
-    exclude_self = options.exclude_self and queries.items is not None
-    size, own, first = served.collection.vector_size, int(exclude_self), options.offset
+) -> list[tuple[list[Hit], dict[str, int]]]:
+    """Return the hits of every query, each with how many rows are within the radius, or how many were skipped.
+
+    With ``exclude_self`` one more is searched for, and own items are left out.
+    """
+    own = int(options.exclude_self and queries.items is not None)
+    size, last = served.collection.vector_size, options.top_k
     wanted: set[Any] = {*options.include, *(["payload"] if served.pictures is not None else [])}
     most = limits.hits_json
     if size is None:
         wanted -= {"vector"}
     elif "vector" in wanted:
         most = min(most, limits.floats_json // size)
-    if exclude_self and (options.k is not None or options.radius is None):
-        options = options.model_copy(update={"k": options.top_k + 1, "offset": 0})
+    found: list[tuple[list[Hit], dict[str, int]]] = []
     if options.radius is not None:
-        balls = _within(served, queries.codes, options, wanted, most, limits, own)
-        found = [
-            _QueryHits(list(hits), count)
-            for ball in balls
-            for hits, count in zip(ball.per_query(), ball.found.tolist(), strict=True)
-        ]
+        last = most if options.k is None else options.k
+        for ball in _within(served, queries.codes, options, wanted, most, limits, own):
+            counts = ball.found.tolist()
+            found += [([*hits], {"found": n}) for hits, n in zip(ball.per_query(), counts, strict=True)]
     else:
-        with collection_errors():
-            rows = served.collection.count()
-        if len(queries.codes) * (min(options.top_k - own, rows)) > most:
+        if len(queries.codes) * min(options.top_k, served.collection.count()) > most:
             raise _too_many(most, limits)
-        found = [_QueryHits(list(hits)) for hits in _nearest(served, queries, options, wanted).per_query()]
-    if exclude_self:
-        max_hits = None if options.k is None else options.k - 1
-        found = [_without(hits, item.id, max_hits) for hits, item in zip(found, queries.items or (), strict=True)]
-    return [query._replace(hits=query.hits[first:]) for query in found]
+        nearest = _nearest(served, queries, options, wanted, options.top_k + own)
+        skipped = [0] * len(nearest) if nearest.skipped is None else nearest.skipped.tolist()
+        found = [([*hits], {"skipped": n} if n else {}) for hits, n in zip(nearest.per_query(), skipped, strict=True)]
+    for place, item in enumerate(queries.items or () if own else ()):
+        hits, facts = found[place]
+        others = [hit for hit in hits if hit.id != item.id]
+        if "found" in facts:
+            facts["found"] -= len(hits) - len(others)
+        found[place] = others, facts
+    return [(hits[options.offset : last], facts) for hits, facts in found]
 
 
-def _without(query: _QueryHits, id: Any, max_hits: int | None) -> _QueryHits:
-    hits = [hit for hit in query.hits if hit.id != id]
-    found = None if query.found is None else query.found - (len(query.hits) - len(hits))
-    return _QueryHits(hits[:max_hits], found)
-
-
-def _nearest(served: ServedCollection, queries: Queries, options: SearchRequest, include: Collection[Include]) -> Hits:
+def _nearest(
+    served: ServedCollection, queries: Queries, options: SearchRequest, include: Collection[Include], k: int
+) -> Hits:
     """Return the k nearest rows of every query."""
     mode, collection = options.mode, served.collection
     if mode != "hamming":
@@ -230,26 +186,20 @@ def _nearest(served: ServedCollection, queries: Queries, options: SearchRequest,
             raise bad("bad_mode", f"rescore needs kept vectors, and the collection {served.name} keeps none.")
         if queries.vectors is None:
             raise bad("bad_mode", f"{mode} needs the vectors of the queries: codes, or ids without them, lack them.")
-    with collection_errors():
-        # The code of a query says all about it by Hamming distance, and less than the query itself by tables.
-        if mode == "hamming" and not (served.by_tables and queries.vectors is not None):
-            return collection.search(
-                codes=queries.codes,
-                k=options.top_k,
-                where=options.where,
-                emphasis=options.emphasis,
-                include=[*include],
-            )
-        return collection.search(
-            queries.vectors,
-            k=options.top_k,
-            where=options.where,
-            emphasis=options.emphasis,
-            asymmetric=mode == "asymmetric",
-            rescore=options.oversample if mode == "rescore" else None,
-            metric=options.metric,
-            include=[*include],
-        )
+    # The code of a query says all about it by Hamming distance, and less than the query itself by tables.
+    by_codes = mode == "hamming" and not (served.by_tables and queries.vectors is not None)
+    vectors: Any = None if by_codes else queries.vectors
+    return collection.search(
+        vectors,
+        k=k,
+        codes=queries.codes if by_codes else None,
+        where=options.where,
+        emphasis=options.emphasis,
+        asymmetric=mode == "asymmetric",
+        rescore=options.oversample if mode == "rescore" else None,
+        metric=options.metric,
+        include=[*include],
+    )
 
 
 def _within(
@@ -268,38 +218,29 @@ def _within(
     if served.by_tables:
         raise bad("bad_request", f"The codes of {served.name} are compared by scores and not by bits: ask for k.")
     n_hits, deadline = 0, time.monotonic() + limits.seconds
-    with collection_errors():
-        step = max(1, (most if include else _ROWS_AT_ONCE) // max(1, served.collection.count()))
-        for start in range(0, len(codes), step):
-            if time.monotonic() > deadline:
-                raise ApiError(503, "too_long", "Queries with this radius take too long: ask for fewer at once.")
-            ball = served.collection.within(
-                codes=codes[start : start + step],
-                radius=options.radius or 0,
-                where=options.where,
-                include=[*include],
-                limit=options.k or most + 1 + own,
-            )
-            n_hits += len(ball.ids) - own * len(ball)
-            if n_hits > most:
-                raise _too_many(most, limits)
-            yield ball
+    step = max(1, (most if include else _ROWS_AT_ONCE) // max(1, served.collection.count()))
+    for start in range(0, len(codes), step):
+        if time.monotonic() > deadline:
+            raise ApiError(503, "too_long", "Queries with this radius take too long: ask for fewer at once.")
+        ball = served.collection.within(
+            codes=codes[start : start + step],
+            radius=options.radius or 0,
+            where=options.where,
+            include=[*include],
+            limit=own + (options.k or most + 1),
+        )
+        n_hits += len(ball.ids) - own * len(ball)
+        if n_hits > most:
+            raise _too_many(most, limits)
+        yield ball
 
 
 def _too_many(most: int, limits: Limits) -> ApiError:
     if most < limits.hits_json:
-        return ApiError(
-            413, "too_many", f"Vectors of more than {most:,} hits are too much for JSON: ask for fewer hits."
-        )
-    message = f"More than {most:,} rows lie within the radius: give k, a smaller radius, or fewer queries."
+        message = f"Vectors of more than {most:,} hits are too much for JSON: ask for fewer hits."
+    else:
+        message = f"More than {most:,} rows lie within the radius: give k, a smaller radius, or fewer queries."
     return ApiError(413, "too_many", message)
-
-
-NPZ_TYPE = "application/x-npz"
-IMAGE_TYPES = ("image/png", "image/jpeg", "image/webp")
-_FILTER_CHARS = 64 * 1024  # as much as the server takes of an address
-
-router = APIRouter(prefix="/api/v1/collections/{collection}", tags=["search"])
 
 
 def options_in_address(
@@ -313,9 +254,11 @@ def options_in_address(
     offset: Annotated[int, Query(ge=0, description=schemas.OFFSET)] = 0,
 ) -> SearchRequest:
     """How to search, from the query part of the address: for bodies that are not JSON."""
-    condition = None
+    condition, weight = None, emphasis
     if where is not None:
-        condition = read_json_object(where.encode("utf-8", "replace"), _FILTER_CHARS, _FILTER_CHARS)
+        condition = schemas.read_json_object(where.encode("utf-8", "replace"), _FILTER_CHARS, _FILTER_CHARS)
+    with suppress(TypeError, ValueError):
+        weight = float(emphasis)  # type: ignore[arg-type,assignment]
     return SearchRequest.model_construct(  # the framework has checked these
         k=k,
         radius=radius,
@@ -323,7 +266,7 @@ def options_in_address(
         oversample=oversample,
         metric=metric,
         where=condition,
-        emphasis=schemas.emphasis_in_address(emphasis),  # checked by the collection
+        emphasis=weight,  # checked by the collection
         offset=offset,
     )
 
@@ -331,91 +274,96 @@ def options_in_address(
 OptionsDep = Annotated[SearchRequest, Depends(options_in_address)]
 
 
-@router.post("/search", **schemas.described(schemas.SearchResponse, body=schemas.SearchRequest))
-async def search(request: Request, service: ServiceDep, served: CollectionDep) -> Response:
-    """Find the nearest items of vectors, of stored items, of codes, or of texts."""
-    body = await read_body(request, JSON_TYPE)
-    return json_response(await service.reads.run(search_json, served, body, service.limits))
-
-
-@router.post("/search.npy", **schemas.described([NPZ_TYPE], body=[NPY_TYPE]))
-async def search_by_npy(request: Request, service: ServiceDep, served: CollectionDep, options: OptionsDep) -> Response:
+@router.post("/search.npy", **described([NPZ_TYPE], body=[NPY_TYPE]))
+@reading
+def search_by_npy(
+    service: ServiceDep, served: CollectionDep, options: OptionsDep, body: Annotated[bytes, body_of(NPY_TYPE)]
+) -> Response:
     """A batch: an .npy array of vectors (float32, float64) or packed codes (uint8); the answer is an .npz.
 
     It holds ids and distances (queries, k), with -1 in empty places; with a radius, offsets, ids and distances. If
     there are warnings, it holds them as texts, as in the answer to a JSON search.
     """
-    body = await read_body(request, NPY_TYPE)
-    return Response(await service.reads.run(_npz, served, body, options, service.limits), media_type=NPZ_TYPE)
-
-
-def _npz(served: ServedCollection, body: bytes, options: SearchRequest, limits: Limits) -> bytes:
+    limits = service.limits
+    array = schemas.parse_npy(body, limits.queries)
+    check_options(options, len(array), limits.k_npy, limits.hits_npy, limits)
+    if array.dtype == np.uint8:
+        queries = Queries(schemas.packed_codes(array, served.n_bits))
+    else:
+        queries = queries_from_vectors(served, array)
+    if options.radius is None:
+        hits = _nearest(served, queries, options, (), options.top_k).after(options.offset)
+        found_any, found = bool(hits.filled.any()), {"ids": _plain_ids(hits.ids), "distances": hits.distances}
+    else:
+        balls = list(_within(served, queries.codes, options, (), limits.hits_npy, limits))
+        counts = np.concatenate([np.diff(ball.offsets) for ball in balls])
+        ids, distances = (np.concatenate([getattr(ball, name) for ball in balls]) for name in ("ids", "distances"))
+        offsets = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts, dtype=np.int64)])
+        found_any, found = len(ids) > 0, {"offsets": offsets, "ids": _plain_ids(ids), "distances": distances}
+    for name, sentences in served.filter_warnings(options.where, found_any).items():
+        found[name] = np.array(sentences, dtype=np.str_)
     stream = io.BytesIO()
-    np.savez(stream, **search_npy(served, body, options, limits))  # type: ignore[arg-type]
-    return stream.getvalue()
+    np.savez(stream, **found)  # type: ignore[arg-type]
+    return Response(stream.getvalue(), media_type=NPZ_TYPE)
 
 
-@router.post("/search/image", **schemas.described(schemas.SearchResponse, body=IMAGE_TYPES))
-async def search_by_image(
-    request: Request,
+def _plain_ids(ids: NDArray[Any]) -> NDArray[Any]:
+    """Return ids as a .npy array without objects; empty places, which are None among texts, become empty texts."""
+    if ids.dtype != object:
+        return ids
+    texts = ["" if one is None else str(one) for one in ids.ravel().tolist()]
+    return np.array(texts, dtype=np.str_).reshape(ids.shape)
+
+
+@router.post("/search/image", **described(schemas.SearchResponse, body=IMAGE_TYPES))
+@reading
+def search_by_image(
     service: ServiceDep,
     served: CollectionDep,
     options: OptionsDep,
+    body: Annotated[bytes, body_of(*IMAGE_TYPES)],
     include: Annotated[str, Query(description="payload, code, vector: joined by commas.")] = "payload",
 ) -> Response:
     """Find the nearest items of an uploaded picture (PNG, JPEG or WebP)."""
+    started, limits = time.perf_counter(), service.limits
     included = {name for name in include.split(",") if name}
     if included - {"payload", "code", "vector"}:
         raise bad("bad_request", "include may name payload, code and vector, joined by commas.")
-    body = await read_body(request, *IMAGE_TYPES)
-    options = options.model_copy(update={"include": included})
-    return json_response(await service.reads.run(_search_image, service, served, body, options))
-
-
-def _search_image(service: Service, served: ServedCollection, body: bytes, options: SearchRequest) -> bytes:
-    started, limits = time.perf_counter(), service.limits
     if served.features is None:
         message = f"The collection {served.name} cannot be searched by a picture: its hasher takes other features."
         raise bad("no_images", message)
+    options = options.model_copy(update={"include": included})
     check_options(options, 1, limits.k, limits.hits_json, limits)
     row = served.features.row(body, service.decoder)
-    with collection_errors():
-        queries = Queries(served.collection.encode_queries(row), row)
-    return answer(served, queries, options, limits, started)
+    return answer(served, Queries(served.collection.encode_queries(row), row), options, limits, started)
 
 
-@router.get("/histogram", **schemas.described(schemas.HistogramResponse))
-async def histogram_of_item(
+@router.get("/histogram", **described(schemas.HistogramResponse))
+@reading
+def histogram_of_item(
     service: ServiceDep, served: CollectionDep, id: Annotated[str, Query(min_length=1, max_length=MAX_CHARACTERS)]
 ) -> Response:
     """How many items lie at every distance from a stored one, itself included."""
-    return json_response(
-        await service.reads.run(_histogram, served, to_json({"id": json_id(id_in_address(served, id))}), service.limits)
-    )
+    return _histogram(served, queries_from_ids(served, [served.id_in_address(id)], needs_vectors=False))
 
 
-@router.post("/histogram", **schemas.described(schemas.HistogramResponse, body=schemas.HistogramRequest))
-async def histogram(request: Request, service: ServiceDep, served: CollectionDep) -> Response:
+@router.post("/histogram", **described(schemas.HistogramResponse, body=schemas.HistogramRequest))
+@reading
+def histogram(service: ServiceDep, served: CollectionDep, body: Annotated[bytes, body_of(JSON_TYPE)]) -> Response:
     """How many items lie at every distance from a vector, an item or a code."""
-    body = await read_body(request, JSON_TYPE)
-    return json_response(await service.reads.run(_histogram, served, body, service.limits))
+    asked: Any = schemas.parse_request(schemas.HistogramRequest, body, service.limits)
+    if asked.vector is not None:
+        queries = queries_from_vectors(served, asked.vector[None])
+    elif asked.id is not None:
+        queries = queries_from_ids(served, [asked.id], needs_vectors=False)
+    else:
+        queries = Queries(schemas.decode_codes([asked.code], served.n_bits))
+    return _histogram(served, queries)
 
 
-def distance_histogram(served: ServedCollection, code: NDArray[np.uint8]) -> dict[str, Any]:
-    """How many rows lie at every distance from a code."""
+def _histogram(served: ServedCollection, queries: Queries) -> Response:
     if served.by_tables:
         raise bad("unsupported", f"The codes of {served.name} are compared by scores, which are not counted.")
-    with collection_errors():
-        ball = served.collection.within(codes=code[None], radius=served.n_bits)
-    return {"n_bits": served.n_bits, "counts": np.bincount(ball.distances, minlength=served.n_bits + 1).tolist()}
-
-
-def _histogram(served: ServedCollection, body: bytes, limits: Limits) -> bytes:
-    asked: Any = parse_request(schemas.HistogramRequest, body, limits)
-    if asked.vector is not None:
-        codes = queries_from_vectors(served, asked.vector[None]).codes
-    elif asked.id is not None:
-        codes = queries_from_ids(served, [asked.id], needs_vectors=False).codes
-    else:
-        codes = decode_codes([asked.code], served.n_bits)
-    return to_json(distance_histogram(served, codes[0]))
+    ball = served.collection.within(codes=queries.codes, radius=served.n_bits)
+    counts = np.bincount(ball.distances, minlength=served.n_bits + 1).tolist()
+    return json_response({"n_bits": served.n_bits, "counts": counts})

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import APIRouter, Depends, Response
 
 from hashlearn import models
 from hashlearn.codes import check_codes
@@ -21,14 +21,19 @@ from hashlearn.collection.where import TEXT_FIELD, condition_of, parse
 from hashlearn.index import ScoreTables
 from hashlearn.index.inputs import checked_ids
 from hashlearn.models.format import ModelFileError
-from hashlearn.service.bodies import read_body
-from hashlearn.service.errors import ApiError, bad, collection_errors
-from hashlearn.service.middleware import require_writer
-from hashlearn.service.routes_collections import add_served, check_may_create, check_there
-from hashlearn.service.routes_items import check_count, check_writable
-from hashlearn.service.schemas import COLLECTION_NAME
-from hashlearn.service.served_collection import ServedCollection, rows_of_texts
-from hashlearn.service.service import CollectionDep, Service, ServiceDep
+from hashlearn.service.errors import ApiError, bad
+from hashlearn.service.routes_collections import add_served, check_count, check_may_create
+from hashlearn.service.schemas import COLLECTION_NAME, body_of
+from hashlearn.service.served_collection import ServedCollection
+from hashlearn.service.service import (
+    CollectionDep,
+    Service,
+    ServiceDep,
+    WritableDep,
+    reading,
+    require_writer,
+    writing,
+)
 from hashlearn.typing import Ids
 
 _PRIVATE = ("uri", "host")
@@ -115,7 +120,7 @@ def _verify(service: Service, served: ServedCollection, call: wire.NoCall) -> Ve
 
 
 def _embed(service: Service, served: ServedCollection, call: wire.EmbedCall) -> wire.Array:
-    return wire.Array.pack(rows_of_texts(served, call.texts, service.limits))
+    return wire.Array.pack(served.rows_of_texts(call.texts, service.limits))
 
 
 def _add(service: Service, served: ServedCollection, call: wire.AddCall) -> wire.Changed:
@@ -220,15 +225,18 @@ _WRITES: dict[str, tuple[type[wire.Call], _Call]] = {
 }
 
 
+Body = Annotated[bytes, body_of(wire.CONTENT_TYPE)]
+
+
+@reading
+def new_spec_of(service: ServiceDep, body: Body) -> wire.CreateCall:
+    return wire.decode(body, wire.CreateCall)
+
+
 @router.post("/{name}/store/create", dependencies=[Depends(require_writer)])
-async def create_by_store(request: Request, service: ServiceDep, name: str) -> Response:
+@writing
+def create_by_store(service: ServiceDep, name: str, call: Annotated[wire.CreateCall, Depends(new_spec_of)]) -> Response:
     """Make a collection in the folder of --create-in, with the hasher that the client sends."""
-    body = await read_body(request, wire.CONTENT_TYPE)
-    call = await service.reads.run(_decoded, body, wire.CreateCall)
-    return _response(await service.writes.run(_create, service, name, call))
-
-
-def _create(service: Service, name: str, call: wire.CreateCall) -> bytes:
     if not COLLECTION_NAME.fullmatch(name):
         raise bad(
             "bad_request", f"A collection's name has 1 to 64 letters, digits, '_', '.' or '-'. Got {name[:64]!r}."
@@ -236,44 +244,38 @@ def _create(service: Service, name: str, call: wire.CreateCall) -> bytes:
     folder = check_may_create(service, name)
     asked: Any = call.spec
     facts = (asked.n_bits, False, asked.vector_size, asked.kind, asked.settings, asked.indexed, asked.ids)
-    with collection_errors():
-        hasher = _hasher(asked.model)
-        spec = make_spec(hasher, *facts)
-        store = store_class(str(folder))
-        store.check_new(str(folder / name), spec)
-        if call.check_only:
-            return wire.encode(wire.Changed(0))
+    hasher = _hasher(asked.model)
+    spec = make_spec(hasher, *facts)
+    store = store_class(str(folder))
+    store.check_new(str(folder / name), spec)
+    if not call.check_only:
         collection = Collection(str(folder / name), store.create(str(folder / name), spec), hasher)
-    add_served(service, ServedCollection(name, collection))
-    return wire.encode(wire.Changed(0))
+        add_served(service, ServedCollection(name, collection))
+    return _response(wire.Changed(0))
+
+
+@reading
+def change_of(service: ServiceDep, served: WritableDep, call: str, body: Body) -> tuple[_Call, wire.Call]:
+    kind, work = _found(_WRITES, call)
+    return work, wire.decode(body, kind)
 
 
 @router.post("/{collection}/store/write/{call}", dependencies=[Depends(require_writer)])
-async def write_to_store(request: Request, service: ServiceDep, served: CollectionDep, call: str) -> Response:
+@writing
+def write_to_store(
+    service: ServiceDep, served: CollectionDep, change: Annotated[tuple[_Call, wire.Call], Depends(change_of)]
+) -> Response:
     """Do what a client asks of the store, one change after the other."""
-    check_writable(served)
-    kind, work = _found(_WRITES, call)
-    message = await service.reads.run(_decoded, await read_body(request, wire.CONTENT_TYPE), kind)
-    return _response(await service.writes.run(_done, work, service, served, message, True))
+    work, message = change
+    return _response(work(service, served, message))
 
 
 @router.post("/{collection}/store/{call}")
-async def ask_store(request: Request, service: ServiceDep, served: CollectionDep, call: str) -> Response:
+@reading
+def ask_store(service: ServiceDep, served: CollectionDep, call: str, body: Body) -> Response:
     """Answer what a client asks of the store."""
     kind, work = _found(_READS, call)
-    body = await read_body(request, wire.CONTENT_TYPE)
-    return _response(await service.reads.run(_answered, work, service, served, body, kind))
-
-
-def _answered(work: _Call, service: Service, served: ServedCollection, body: bytes, kind: type[wire.Call]) -> bytes:
-    return _done(work, service, served, _decoded(body, kind), False)
-
-
-def _done(work: _Call, service: Service, served: ServedCollection, message: wire.Call, writes: bool) -> bytes:
-    if writes:
-        check_there(service, served)
-    with collection_errors():
-        return wire.encode(work(service, served, message))
+    return _response(work(service, served, wire.decode(body, kind)))
 
 
 def _found(calls: dict[str, tuple[type[wire.Call], _Call]], name: str) -> tuple[type[wire.Call], _Call]:
@@ -282,13 +284,8 @@ def _found(calls: dict[str, tuple[type[wire.Call], _Call]], name: str) -> tuple[
     return calls[name]
 
 
-def _decoded(body: bytes, kind: type[wire.Call]) -> wire.Call:
-    with collection_errors():
-        return wire.decode(body, kind)
-
-
-def _response(body: bytes) -> Response:
-    return Response(body, media_type=wire.CONTENT_TYPE)
+def _response(message: Any) -> Response:
+    return Response(wire.encode(message), media_type=wire.CONTENT_TYPE)
 
 
 def _ids(array: wire.Array) -> Ids:

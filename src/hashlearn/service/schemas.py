@@ -1,22 +1,49 @@
-"""The JSON of requests and answers, as OpenAPI describes it. Requests are read strictly: no text for a number."""
+"""The JSON of requests and answers, as OpenAPI describes it; and bodies of requests, read and checked.
+
+Requests are read strictly: no text for a number. Files of arrays can hold only numbers.
+"""
 
 from __future__ import annotations
 
+import base64
+import binascii
+import io
 import re
-from collections.abc import Callable, Sequence
-from typing import Annotated, Any, ClassVar, Literal, Self
+from collections.abc import Sequence
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
+import msgspec
 import numpy as np
-from fastapi import Response
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, PlainValidator, WithJsonSchema, model_validator
+from fastapi import Depends, Request, Response
+from numpy.lib import format as npy
+from numpy.typing import NDArray
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    FiniteFloat,
+    PlainValidator,
+    ValidationError,
+    WithJsonSchema,
+    model_validator,
+)
 
-from hashlearn.codes import MAX_BITS
+from hashlearn.codes import MAX_BITS, check_codes, n_bytes
+from hashlearn.collection.encoder import checked_vectors
 from hashlearn.collection.ids import MAX_CHARACTERS, IdKind
 from hashlearn.collection.rescore import DEFAULT_FACTOR
-from hashlearn.typing import Float32Array, Metric
+from hashlearn.messages import one_line
+from hashlearn.service.errors import ApiError, bad, validation_error
+from hashlearn.service.service import ServiceDep, reading, require_writer
+from hashlearn.service.settings import Limits
+from hashlearn.typing import Float32Array, Metric, PackedCodes
 
 DEFAULT_K = 10
 COLLECTION_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,63}")
+JSON_TYPE = "application/json"
+NPY_TYPE = "application/x-npy"
+_MAX_NPY_HEADER = 4096
+_NPY_DTYPES = (np.dtype("f4"), np.dtype("f8"), np.dtype("u1"))
 Mode = Literal["hamming", "asymmetric", "rescore"]
 Included = Literal["payload", "code", "vector"]
 
@@ -60,12 +87,6 @@ def _object(value: Any) -> dict[str, Any]:
     return value
 
 
-def _filter(value: Any) -> dict[str, Any]:
-    if type(value) is not dict:
-        raise ValueError('a filter must be an object such as {"year": {">=": 2020}}')
-    return value
-
-
 def _id(value: Any) -> int | str:
     if type(value) is int and 0 <= value < 2**63:
         return value
@@ -89,7 +110,7 @@ Payloads = Annotated[
     WithJsonSchema({"type": "array", "minItems": 1, "items": _OBJECT}),
 ]
 Object = Annotated[dict[str, Any], PlainValidator(_object), WithJsonSchema(_OBJECT)]
-Where = Annotated[dict[str, Any], PlainValidator(_filter), WithJsonSchema(_OBJECT)]
+Where = Annotated[dict[str, Any], PlainValidator(_object), WithJsonSchema(_OBJECT)]
 
 _CODE = "A packed code as hex or base64; bit 0 is the most significant bit of the first byte."
 _TEXTS = "Texts that the collection's text model embeds."
@@ -100,39 +121,12 @@ OFFSET = "Leave out this many of the nearest hits: a later page."
 _WHERE = 'A filter over payloads: {"color": "red", "year": {">=": 2020}}.'
 
 
-def _needs(keyword: str, *names: str) -> Callable[[dict[str, Any]], None]:
-    """Return the OpenAPI of a body that needs exactly one ("oneOf") or at least one ("anyOf") of these fields."""
-
-    def complete(schema: dict[str, Any]) -> None:
-        _forbid_null(schema)
-        schema[keyword] = [{"required": [name]} for name in names]
-
-    return complete
-
-
-def _forbid_null(schema: dict[str, Any]) -> None:
-    """Tell optional fields that are left out from those that are null."""
-    for name, field in schema.get("properties", {}).items():
-        options = field.get("anyOf", [])
-        if {"type": "null"} in options and len(options) == 2:
-            rest = next(option for option in options if option != {"type": "null"})
-            kept = {key: value for key, value in field.items() if key not in ("anyOf", "default")}
-            schema["properties"][name] = {**rest, **kept}
-
-
-def emphasis_in_address(text: str | None) -> str | float | None:
-    """Return the emphasis that an address gives: a number if it is one."""
-    try:
-        return None if text is None else float(text)
-    except ValueError:
-        return text
-
-
 class RequestModel(BaseModel):
-    """A body that a client sends. Of the fields in ``one_of`` it must have exactly one."""
+    """A body that a client sends. Of the fields in ``one_of`` it must have exactly one, of ``any_of`` at least one."""
 
     model_config = ConfigDict(strict=True, extra="forbid")
     one_of: ClassVar[tuple[str, ...]] = ()
+    any_of: ClassVar[tuple[str, ...]] = ()
 
     @model_validator(mode="before")
     @classmethod
@@ -140,19 +134,34 @@ class RequestModel(BaseModel):
         for name, value in members.items():
             if value is None:
                 raise ValueError(f"{str(name)[:60]!r} is null: leave it out instead")
-        if cls.one_of:
-            given = [name for name in cls.one_of if name in members]
-            if len(given) != 1:
-                got = " and ".join(given) or "none of them"
-                raise ValueError(f"give exactly one of {', '.join(cls.one_of)}; got {got}")
+        given = [name for name in cls.one_of if name in members]
+        if cls.one_of and len(given) != 1:
+            got = " and ".join(given) or "none of them"
+            raise ValueError(f"give exactly one of {', '.join(cls.one_of)}; got {got}")
+        if cls.any_of and not members.keys() & set(cls.any_of):
+            raise ValueError(f"give at least one of {', '.join(cls.any_of)}")
         return members
+
+    @classmethod
+    def described(cls) -> dict[str, Any]:
+        """Return the OpenAPI of the body, which tells optional fields from those that are null."""
+        schema = cls.model_json_schema()
+        for name, field in schema.get("properties", {}).items():
+            options = field.get("anyOf", [])
+            if {"type": "null"} in options and len(options) == 2:
+                rest = next(option for option in options if option != {"type": "null"})
+                kept = {key: value for key, value in field.items() if key not in ("anyOf", "default")}
+                schema["properties"][name] = {**rest, **kept}
+        for keyword, names in (("oneOf", cls.one_of), ("anyOf", cls.any_of)):
+            if names:
+                schema[keyword] = [{"required": [name]} for name in names]
+        return schema
 
 
 class SearchRequest(RequestModel):
     """What to search for, how, and what to tell about the hits."""
 
     one_of = ("vectors", "ids", "codes", "texts")
-    model_config = ConfigDict(json_schema_extra=_needs("oneOf", *one_of))
 
     vectors: Vectors | None = Field(None, description="Rows that the collection's hasher encodes.")
     ids: list[Id] | None = Field(None, min_length=1, description="Items of the collection whose neighbors to find.")
@@ -179,7 +188,6 @@ class HistogramRequest(RequestModel):
     """One query whose distances to all rows are counted."""
 
     one_of = ("vector", "id", "code")
-    model_config = ConfigDict(json_schema_extra=_needs("oneOf", *one_of))
 
     vector: Vector | None = None
     id: Id | None = None
@@ -189,7 +197,7 @@ class HistogramRequest(RequestModel):
 class AddRequest(RequestModel):
     """Items to add, or to replace where the id exists."""
 
-    model_config = ConfigDict(json_schema_extra=_needs("anyOf", "vectors", "codes", "texts"))
+    any_of = ("vectors", "codes", "texts")
 
     vectors: Vectors | None = Field(None, description="Rows to encode; beside codes, rows to keep.")
     codes: list[str] | None = Field(None, min_length=1, description=_CODE)
@@ -199,8 +207,6 @@ class AddRequest(RequestModel):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if self.vectors is None and self.codes is None and self.texts is None:
-            raise ValueError("give vectors, codes or texts")
         if self.texts is not None and not (self.vectors is None and self.codes is None):
             raise ValueError("give texts alone: vectors and codes are made from them")
         return self
@@ -210,7 +216,6 @@ class UpdateRequest(RequestModel):
     """New payloads for items that exist, or the same fields for all items whose payload matches."""
 
     one_of = ("ids", "where")
-    model_config = ConfigDict(json_schema_extra=_needs("oneOf", *one_of))
 
     ids: list[Id] | None = Field(None, min_length=1)
     where: Where | None = Field(None, description=_WHERE)
@@ -235,7 +240,6 @@ class CreateRequest(RequestModel):
     """A collection to make: for codes of ``bits`` bits, or with the hasher of a collection that is here."""
 
     one_of = ("n_bits", "hasher_of")
-    model_config = ConfigDict(json_schema_extra=_needs("oneOf", *one_of))
 
     name: str = Field(pattern=f"^{COLLECTION_NAME.pattern}$")
     n_bits: int | None = Field(None, ge=1, le=MAX_BITS, description="Length of codes that clients make themselves.")
@@ -251,32 +255,28 @@ class DeleteRequest(RequestModel):
     """Items to delete: by their ids, or all whose payload matches."""
 
     one_of = ("ids", "where")
-    model_config = ConfigDict(json_schema_extra=_needs("oneOf", *one_of))
 
     ids: list[Id] | None = Field(None, min_length=1)
     where: Where | None = Field(None, description=_WHERE)
 
 
-class Hit(BaseModel):
-    id: int | str
-    distance: float
+class Row(BaseModel):
+    id: int | str | None = Field(None, description="Left out for a query that is no row.")
     code: str | None = None
     payload: dict[str, Any] | None = None
     vector: list[float] | None = None
-    image: str | None = None
+    image: str | None = Field(None, description="The address of the picture.")
 
 
-class QueryInfo(BaseModel):
-    code: str
-    id: int | str | None = None
-    payload: dict[str, Any] | None = None
-    image: str | None = None
+class Hit(Row):
+    distance: float
 
 
 class SearchResult(BaseModel):
-    query: QueryInfo
+    query: Row
     hits: list[Hit]
     found: int | None = Field(None, description="With a radius: how many rows are within, also those that k cut off.")
+    skipped: int | None = Field(None, description="How many rows were not looked at; left out for none.")
 
 
 class SearchResponse(BaseModel):
@@ -326,16 +326,8 @@ class CollectionList(BaseModel):
     can_create: bool = Field(description="Whether a token that may write can make collections.")
 
 
-class ItemInfo(BaseModel):
-    id: int | str
-    code: str
-    payload: dict[str, Any]
-    vector: list[float] | None = None
-    image: str | None = None
-
-
 class ItemPage(BaseModel):
-    items: list[ItemInfo]
+    items: list[Row]
     next: int | str | None = Field(description="Give it as after= for the next page; null on the last one.")
 
 
@@ -391,6 +383,7 @@ def described(
     answer: type[BaseModel] | Sequence[str],
     *statuses: int,
     body: type[RequestModel] | Sequence[str] | None = None,
+    writes: bool = False,
 ) -> dict[str, Any]:
     """Return what OpenAPI tells about a route: its answer, its errors, and the body that it reads itself.
 
@@ -399,15 +392,18 @@ def described(
     answer : type of BaseModel, or list of str
         JSON, or the types of files of which the answer is one.
     *statuses : int
-        Errors besides those that every route and every body may have.
+        Errors besides those that every route, every body and every change may have.
     body : type of RequestModel, or list of str
         Likewise; None where the route takes no body.
+    writes : bool
+        Whether the route needs a token that may write.
     """
-    if body is not None:
-        statuses = (*statuses, 408, 413, 415)
+    statuses = (400, 403, 404, 503, *statuses, *((401,) if writes else ()), *((408, 413, 415) if body else ()))
     file: dict[str, Any] = {"schema": {"type": "string", "format": "binary"}}
-    responses: dict[int, Any] = {status: {"model": ErrorResponse} for status in (400, 403, 404, 503, *statuses)}
+    responses: dict[int, Any] = {status: {"model": ErrorResponse} for status in statuses}
     facts: dict[str, Any] = {"responses": responses}
+    if writes:
+        facts["dependencies"] = [Depends(require_writer)]
     if isinstance(answer, Sequence):
         facts["response_class"], responses[200] = Response, {"content": dict.fromkeys(answer, file)}
     else:
@@ -419,75 +415,135 @@ def described(
     return facts
 
 
-class StatisticsResponse(BaseModel):
-    rows: int
-    n_bits: int
-    bytes: int | None
-    code_bytes: int
-    sampled: int = Field(description="Rows, drawn at random, that the figures about bits come from.")
-    ones: list[float] = Field(description="Share of ones of every bit; 0.5 is balanced.")
-    largest_correlation: float | None = Field(description="Between two different bits, without its sign.")
-    distinct_codes: int = Field(description="Among the sampled rows.")
+Model = TypeVar("Model", bound=RequestModel)
 
 
-class FieldInfo(BaseModel):
-    name: str = Field(description="As filters name it: names joined by dots.")
-    path: list[str]
-    rows: int = Field(description="Sampled rows that have the field.")
-    kinds: list[str] = Field(description="Of text, number, truth, null, list and object.")
-    characters: float = Field(description="Mean length of its texts.")
-    distinct: int = Field(description="Different values, counted up to 2,000; of a list, those of its elements.")
-    values: list[Any] = Field(description="The most frequent values, at most 20.")
-    lowest: float | None
-    highest: float | None
+def body_of(*types: str) -> Any:
+    """Return the dependency of a route whose body must be of one of these types: its bytes."""
+
+    async def body(request: Request) -> bytes:
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind not in types:
+            raise ApiError(415, "wrong_type", f"The body must be {' or '.join(types)}. Got {kind[:60]!r} instead.")
+        return await request.body()
+
+    return Depends(body)
 
 
-class FieldsResponse(BaseModel):
-    sampled: int = Field(description="Rows, drawn at random, that were looked at.")
-    fields: list[FieldInfo]
+def parsed(model: type[RequestModel]) -> Any:
+    """Return the dependency of a route that takes a JSON body. A thread for reading parses it, also for changes."""
+
+    @reading
+    def parse(service: ServiceDep, body: Annotated[bytes, body_of(JSON_TYPE)]) -> Any:
+        return parse_request(model, body, service.limits)
+
+    return Depends(parse)
 
 
-class MapLandmark(BaseModel):
-    code: str = Field(description="Hexadecimal.")
-    x: float
-    y: float
+def parse_request(model: type[Model], body: bytes, limits: Limits) -> Model:
+    """Return a JSON body as its schema describes it."""
+    try:
+        return model.model_validate(read_json_object(body, max(limits.queries, limits.rows), limits.element_chars))
+    except ValidationError as error:
+        raise validation_error(error.errors(include_url=False)) from None
 
 
-class MapResponse(BaseModel):
-    rows: int
-    shown: int = Field(description="Rows on the map: all, or 100,000 drawn at random.")
-    trust: float | None = Field(description="Trustworthiness of the map, from 0 to 1; null for fewer than 21 rows.")
-    landmarks: list[MapLandmark] = Field(
-        description="Codes that place any other code: at the mean of the 3 landmarks with the fewest differing bits, "
-        "weighted by exp(-bits) and, among equally near ones, taken in their order."
-    )
-    labels: list[str] = Field(description="The most frequent first.")
-    ids: list[int | str]
-    x: list[float]
-    y: list[float]
-    label: list[int] = Field(description="Per row the place of its first label in labels; -1 for none of them.")
+def read_json_object(body: bytes, max_items: int, max_chars: int) -> dict[str, Any]:
+    """Return the JSON object in ``body``, which must be UTF-8 and without NaN.
+
+    Parameters
+    ----------
+    body : bytes
+    max_items : int
+        How many elements an array directly in the object may have.
+    max_chars : int
+        How many bytes of JSON one element of such an array, or any other value in the object, may have.
+    """
+    try:
+        value = msgspec.json.decode(body)
+    except UnicodeDecodeError:
+        raise bad("bad_json", "The JSON is not UTF-8.") from None
+    except RecursionError:
+        raise bad("bad_json", "The JSON is nested too deep.") from None
+    except (msgspec.MsgspecError, ValueError) as error:
+        why = one_line(error).removeprefix("JSON is malformed: ")
+        raise bad("bad_json", f"The body is no JSON: {why}.") from None
+    if not isinstance(value, dict):
+        raise bad("bad_json", "The body must be a JSON object.")
+    for name, member in value.items():
+        if isinstance(member, list) and len(member) > max_items:
+            raise ApiError(413, "too_many", f"{name[:60]!r} may have at most {max_items:,} elements.")
+        if len(body) > max_chars:
+            _check_sizes(name, member if isinstance(member, list) else [member], max_chars)
+    return value
 
 
-class ConfusionCell(BaseModel):
-    share: float
-    id: int | str | None = Field(description="A row of this label whose nearest rows show it.")
+def _check_sizes(name: str, parts: list[Any], max_chars: int) -> None:
+    for number, part in enumerate(parts):
+        if len(msgspec.json.encode(part)) > max_chars:
+            raise ApiError(
+                413,
+                "too_large",
+                f"A vector, a payload or a filter may have at most {max_chars:,} bytes of JSON; number {number} of "
+                f"{name[:60]!r} has more.",
+            )
 
 
-class ConfusedWith(BaseModel):
-    label: str
-    share: float
-    id: int | str = Field(description="A row whose nearest rows show it.")
+def parse_npy(body: bytes, max_rows: int) -> NDArray[Any]:
+    """Return a 2-D array of floats or bytes from a .npy file. Nothing is unpickled, and the size must fit."""
+    stream = io.BytesIO(body)
+    try:
+        version = npy.read_magic(stream)
+        read_header = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}[version]
+        shape, fortran_order, dtype = read_header(stream, max_header_size=_MAX_NPY_HEADER)
+    # A header is Python text that NumPy parses: hostile ones fail in many ways.
+    except Exception as error:
+        raise bad("bad_npy", "The body is no .npy file of version 1 or 2.") from error
+    if dtype.hasobject or dtype.newbyteorder("=") not in _NPY_DTYPES:
+        raise bad("bad_npy", f"The array must be float32, float64 or uint8. Got {str(dtype)[:60]} instead.")
+    if len(shape) != 2 or min(shape) < 1:
+        raise bad("bad_npy", f"The array must have the shape (rows, columns). Got {str(shape)[:60]} instead.")
+    if shape[0] > max_rows:
+        raise ApiError(413, "too_many", f"At most {max_rows:,} rows are taken at once. Got {shape[0]:,}.")
+    start = stream.tell()
+    if shape[0] * shape[1] * dtype.itemsize != len(body) - start:
+        raise bad("bad_npy", f"The array says {shape[0]}×{shape[1]} and its bytes do not fit that.")
+    values = np.frombuffer(body, dtype=dtype, offset=start)
+    array = values.reshape(shape, order="F" if fortran_order else "C")
+    return np.ascontiguousarray(array, dtype=dtype.newbyteorder("="))
 
 
-class ConfusionResponse(BaseModel):
-    k: int = Field(description="Nearest rows that were looked at per sampled row.")
-    sampled: int = Field(description="Rows with labels, drawn at random.")
-    all_labels: int
-    own_share: float | None = Field(description="Of all nearest rows, those that have the label of the row.")
-    labels: list[str] = Field(description="The most frequent first; of more than 20, those with the most misses.")
-    rows: list[list[ConfusionCell]] = Field(
-        description="Per label one cell per label, and a last one for other labels and rows without any."
-    )
-    most_confused: list[ConfusedWith | None] = Field(
-        description="Per listed label the one, of all labels, that its nearest rows have most often instead of it."
-    )
+def float_rows(rows: NDArray[Any], n_features: int) -> Float32Array:
+    """Return finite float32 rows with ``n_features`` columns."""
+    try:
+        return checked_vectors(rows, n_features, "vectors")
+    except ValueError as error:
+        raise bad("bad_vector", one_line(error)) from None
+
+
+def decode_codes(texts: Sequence[str], n_bits: int) -> PackedCodes:
+    """Return packed codes from hex or base64.
+
+    Their lengths tell them apart. For two and four bytes these are equal, and base64 then ends in "=".
+    """
+    size = n_bytes(n_bits)
+    rows = []
+    for number, text in enumerate(texts):
+        try:
+            is_hex = len(text) == 2 * size and not text.endswith("=")
+            row = bytes.fromhex(text) if is_hex else base64.b64decode(text, validate=True)
+        except (ValueError, binascii.Error):
+            row = b""
+        if len(row) != size:
+            message = f"codes must be hex or base64 of {size} bytes ({n_bits} bits); number {number} is not."
+            raise bad("bad_code", message)
+        rows.append(row)
+    return packed_codes(np.frombuffer(b"".join(rows), dtype=np.uint8).reshape(len(rows), size), n_bits)
+
+
+def packed_codes(codes: NDArray[np.uint8], n_bits: int) -> PackedCodes:
+    """Return codes of the right width whose padding bits are zero."""
+    try:
+        return check_codes(codes, n_bits)
+    except ValueError as error:
+        raise bad("bad_code", one_line(error)) from None

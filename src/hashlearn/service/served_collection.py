@@ -19,16 +19,20 @@ from hashlearn.collection import Collection, Item, UnsupportedByStoreError
 from hashlearn.collection.health import Health
 from hashlearn.collection.ids import ids_of_kind
 from hashlearn.collection.store import Query
-from hashlearn.data import embed
-from hashlearn.data.embed import TextModel, check_fits
+from hashlearn.data.embed import TextModel
 from hashlearn.files.arrays import FileError
 from hashlearn.files.output import written_whole
-from hashlearn.service.errors import LONGEST_MESSAGE, ApiError, bad, collection_errors
-from hashlearn.service.images import DEFAULT_FIELD, ImageFeatures, Pictures, has_backbone, image_features, open_pictures
+from hashlearn.service.errors import LONGEST_MESSAGE, ApiError, bad
+from hashlearn.service.images import DEFAULT_FIELD, ImageFeatures, Pictures, has_backbone, image_features
 from hashlearn.service.settings import Limits
 from hashlearn.typing import Float32Array
 
 FILE_NAME = "serve.json"
+NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+LABEL_FIELDS = ("labels", "label")
+_ROWS_FOR_LABELS = 100
+_UNVERSIONED_SECONDS = 60  # that answers are kept where the storage has no version
+_MAX_NUMBER = 2**63 - 1
 
 
 @dataclass(frozen=True)
@@ -86,28 +90,6 @@ class DisplayConfig:
             raise FileError(f"{path} must be a JSON object of text with the names {known}.") from error
 
 
-def labels_of(payload: Mapping[str, Any], field: str | None) -> list[str]:
-    """Return the labels in a field of a payload as text; none where the field is missing or holds something else."""
-    value = None if field is None else payload.get(field)
-    listed = value if isinstance(value, list) else [value]
-    return [_text(label) for label in listed if isinstance(label, (str, int, float))]
-
-
-def _text(label: str | float) -> str:
-    """Return the label as JavaScript writes it, so that the page and the service name it alike."""
-    if isinstance(label, bool):
-        return "true" if label else "false"
-    if isinstance(label, float) and label.is_integer() and abs(label) < 2**53:
-        return str(int(label))
-    return str(label)
-
-
-NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
-LABEL_FIELDS = ("labels", "label")
-_ROWS_FOR_LABELS = 100
-_UNVERSIONED_SECONDS = 60  # that answers are kept where the storage has no version
-
-
 class ServedCollection:
     """A collection, its pictures, how to search it by a picture, and where its labels are.
 
@@ -152,9 +134,15 @@ class ServedCollection:
     def look_at_hasher(self) -> None:
         """Note what the hasher takes; a client may have replaced it."""
         self.hasher = self.collection.hasher
-        self.codes_by = _made_by(self.hasher, self.collection._store.spec.fingerprint)
+        self.by_tables = hasattr(self.hasher, "query_codes")  # codes are searched by score tables, as of OpenHasher
         takes_vectors = self.hasher is not None and not has_backbone(self.hasher)
         self.n_features = int(self.hasher.n_features_in_) if takes_vectors else None
+        # A migrated collection has the codes of its first hasher.
+        first = self.hasher
+        while (before := getattr(first, "previous_", None)) is not None:
+            first = before
+        fingerprint = self.collection._store.spec.fingerprint
+        self.codes_by = fingerprint if first is self.hasher else models.fingerprint(first)
         if self.texts is not None and getattr(self.hasher, "text_model_", None) != self.texts.name:
             self.texts = None
 
@@ -190,37 +178,67 @@ class ServedCollection:
 
     def filter_warnings(self, where: dict[str, Any] | None, found: bool) -> dict[str, list[str]]:
         """Return sentences about fields that cannot match, as ``warnings``, if a filter has found nothing."""
-        if not where or found:
-            return {}
-        with collection_errors():
-            told = self.collection.filter_advice(where)
+        told = [] if found or not where else self.collection.filter_advice(where)
         return {"warnings": [sentence[:LONGEST_MESSAGE] for sentence in told]} if told else {}
 
     def ids(self) -> NDArray[Any]:
         """Return all ids, sorted. Texts are read with the payloads, which takes longer than numbers take."""
-        if self.collection.id_kind != "int":
-            return np.sort(np.concatenate([np.empty(0, dtype=object), *(rows.ids for rows in self.collection.scan())]))
-        every = Query(np.zeros((1, n_bytes(self.n_bits)), dtype=np.uint8))
-        try:
-            return np.sort(self.collection._store.within(every, self.n_bits).hits.ids)
-        except UnsupportedByStoreError:
-            parts = [rows.ids for rows in self.collection.scan()]
-            return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
+        numbered = self.collection.id_kind == "int"
+        if numbered:
+            every = Query(np.zeros((1, n_bytes(self.n_bits)), dtype=np.uint8))
+            try:
+                return np.sort(self.collection._store.within(every, self.n_bits).hits.ids)
+            except UnsupportedByStoreError:
+                pass
+        none = np.empty(0, dtype=np.int64 if numbered else object)
+        return np.sort(np.concatenate([none, *(rows.ids for rows in self.collection.scan())]))
 
-    @property
-    def by_tables(self) -> bool:
-        """Whether codes are searched by score tables, as those of OpenHasher are."""
-        return hasattr(self.hasher, "query_codes")
+    def sampled_items(self, ids: NDArray[Any], count: int) -> list[Item]:
+        """Return at most ``count`` items by id, drawn at random from these ids; the same ones each time."""
+        sample = ids if len(ids) <= count else np.sort(np.random.default_rng(0).choice(ids, count, replace=False))
+        return [item for item in self.collection.get(sample, vectors=False) if item is not None]
+
+    def id_in_address(self, text: str) -> Any:
+        """Return the id that an address ends in, or has as a parameter."""
+        if self.collection.id_kind == "int":
+            if not (text.isascii() and text.isdigit() and int(text[:20]) <= _MAX_NUMBER):
+                raise bad("bad_id", f"id: the ids of {self.name} are whole numbers from 0. Got {text[:60]!r} instead.")
+            return int(text)
+        return self.ids_in_body([text])[0]
+
+    def ids_in_body(self, ids: Sequence[int | str]) -> Any:
+        """Return ids that a client sent, after checking that they are of the collection's kind."""
+        try:
+            return ids_of_kind(self.collection.id_kind).array(ids).tolist()
+        except ValueError as error:
+            raise bad("bad_id", f"ids: {error}") from error
+
+    def rows_of_texts(self, texts: Sequence[str], limits: Limits) -> Float32Array:
+        """Return the rows that the text model makes of texts that a client sent."""
+        if self.texts is None:
+            why = "its hasher names no text model, or the server did not load it"
+            raise bad("no_texts", f"The collection {self.name} takes no texts: {why}.")
+        if len(texts) > limits.texts:
+            raise ApiError(413, "too_many", f"At most {limits.texts} texts are taken at once. Got {len(texts):,}.")
+        if not all(map(str.strip, texts)):
+            raise bad("bad_request", "texts: each must be a text that is not empty.")
+        longest = max(map(len, texts))
+        if longest > limits.text_chars:
+            raise ApiError(413, "too_large", f"A text may have {limits.text_chars:,} characters. Got {longest:,}.")
+        return self.texts.rows(texts)
 
     def facts(self, may_write: bool) -> dict[str, Any]:
         """Return what the list of collections tells about this one."""
         has_vectors = self.collection.vector_size is not None
-        label_field = self.label_field()
+        label_field, hasher = self.label_field(), None
+        if self.hasher is not None:
+            about = self.hasher.info
+            hasher = {"method": about.name, "title": about.title, "n_features": self.n_features}
         return {
             "name": self.name,
             "rows": self.collection.count(),
             "n_bits": self.n_bits,
-            "hasher": self._hasher_facts(),
+            "hasher": hasher,
             "has_vectors": has_vectors,
             "has_images": self.pictures is not None,
             "has_labels": label_field is not None,
@@ -239,19 +257,21 @@ class ServedCollection:
             "ids": self.collection.id_kind,
         }
 
-    def _hasher_facts(self) -> dict[str, Any] | None:
-        if self.hasher is None:
-            return None
-        info = self.hasher.info
-        return {"method": info.name, "title": info.title, "n_features": self.n_features}
+
+def labels_of(payload: Mapping[str, Any] | None, field: str | None) -> list[str]:
+    """Return the labels in a field of a payload as text; none where the field is missing or holds something else."""
+    value = None if field is None else (payload or {}).get(field)
+    listed = value if isinstance(value, list) else [value]
+    return [_text(label) for label in listed if isinstance(label, (str, int, float))]
 
 
-def _made_by(hasher: Any, fingerprint: str) -> str:
-    """Return the fingerprint of the hasher that made the codes: a migrated collection has those of its first one."""
-    first = hasher
-    while (before := getattr(first, "previous_", None)) is not None:
-        first = before
-    return fingerprint if first is hasher else models.fingerprint(first)
+def _text(label: str | float) -> str:
+    """Return the label as JavaScript writes it, so that the page and the service name it alike."""
+    if isinstance(label, bool):
+        return "true" if label else "false"
+    if isinstance(label, float) and label.is_integer() and abs(label) < 2**53:
+        return str(int(label))
+    return str(label)
 
 
 def open_collection(
@@ -269,7 +289,7 @@ def open_collection(
     collection = Collection.open(uri, read_only=read_only)
     try:
         path = images or display.pictures_in(folder)
-        pictures = None if path is None else open_pictures(path, display.image_field or DEFAULT_FIELD)
+        pictures = None if path is None else Pictures(path, display.image_field or DEFAULT_FIELD)
         row_features = image_features(features or display.image_features, collection.hasher)
         return ServedCollection(
             name or default_name(uri), collection, pictures, row_features, label_field, writable=not read_only
@@ -284,63 +304,3 @@ def default_name(uri: str) -> str:
     found = re.search(r"[?&]collection=([^&]+)", uri)
     last = found[1] if found else Path(uri.partition("?")[0]).resolve().name
     return re.sub(r"[^A-Za-z0-9_.-]", "-", last)[:64].strip(".") or "collection"
-
-
-def text_features(hasher: Any, loaded: dict[str, TextModel]) -> TextModel | None:
-    """Return the text model that a hasher names, else None. ``loaded`` keeps models that several hashers share."""
-    name = getattr(hasher, "text_model_", None)
-    if name is None:
-        return None
-    if name not in loaded:
-        loaded[name] = embed.text_model(name)
-    check_fits(loaded[name], hasher)
-    return loaded[name]
-
-
-def rows_of_texts(served: ServedCollection, texts: Sequence[str], limits: Limits) -> Float32Array:
-    """Return the rows that the text model of a collection makes of texts that a client sent."""
-    if served.texts is None:
-        why = "its hasher names no text model, or the server did not load it"
-        raise bad("no_texts", f"The collection {served.name} takes no texts: {why}.")
-    if len(texts) > limits.texts:
-        raise ApiError(413, "too_many", f"At most {limits.texts} texts are taken at once. Got {len(texts):,}.")
-    if not all(map(str.strip, texts)):
-        raise bad("bad_request", "texts: each must be a text that is not empty.")
-    longest = max(map(len, texts))
-    if longest > limits.text_chars:
-        raise ApiError(413, "too_large", f"A text may have {limits.text_chars:,} characters. Got {longest:,}.")
-    return served.texts.rows(texts)
-
-
-_MAX_NUMBER = 2**63 - 1
-
-
-def id_in_address(served: ServedCollection, text: str) -> Any:
-    """Return the id that an address ends in, or has as a parameter."""
-    if served.collection.id_kind == "int":
-        if not (text.isascii() and text.isdigit() and int(text[:20]) <= _MAX_NUMBER):
-            raise bad("bad_id", f"id: the ids of {served.name} are whole numbers from 0. Got {text[:60]!r} instead.")
-        return int(text)
-    return ids_in_body(served, [text])[0]
-
-
-def ids_in_body(served: ServedCollection, ids: list[int | str]) -> Any:
-    """Return ids that a client sent, after checking that they are of the collection's kind."""
-    try:
-        return ids_of_kind(served.collection.id_kind).array(ids).tolist()
-    except ValueError as error:
-        raise bad("bad_id", f"ids: {error}") from error
-
-
-def plain_ids(ids: NDArray[Any]) -> NDArray[Any]:
-    """Return ids as a .npy array without objects; empty places, which are None among texts, become empty texts."""
-    if ids.dtype != object:
-        return ids
-    texts = ["" if one is None else str(one) for one in ids.ravel().tolist()]
-    return np.array(texts, dtype=np.str_).reshape(ids.shape)
-
-
-def sampled_items(served: ServedCollection, ids: NDArray[Any], count: int) -> list[Item]:
-    """Return at most ``count`` items by id, drawn at random from these ids; the same ones each time."""
-    sample = ids if len(ids) <= count else np.sort(np.random.default_rng(0).choice(ids, count, replace=False))
-    return [item for item in served.collection.get(sample, vectors=False) if item is not None]
