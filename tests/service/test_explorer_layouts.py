@@ -126,7 +126,7 @@ def test_conditions_there_and_back(page):
         '{"a":null}',
     ]
     script = """const done = arguments[1];
-        import('/static/conditions.js').then(m => done(arguments[0].map(t => {
+        import('/static/filter.js').then(m => done(arguments[0].map(t => {
             const found = m.parsed(t);
             return found === null ? null : m.written(found);
         })))"""
@@ -140,7 +140,7 @@ def test_values_as_people_read_them(page):
     page.open("?c=empty")
     values = ["a", 3, True, None, [], ["x", "y"], {"d": {"min": 3}, "w": 1}, [{"sizes": [1, 2], "sku": "K"}, {}], [[]]]
     script = """const done = arguments[1];
-        import('/static/payload.js').then(m => done(arguments[0].map(value => m.written(value))))"""
+        import('/static/rows.js').then(m => done(arguments[0].map(value => m.written(value))))"""
     assert page.driver.execute_async_script(script, values) == [
         "a",
         "3",

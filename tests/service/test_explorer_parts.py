@@ -25,14 +25,14 @@ def call(page, module, expression, *arguments):
 def test_bits_and_their_strip(page, n_bits):
     bits = np.random.default_rng(n_bits).integers(0, 2, (2, n_bits), dtype=np.uint8)
     one, two = (np.packbits(row).tobytes().hex() for row in bits)
-    assert call(page, "bits.js", "Array.from(m.bitsOf(a[0], a[1]))", one, n_bits) == bits[0].tolist()
+    assert call(page, "rows.js", "Array.from(m.bitsOf(a[0], a[1]))", one, n_bits) == bits[0].tolist()
     apart = np.flatnonzero(bits[0] != bits[1])
     compared = "m.differing(m.bitsOf(a[0], a[2]), m.bitsOf(a[1], a[2]))"
-    assert call(page, "bits.js", compared, one, two, n_bits) == apart.tolist()
+    assert call(page, "rows.js", compared, one, two, n_bits) == apart.tolist()
     # Cells of each kind: every one begins with an M.
     drawn = """Object.fromEntries([...m.strip(m.bitsOf(a[1], a[2]), m.bitsOf(a[0], a[2])).querySelectorAll('path')]
                .map(path => [path.getAttribute('class'), path.getAttribute('d').split('M').length - 1]))"""
-    cells = call(page, "bits.js", drawn, one, two, n_bits)
+    cells = call(page, "rows.js", drawn, one, two, n_bits)
     differs = bits[0] != bits[1]
     expected = {
         "zero": int((~differs & (bits[1] == 0)).sum()),
@@ -48,10 +48,10 @@ def test_bits_and_their_strip(page, n_bits):
 def test_the_histogram(page, scale):
     counts = [1, 0, 5, 1000, 20]
     expression = "(({picture, told}) => [picture.outerHTML, told])(m.histogram(a[0], a[1], 2, 'Radius', a[2]))"
-    picture, told = call(page, "histogram.js", expression, counts, [1, 0, 2, 0, 0], scale)
+    picture, told = call(page, "overview.js", expression, counts, [1, 0, 2, 0, 0], scale)
     assert told == "Radius 2: 6 rows of 1,026 within."
     heights = [
-        float(part) for part in call(page, "histogram.js", "a[0].match(/v-([\\d.]+)/g).map(t => t.slice(2))", picture)
+        float(part) for part in call(page, "overview.js", "a[0].match(/v-([\\d.]+)/g).map(t => t.slice(2))", picture)
     ]
     height = np.log1p if scale == "log" else np.asarray
     wanted = [max(height(n) / height(1000) * 76, 1.5) for n in (1, 5, 1000, 20, 1, 2)]
@@ -62,7 +62,7 @@ def test_the_histogram(page, scale):
 
 def test_labels(page):
     payloads = [{"l": ["a", 1]}, {"l": "a"}, {"l": None}, {}, None, {"l": [["a"], {"x": 1}]}, {"l": False}]
-    assert call(page, "labels.js", "a[0].map(p => m.labelsOf(p, 'l'))", payloads) == [
+    assert call(page, "rows.js", "a[0].map(p => m.labelsOf(p, 'l'))", payloads) == [
         ["a", "1"],
         ["a"],
         [],
@@ -72,8 +72,8 @@ def test_labels(page):
         ["false"],
     ]
     pairs = [[["a"], ["b", "a"]], [["a"], ["b"]], [[], ["a"]], [["a"], []]]
-    assert call(page, "labels.js", "a[0].map(([x, y]) => m.agree(x, y))", pairs) == [True, False, None, None]
-    told = call(page, "labels.js", "m.precision([true, null, false, true])")
+    assert call(page, "rows.js", "a[0].map(([x, y]) => m.agree(x, y))", pairs) == [True, False, None, None]
+    told = call(page, "rows.js", "m.precision([true, null, false, true])")
     assert told == {"right": 2, "shown": 4, "value": 0.5}
 
 
@@ -92,7 +92,7 @@ def test_arrows_in_a_grid(page):
         ("End", 5): 6,
     }
     asked = [[key, place] for key, place in cases]
-    assert call(page, "keys.js", "a[0].map(([k, p]) => m.moved(k, p, 7, 3))", asked) == list(cases.values())
+    assert call(page, "controls.js", "a[0].map(([k, p]) => m.moved(k, p, 7, 3))", asked) == list(cases.values())
 
 
 def test_addresses_there_and_back(page):
@@ -106,13 +106,13 @@ def test_names_on_the_map(page):
     """The label with the most rows comes first, in their middle; names that would cover others are left out."""
     told = {"x": [0, 0.1, 0.9, 0.5, 0.5, 0.5, 0.5], "y": [0, 0.2, 0.1, 1, 1, 1, 1], "label": [1, 1, 1, 0, 0, 0, 0]}
     expression = "m.middles({x: Float32Array.from(a[0].x), y: Float32Array.from(a[0].y), label: a[0].label})"
-    first, second = call(page, "mapnames.js", expression, told)
+    first, second = call(page, "map.js", expression, told)
     assert (first["label"], first["x"], first["y"]) == (0, 0.5, 1)
     assert (second["label"], round(second["x"], 3), round(second["y"], 3)) == (1, 0.1, 0.1)
     places = [
         {"text": text, "left": left, "top": 50} for text, left in (("one", 100), ("two", 120), ("far", 300), ("out", 5))
     ]
-    room = call(page, "mapnames.js", "m.withRoom(a[0], () => 30, 400, 100).map(place => place.text)", places)
+    room = call(page, "map.js", "m.withRoom(a[0], () => 30, 400, 100).map(place => place.text)", places)
     assert room == ["one", "far"]
 
 
@@ -129,11 +129,11 @@ def test_typed_ids(page):
         ("{123e4567e89b12d3a456426614174000}", "uuid"): "{123e4567e89b12d3a456426614174000}",
         ("123e4567", "uuid"): None,
     }
-    told = call(page, "ids.js", "a[0].map(([t, k]) => m.typedId(t, k))", [list(case) for case in cases])
+    told = call(page, "state.js", "a[0].map(([t, k]) => m.typedId(t, k))", [list(case) for case in cases])
     assert [one["id"] for one in told] == list(cases.values())
     assert all((one["id"] is None) == (one["wrong"] is not None) for one in told)
     written = call(
-        page, "ids.js", "[['9007199254740993', 'int'], ['1', 'text'], ['x', 'int']].map(([i, k]) => m.jsonOf(i, k))"
+        page, "state.js", "[['9007199254740993', 'int'], ['1', 'text'], ['x', 'int']].map(([i, k]) => m.jsonOf(i, k))"
     )
     assert written == ["9007199254740993", '"1"', '"x"']
 

@@ -85,11 +85,15 @@ def make_demo(folder: Path, settings: dict[str, Any], compute: Callable[[Path], 
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / DEMO_FILE
     if path.exists():
-        made = _read(path)
-        if made["settings"] != settings:
+        try:
+            made = json.loads(path.read_text(encoding="utf-8"))
+            known, names = made["settings"], made["collections"]
+        except (ValueError, TypeError, KeyError) as error:
+            raise FileError(f"{path} is damaged: delete the folder and the demo is made again.") from error
+        if known != settings:
             raise FileError(f"{folder} holds a demo with other settings: choose another folder, or delete it.")
-        if made["collections"] is not None:
-            return [folder / name for name in made["collections"]]
+        if names is not None:
+            return [folder / name for name in names]
         for old in folder.glob("*/collection.sqlite"):  # left by a run that was stopped
             Collection.drop(old.parent)
     elif any(folder.iterdir()):
@@ -97,20 +101,15 @@ def make_demo(folder: Path, settings: dict[str, Any], compute: Callable[[Path], 
     _write(path, {"settings": settings, "collections": None})
     data = compute(folder)
     for name, hasher in data.hashers.items():
-        _fill(folder / name, name, hasher, data)
+        with Collection.create(folder / name, hasher, store_vectors=True, label_field="label") as collection:
+            for start in range(0, len(data.rows), _ADDED_ROWS):
+                part = slice(start, start + _ADDED_ROWS)
+                rows = data.rows[part]
+                collection.add(rows, ids=np.arange(start, start + len(rows)), payload=data.payload[part])
+                report(f"filling {name}", start + len(rows), len(data.rows))
+        data.display.write(folder / name)
     _write(path, {"settings": settings, "collections": list(data.hashers)})
     return [folder / name for name in data.hashers]
-
-
-def _fill(folder: Path, name: str, hasher: BaseHasher, data: DemoData) -> None:
-    with Collection.create(folder, hasher, store_vectors=True, label_field="label") as collection:
-        for start in range(0, len(data.rows), _ADDED_ROWS):
-            rows = data.rows[start : start + _ADDED_ROWS]
-            collection.add(
-                rows, ids=np.arange(start, start + len(rows)), payload=data.payload[start : start + len(rows)]
-            )
-            report(f"filling {name}", start + len(rows), len(data.rows))
-    data.display.write(folder)
 
 
 def _write_pictures(path: Path, pictures: NDArray[np.float32]) -> None:
@@ -120,14 +119,6 @@ def _write_pictures(path: Path, pictures: NDArray[np.float32]) -> None:
             archive.writestr(f"{number}.png", as_png(picture))
             if number % 1000 == 999 or number == len(gray) - 1:
                 report("writing pictures", number + 1, len(gray))
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        made = json.loads(path.read_text(encoding="utf-8"))
-        return {"settings": made["settings"], "collections": made["collections"]}
-    except (ValueError, TypeError, KeyError) as error:
-        raise FileError(f"{path} is damaged: delete the folder and the demo is made again.") from error
 
 
 def _write(path: Path, value: dict[str, Any]) -> None:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict
 
 from hashlearn import models
 from hashlearn.codes import n_bytes
@@ -35,8 +34,7 @@ _UNVERSIONED_SECONDS = 60  # that answers are kept where the storage has no vers
 _MAX_NUMBER = 2**63 - 1
 
 
-@dataclass(frozen=True)
-class DisplayConfig:
+class DisplayConfig(BaseModel):
     """How the service shows a collection. Options of the command line take precedence.
 
     Parameters
@@ -48,6 +46,8 @@ class DisplayConfig:
     image_features : str or None
         How pictures become rows: "gist:32", "pixels:32" or "gray:28".
     """
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
     images: str | None = None
     image_field: str | None = None
@@ -70,23 +70,17 @@ class DisplayConfig:
 
     def write(self, folder: Path) -> None:
         """Write the values that are set to ``serve.json`` in ``folder``."""
-        values = {name: value for name, value in vars(self).items() if value is not None}
         with written_whole(folder / FILE_NAME) as stream:
-            stream.write(json.dumps(values, indent=2).encode())
+            stream.write(self.model_dump_json(indent=2, exclude_none=True).encode())
 
     @classmethod
     def read(cls, folder: Path) -> DisplayConfig:
         """Return the values in ``serve.json`` of ``folder``; none are set where the file is missing."""
         path = folder / FILE_NAME
-        if not path.is_file():
-            return cls()
         try:
-            values = json.loads(path.read_text(encoding="utf-8"))
-            if not all(isinstance(value, str) for value in values.values()):
-                raise ValueError
-            return cls(**values)
-        except (ValueError, TypeError, AttributeError) as error:
-            known = ", ".join(vars(cls()))
+            return cls.model_validate_json(path.read_bytes()) if path.is_file() else cls()
+        except ValueError as error:
+            known = ", ".join(cls.model_fields)
             raise FileError(f"{path} must be a JSON object of text with the names {known}.") from error
 
 

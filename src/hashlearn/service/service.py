@@ -7,7 +7,6 @@ import contextlib
 import inspect
 import json
 import logging
-import math
 import sys
 import threading
 import time
@@ -129,12 +128,10 @@ class WorkQueue:
 
     def __init__(self, name: str, n_threads: int, limits: Limits, metrics: Metrics, advice: str = "") -> None:
         self._limits = limits
-        self._n_threads = n_threads
         self._advice = advice
         self._threads = ThreadPoolExecutor(n_threads, f"hashlearn-{name}")
         self._free = asyncio.Semaphore(n_threads)
         self._n_waiting = 0
-        self._mean_seconds = 0.0
         self._waiting = metrics.waiting.labels(name)
         self._working = metrics.working.labels(name)
         self._refused = metrics.refused.labels(name)
@@ -145,7 +142,7 @@ class WorkQueue:
         await self._take_thread()
         call = partial(collection_errors()(work), *arguments, **named)
         future = asyncio.get_running_loop().run_in_executor(self._threads, call)
-        future.add_done_callback(partial(self._give_back, time.monotonic()))
+        future.add_done_callback(self._give_back)
         done, _ = await asyncio.wait([future], timeout=self._limits.seconds)
         if not done:
             message = f"This took longer than {self._limits.seconds:g} s, so there is no answer.{self._advice}"
@@ -171,12 +168,9 @@ class WorkQueue:
 
     def _busy(self) -> ApiError:
         self._refused.inc()
-        wait = self._mean_seconds * self._n_waiting / self._n_threads
-        seconds = str(min(60, max(1, math.ceil(wait))))
-        return ApiError(503, "busy", "The server is busy: try again later.", {"Retry-After": seconds})
+        return ApiError(503, "busy", "The server is busy: try again later.", {"Retry-After": "1"})
 
-    def _give_back(self, started: float, future: asyncio.Future[Any]) -> None:
-        self._mean_seconds += 0.1 * (time.monotonic() - started - self._mean_seconds)
+    def _give_back(self, future: asyncio.Future[Any]) -> None:
         self._working.dec()
         self._free.release()
         _look_at(future)

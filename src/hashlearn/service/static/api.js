@@ -3,7 +3,7 @@
 const ROOT = "/api/v1/collections";
 const TOKEN = "hashlearn-token";
 
-export class ApiError extends Error {
+class ApiError extends Error {
   constructor(status, code, message) {
     super(message);
     this.status = status;
@@ -121,4 +121,41 @@ export function histogram(name, { id, code }, signal) {
 
 export async function imageBlob(path) {
   return (await answer(path, {})).blob();
+}
+
+// The fields that the payloads of collections have, asked for once each.
+
+const NONE = [];
+const asked = new Map(); // collection → promise of its fields
+
+// Without the fields the page still works: rows are shown as they are, and filters are written as JSON.
+export function fieldsOf(name) {
+  if (!asked.has(name)) {
+    const found = fields(name).then(
+      (told) => told.fields,
+      () => {
+        asked.delete(name);
+        return NONE;
+      },
+    );
+    asked.set(name, found);
+  }
+  return asked.get(name);
+}
+
+// Pictures given as a query. The address keeps their code; the file itself stays in this page's memory.
+
+const files = new Map(); // code → file
+
+export function fileOf(code) {
+  return files.get(code) ?? null;
+}
+
+// The picture's code in a collection; null when the collection cannot take pictures.
+export async function codeOf(file, info) {
+  if (!info?.can.image) return null;
+  const found = await searchImage(info.name, file, { k: 1 });
+  const { code } = found.results[0].query;
+  files.set(code, file);
+  return code;
 }

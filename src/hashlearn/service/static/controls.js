@@ -1,14 +1,10 @@
-// The side: query, k and radius, comparison. It changes the state, and shows it when the state has changed.
+// What is done on the page: the side with query and settings, keys, and the token that a server asks for.
 
-import { lookCloser } from "./closer.js";
-import { byId, el, say } from "./dom.js";
-import { labelList } from "./hits.js";
-import { FIELDS as ID_FIELDS, typedId } from "./ids.js";
-import { later } from "./later.js";
-import { payloadList } from "./payload.js";
-import { picture, show } from "./pictures.js";
-import { change, query, queryText, state } from "./state.js";
-import { fileOf } from "./upload.js";
+import { fileOf, token } from "./api.js";
+import { byId, el, later, say } from "./dom.js";
+import { labelList, lookCloser } from "./hits.js";
+import { payloadList, picture, showFile } from "./rows.js";
+import { ID_FIELDS, change, query, queryText, state, typedId } from "./state.js";
 
 const PICTURE = 160;
 const FIELDS = 12; // of the query; a closer look shows all
@@ -77,7 +73,7 @@ export function listen({ random, upload, compare }) {
   byId("log-scale").addEventListener("change", ({ target }) => change({ scale: target.checked ? "log" : "linear" }));
 }
 
-// infos: the collections on show, the first one first.
+// infos: the collections on showFile, the first one first.
 export function showState(now, infos) {
   byId("settings").elements.by.value = now.by;
   byId("k-row").hidden = now.by !== "k";
@@ -109,7 +105,7 @@ export function showQuery(told) {
   let image = null;
   if (file) {
     image = el("img", { class: "picture", alt: name, width: PICTURE, height: PICTURE });
-    show(image, file);
+    showFile(image, file);
   } else if (told.image) {
     image = picture(told.image, name, PICTURE);
   }
@@ -129,4 +125,85 @@ export function clearQuery() {
 
 export function resultsTold(panes) {
   byId("status").textContent = panes.map((pane) => pane.told).filter(Boolean).join("; ");
+}
+
+// Keys: arrows move through the results, a letter each for what is done most.
+
+const ARROWS = ["ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown", "Home", "End"];
+
+// Where an arrow leads from one place of a grid with so many columns; the ends hold.
+export function moved(key, place, length, columns) {
+  const last = length - 1;
+  if (key === "Home") return 0;
+  if (key === "End") return last;
+  const step = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -columns, ArrowDown: columns }[key];
+  const next = place + step;
+  // Below the last whole line there may still be a shorter one.
+  if (key === "ArrowDown" && next > last) return Math.floor(last / columns) > Math.floor(place / columns) ? last : place;
+  return next < 0 || next > last ? place : next;
+}
+
+function columnsOf(hits) {
+  const top = hits[0].getBoundingClientRect().top;
+  const next = hits.findIndex((hit) => hit.getBoundingClientRect().top > top + 1);
+  return next === -1 ? hits.length : next;
+}
+
+function arrow(event) {
+  const grid = event.target.closest?.(".hits") ?? document.querySelector(".hits:not(:empty)");
+  if (!grid) return;
+  const hits = [...grid.querySelectorAll(".hit")];
+  if (!hits.length) return;
+  const place = hits.indexOf(document.activeElement);
+  const next = place === -1 ? 0 : moved(event.key, place, hits.length, columnsOf(hits));
+  // One stop for the Tab key a grid: the result that was last moved to.
+  for (const hit of hits) hit.tabIndex = -1;
+  hits[next].tabIndex = 0;
+  hits[next].focus();
+  event.preventDefault();
+}
+
+function isTyping(target) {
+  return target.matches?.("input, textarea, select, dialog, dialog *") ?? false;
+}
+
+// actions: {"r": …, "/": …, "?": …}
+export function listenToKeys(actions) {
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target) || document.querySelector("dialog[open]")) return;
+    if (ARROWS.includes(event.key)) {
+      if (event.target.closest?.(".scroll")) return; // where arrows scroll
+      // Elsewhere Home and End go to the ends of the page, as everywhere.
+      const inside = event.target.closest?.(".hits");
+      if (inside || event.key.startsWith("Arrow")) arrow(event);
+    } else if (Object.hasOwn(actions, event.key)) {
+      event.preventDefault();
+      actions[event.key]();
+    }
+  });
+}
+
+// Asking for the server's token, once however many requests were refused.
+
+const KEPT = "It is kept until this tab is closed, and sent to this server only.";
+
+// again: what to do with the new token.
+export function listenForToken(again) {
+  const dialog = byId("token-dialog");
+  byId("token-form").addEventListener("submit", (event) => {
+    event.preventDefault();
+    token.set(byId("token").value.trim());
+    byId("token").value = "";
+    dialog.close();
+    again();
+  });
+  byId("token-cancel").addEventListener("click", () => dialog.close());
+}
+
+export function askForToken() {
+  const dialog = byId("token-dialog");
+  if (dialog.open) return;
+  byId("token-note").textContent = token.get() ? `The server refused that token. ${KEPT}` : KEPT;
+  token.clear();
+  dialog.showModal();
 }

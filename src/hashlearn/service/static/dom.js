@@ -1,4 +1,5 @@
-// Elements made from data. Text always goes in as text, so nothing in a payload can become markup.
+// Elements made from data, and a pause before something is done. Text always goes in as text, so nothing in a payload can
+// become markup.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -31,4 +32,12 @@ export function say(node, message) {
 
 export function count(number, one, many = `${one}s`) {
   return `${number.toLocaleString("en")} ${number === 1 ? one : many}`;
+}
+
+export function later(ms, action) {
+  let waiting;
+  return (...given) => {
+    clearTimeout(waiting);
+    waiting = setTimeout(action, ms, ...given);
+  };
 }

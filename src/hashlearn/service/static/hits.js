@@ -1,10 +1,8 @@
 // The results. Each is a link that makes it the query, and a button to look closer.
 
-import { differing, strip } from "./bits.js";
-import { el } from "./dom.js";
-import { chips, folded, isLong, payloadList, shortened } from "./payload.js";
-import { picture } from "./pictures.js";
-import { addressOf } from "./state.js";
+import { byId, el } from "./dom.js";
+import { chips, differing, folded, isLong, payloadList, picture, shortened, strip } from "./rows.js";
+import { addressOf, query } from "./state.js";
 
 const THUMBNAIL = 160;
 const FIELDS = 6;
@@ -22,7 +20,7 @@ export function labelList(labels) {
   return labels.length ? el("span", { class: "labels" }, ...labels.map((label) => el("span", { class: "label" }, shortened(label)))) : null;
 }
 
-export function distanceText(distance) {
+function distanceText(distance) {
   return Number.isInteger(distance) ? String(distance) : String(Number(distance.toPrecision(3)));
 }
 
@@ -83,4 +81,56 @@ export function hitCard(hit, queryBits, layout, roles) {
   );
   const closer = el("button", { type: "button", class: "closer", tabindex: -1, "data-rank": hit.rank, "aria-label": `Look closer at row ${hit.id}`, title: "Look closer (z)" }, "⤢");
   return el("li", {}, link, closer, ...after);
+}
+
+// Looking closer at one row: its picture in full size and all of its payload, beside the rows before and after it.
+
+const LARGEST = 1024; // pixels, as the API gives at most
+
+let looked = [];
+let lookedAt = 0;
+
+function drawCloser() {
+  const row = looked[lookedAt];
+  const distance = row.distance === undefined ? "the query" : `distance ${distanceText(row.distance)}`;
+  byId("closer-title").textContent = `Row ${row.id}, ${distance}`;
+  byId("closer-body").replaceChildren(
+    ...[row.image ? picture(row.image, `Picture of row ${row.id}`, LARGEST) : null, labelList(row.labels), payloadList(row.payload, [], Infinity, Infinity)].filter(Boolean),
+  );
+  byId("closer-before").disabled = lookedAt === 0;
+  byId("closer-after").disabled = lookedAt === looked.length - 1;
+  byId("closer-query").hidden = row.distance === undefined;
+}
+
+function moveCloser(step) {
+  lookedAt = Math.min(Math.max(0, lookedAt + step), looked.length - 1);
+  drawCloser();
+}
+
+// listed: rows as the pane has worked them out; at: which one to begin with.
+export function lookCloser(listed, at) {
+  looked = listed;
+  lookedAt = at;
+  drawCloser();
+  byId("closer").showModal();
+}
+
+export function listenToCloser() {
+  const dialog = byId("closer");
+  byId("closer-before").addEventListener("click", () => moveCloser(-1));
+  byId("closer-after").addEventListener("click", () => moveCloser(1));
+  byId("closer-close").addEventListener("click", () => dialog.close());
+  byId("closer-query").addEventListener("click", () => {
+    dialog.close();
+    query(looked[lookedAt].id);
+  });
+  dialog.addEventListener("keydown", (event) => {
+    const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+    if (step === undefined) return;
+    event.preventDefault();
+    moveCloser(step);
+  });
+  // A click beside the dialog closes it.
+  dialog.addEventListener("click", (event) => event.target === dialog && dialog.close());
+  dialog.addEventListener("close", () => byId("closer-body").replaceChildren(el("span")));
 }

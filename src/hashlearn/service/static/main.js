@@ -1,28 +1,23 @@
 // The explorer: what the address says is shown, what is done on the page goes to the address.
 
 import * as api from "./api.js";
-import * as closer from "./closer.js";
 import * as controls from "./controls.js";
 import { byId, el, say } from "./dom.js";
-import * as filterbox from "./filterbox.js";
-import * as filterform from "./filterform.js";
-import * as keys from "./keys.js";
-import { fieldsOf } from "./known.js";
+import * as filter from "./filter.js";
+import { listenToCloser } from "./hits.js";
 import { Pane } from "./pane.js";
 import { MAX_K, change, onChange, query, state } from "./state.js";
-import * as tokens from "./token.js";
-import { codeOf, fileOf } from "./upload.js";
 
 let infos = [];
 
 const infoOf = (name) => infos.find((info) => info.name === name);
 
 function failed(error) {
-  if (error.status === 401) tokens.ask();
+  if (error.status === 401) controls.askForToken();
 }
 
 function refused(error, before) {
-  filterbox.refuse(error.message, before);
+  filter.refuse(error.message, before);
 }
 
 const first = new Pane("First collection", false, {
@@ -63,7 +58,7 @@ function trouble(error, again) {
   button.addEventListener("click", again);
   byId("notice").replaceChildren(error.message, " ", button);
   byId("notice").hidden = false;
-  if (error.status === 401) tokens.ask();
+  if (error.status === 401) controls.askForToken();
 }
 
 const DRAWS = 5;
@@ -84,7 +79,7 @@ async function random(name = state().collection) {
 // Another collection for a pane. A picture in memory gets its code there; of one that is not, only known codes stay.
 async function pick(part) {
   const now = state();
-  const file = fileOf(now.code) ?? fileOf(now.otherCode);
+  const file = api.fileOf(now.code) ?? api.fileOf(now.otherCode);
   if (now.id !== null || !(now.code || now.otherCode)) return change(part, { step: true });
   if (file) return upload(file, part);
   const known = new Map([[now.other, now.otherCode], [now.collection, now.code]]);
@@ -96,8 +91,8 @@ async function pick(part) {
 async function upload(file, part = {}) {
   const next = { ...state(), ...part };
   try {
-    const code = await codeOf(file, infoOf(next.collection));
-    const otherCode = next.other === null ? null : await codeOf(file, infoOf(next.other));
+    const code = await api.codeOf(file, infoOf(next.collection));
+    const otherCode = next.other === null ? null : await api.codeOf(file, infoOf(next.other));
     say(byId("notice"), "");
     change({ ...part, id: null, text: null, code, otherCode }, { step: true });
   } catch (error) {
@@ -114,8 +109,8 @@ function compare(on) {
 }
 
 async function offerFields(name) {
-  const fields = await fieldsOf(name);
-  if (state().collection === name) filterform.offer(fields);
+  const fields = await api.fieldsOf(name);
+  if (state().collection === name) filter.offer(fields);
 }
 
 let shownId;
@@ -131,7 +126,7 @@ function render(now) {
   const place = byId("panes");
   place.classList.toggle("two", panes.length === 2);
   if (place.firstElementChild !== first.root || place.childElementCount !== panes.length) place.replaceChildren(...panes.map((pane) => pane.root));
-  filterbox.show(now.where);
+  filter.show(now.where);
   offerFields(now.collection);
   panes.forEach((pane, i) => pane.show(now, on[i]));
 }
@@ -185,7 +180,7 @@ byId("panes").addEventListener("click", (event) => {
   event.preventDefault();
   query(hit.dataset.id);
 });
-keys.listen({
+controls.listenToKeys({
   r: () => random(),
   "/": () => {
     byId("query-id").focus();
@@ -198,10 +193,10 @@ keys.listen({
     if (pane) pane.closer(item);
   },
 });
-closer.listen();
-filterbox.listen();
+listenToCloser();
+filter.listen();
 controls.listen({ random: () => random(), upload, compare });
-tokens.listen(start);
+controls.listenForToken(start);
 onChange((now) => {
   if (!infos.length) return;
   const { collection, other } = settled(now);

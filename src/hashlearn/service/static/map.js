@@ -1,12 +1,9 @@
 // The map of a collection on a canvas: every row a point, rows with similar codes together. A click makes a row the query.
 
-import { map as fetchMap } from "./api.js";
-import { bitsOf } from "./bits.js";
+import * as api from "./api.js";
 import { count, el } from "./dom.js";
-import { drawNames, middles } from "./mapnames.js";
-import { MOST, colorOf } from "./palette.js";
-import { pinching } from "./pinch.js";
-import { beside, nearest, paint, placeOf, pointSize, pointsOf, screen } from "./points.js";
+import { N_COLORS, beside, colorOf, nearest, paint, placeOf, pointSize, pointsOf, screen } from "./points.js";
+import { bitsOf, shortenedInside } from "./rows.js";
 
 const START = { x: 0.5, y: 0.5, zoom: 1 };
 const REACH = 10; // pixels around a point that still mean it
@@ -50,7 +47,7 @@ export class CodeMap {
       this.draw();
     }
     try {
-      const told = await fetchMap(info.name);
+      const told = await api.map(info.name);
       if (this.name !== info.name) return undefined;
       this.map = told;
       this.points = pointsOf(told);
@@ -85,7 +82,7 @@ export class CodeMap {
       button.addEventListener("click", () => this.choose(label));
       return el("li", {}, button);
     });
-    if (entries.length > MOST) entries.unshift(el("li", { class: "quiet" }, `${count(entries.length, "label")}: colors repeat.`));
+    if (entries.length > N_COLORS) entries.unshift(el("li", { class: "quiet" }, `${count(entries.length, "label")}: colors repeat.`));
     this.legend.replaceChildren(...entries);
   }
 
@@ -251,5 +248,80 @@ export class CodeMap {
     if (place !== undefined) return { x: this.points.x[place], y: this.points.y[place] };
     if (!this.placed.has(bits)) this.placed.set(bits, placeOf(bits, this.landmarks));
     return this.placed.get(bits);
+  }
+}
+
+// Two fingers that move apart or together.
+
+// zoom(by, x, y): the distance of the fingers has changed by this factor; x, y is the place between them.
+function pinching(zoom) {
+  const fingers = new Map(); // pointer → its place
+  const apart = () => {
+    const [one, other] = [...fingers.values()];
+    return Math.hypot(one.x - other.x, one.y - other.y);
+  };
+  return {
+    // How many fingers are down now.
+    down: ({ pointerId, offsetX, offsetY }) => fingers.set(pointerId, { x: offsetX, y: offsetY }).size,
+    up: ({ pointerId }) => fingers.delete(pointerId),
+    // Whether two fingers are down: then nothing is dragged.
+    move: ({ pointerId, offsetX, offsetY }) => {
+      if (!fingers.has(pointerId) || fingers.size !== 2) return false;
+      const before = apart();
+      fingers.set(pointerId, { x: offsetX, y: offsetY });
+      const [one, other] = [...fingers.values()];
+      if (before > 0) zoom(apart() / before, (one.x + other.x) / 2, (one.y + other.y) / 2);
+      return true;
+    },
+  };
+}
+
+// Names of labels on the map: each below the middle of its rows, as many as leave the points to be seen.
+
+const FONT = "11px system-ui, sans-serif";
+const BELOW = 14; // pixels from the middle of the rows
+const LINE = 26; // pixels from one name to the next, down and across
+const GAP = 24;
+const LONGEST = 22;
+const FEWEST = 3; // rows of a label that is named
+
+function median(values) {
+  return values.sort()[values.length >> 1];
+}
+
+// The places of labels, those with the most rows first: [{label, x, y}].
+export function middles({ x, y, label }) {
+  const rows = new Map();
+  label.forEach((one, place) => {
+    if (one >= 0) rows.get(one)?.push(place) ?? rows.set(one, [place]);
+  });
+  const known = [...rows].filter(([, places]) => places.length >= FEWEST).sort(([, one], [, other]) => other.length - one.length);
+  return known.map(([one, places]) => ({ label: one, x: median(Float32Array.from(places, (place) => x[place])), y: median(Float32Array.from(places, (place) => y[place])) }));
+}
+
+// places: [{text, left, top}] by importance; size: the width of a text. Those that cover no other, nor the edge.
+export function withRoom(places, size, width, height) {
+  const taken = [];
+  return places.filter(({ text, left, top }) => {
+    const half = size(text) / 2;
+    if (left < half || left > width - half || top < LINE / 2 || top > height - LINE / 2) return false;
+    if (taken.some((other) => Math.abs(other.left - left) < other.half + half + GAP && Math.abs(other.top - top) < LINE)) return false;
+    taken.push({ left, top, half });
+    return true;
+  });
+}
+
+function drawNames(context, places, width, height, ink, ground) {
+  context.font = FONT;
+  context.textAlign = "center";
+  context.textBaseline = "middle";
+  context.lineJoin = "round";
+  const short = places.map(({ text, left, top }) => ({ text: shortenedInside(text, LONGEST), left, top: top + BELOW }));
+  for (const { text, left, top } of withRoom(short, (one) => context.measureText(one).width, width, height)) {
+    context.lineWidth = 3;
+    context.strokeStyle = ground;
+    context.strokeText(text, left, top);
+    context.fillStyle = ink;
+    context.fillText(text, left, top);
   }
 }

@@ -1,6 +1,21 @@
-// The rows of a map as arrays: drawing them into pixels, and finding the one at a place. No page here.
+// The rows of a map as arrays: their colors, drawing them into pixels, and finding the one at a place. No page here.
 
-import { MOST as COLORS, pixelOf } from "./palette.js";
+const COLORS = ["#4e79a7", "#f28e2b", "#59a14f", "#e15759", "#b07aa1", "#76b7b2", "#c9a820", "#ff8fa3", "#9c755f", "#3fa7d6"];
+const NONE = "#8b93a3";
+
+export const N_COLORS = COLORS.length;
+
+// label: its place in the map's list of labels, -1 for none.
+export function colorOf(label) {
+  return label < 0 ? NONE : COLORS[label % COLORS.length];
+}
+
+// The color as a pixel of a canvas (bytes red, green, blue, alpha).
+function pixelOf(label, alpha) {
+  const number = parseInt(colorOf(label).slice(1), 16);
+  const [red, green, blue] = [number >> 16, (number >> 8) & 255, number & 255];
+  return ((alpha << 24) | (blue << 16) | (green << 8) | red) >>> 0;
+}
 
 const MARGIN = 0.06; // of the smaller side
 const FAINT = 40;
@@ -34,7 +49,7 @@ export function pointSize(count) {
 // Draw the points whose label is the chosen one, or is not, into pixels (one number each).
 function put(pixels, width, height, points, view, size, chosen, same, alpha) {
   const { wide, side } = screen(view, width, height);
-  const color = Uint32Array.from({ length: COLORS + 1 }, (_, label) => pixelOf(label - 1, alpha));
+  const color = Uint32Array.from({ length: N_COLORS + 1 }, (_, label) => pixelOf(label - 1, alpha));
   const { x, y, label } = points;
   const half = size >> 1;
   const middleX = width / 2 - view.x * wide + 0.5 - half;
@@ -44,7 +59,7 @@ function put(pixels, width, height, points, view, size, chosen, same, alpha) {
     const left = Math.floor(middleX + x[i] * wide);
     const top = Math.floor(middleY - y[i] * side);
     if (left < 0 || top < 0 || left + size > width || top + size > height) continue;
-    const pixel = color[label[i] < 0 ? 0 : (label[i] % COLORS) + 1];
+    const pixel = color[label[i] < 0 ? 0 : (label[i] % N_COLORS) + 1];
     for (let line = top * width + left, row = 0; row < size; row += 1, line += width) {
       for (let column = 0; column < size; column += 1) pixels[line + column] = pixel;
     }
