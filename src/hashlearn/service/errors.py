@@ -31,18 +31,7 @@ _FIELDS = {
 
 
 class ApiError(HTTPException):
-    """What is answered instead of a result.
-
-    Parameters
-    ----------
-    status : int
-        The HTTP status.
-    code : str
-        A word for programs.
-    message : str
-        One sentence, or two, for people.
-    headers : mapping of str to str, optional
-    """
+    """What is answered instead of a result: a status, a word for programs, and one sentence, or two, for people."""
 
     def __init__(self, status: int, code: str, message: str, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(status, message, dict(headers or {}))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, get_type_hints
 
 import numpy as np
 from fastapi import APIRouter, Depends, Response
@@ -204,27 +204,15 @@ def _compact(service: Service, served: ServedCollection, call: wire.NoCall) -> w
 
 
 _Call = Callable[[Service, ServedCollection, Any], Any]
-_READS: dict[str, tuple[type[wire.Call], _Call]] = {
-    "spec": (wire.NoCall, _spec),
-    "search": (wire.SearchCall, _search),
-    "within": (wire.WithinCall, _within),
-    "get": (wire.GetCall, _get),
-    "count": (wire.CountCall, _count),
-    "scan": (wire.ScanCall, _scan),
-    "info": (wire.NoCall, _info),
-    "verify": (wire.NoCall, _verify),
-    "embed": (wire.EmbedCall, _embed),
-}
-_WRITES: dict[str, tuple[type[wire.Call], _Call]] = {
-    "add": (wire.AddCall, _add),
-    "update": (wire.UpdateCall, _update),
-    "delete": (wire.DeleteCall, _delete),
-    "take_ids": (wire.TakeIdsCall, _take_ids),
-    "replace": (wire.ReplaceCall, _replace),
-    "compact": (wire.NoCall, _compact),
-}
 
 
+def _calls(*works: _Call) -> dict[str, tuple[type[wire.Call], _Call]]:
+    """Return functions by the names of the calls that they answer, each with the structure that it takes."""
+    return {work.__name__.strip("_"): (get_type_hints(work)["call"], work) for work in works}
+
+
+_READS = _calls(_spec, _search, _within, _get, _count, _scan, _info, _verify, _embed)
+_WRITES = _calls(_add, _update, _delete, _take_ids, _replace, _compact)
 Body = Annotated[bytes, body_of(wire.CONTENT_TYPE)]
 
 

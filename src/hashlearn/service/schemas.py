@@ -110,7 +110,6 @@ Payloads = Annotated[
     WithJsonSchema({"type": "array", "minItems": 1, "items": _OBJECT}),
 ]
 Object = Annotated[dict[str, Any], PlainValidator(_object), WithJsonSchema(_OBJECT)]
-Where = Annotated[dict[str, Any], PlainValidator(_object), WithJsonSchema(_OBJECT)]
 
 _CODE = "A packed code as hex or base64; bit 0 is the most significant bit of the first byte."
 _TEXTS = "Texts that the collection's text model embeds."
@@ -121,10 +120,23 @@ OFFSET = "Leave out this many of the nearest hits: a later page."
 _WHERE = 'A filter over payloads: {"color": "red", "year": {">=": 2020}}.'
 
 
+def _complete(schema: dict[str, Any], model: type[RequestModel]) -> None:
+    """Tell fields that are left out from those that are null, and which of the fields a body needs."""
+    for name, field in schema.get("properties", {}).items():
+        options = field.get("anyOf", [])
+        if {"type": "null"} in options and len(options) == 2:
+            rest = next(option for option in options if option != {"type": "null"})
+            kept = {key: value for key, value in field.items() if key not in ("anyOf", "default")}
+            schema["properties"][name] = {**rest, **kept}
+    for keyword, names in (("oneOf", model.one_of), ("anyOf", model.any_of)):
+        if names:
+            schema[keyword] = [{"required": [name]} for name in names]
+
+
 class RequestModel(BaseModel):
     """A body that a client sends. Of the fields in ``one_of`` it must have exactly one, of ``any_of`` at least one."""
 
-    model_config = ConfigDict(strict=True, extra="forbid")
+    model_config = ConfigDict(strict=True, extra="forbid", json_schema_extra=_complete)
     one_of: ClassVar[tuple[str, ...]] = ()
     any_of: ClassVar[tuple[str, ...]] = ()
 
@@ -142,20 +154,8 @@ class RequestModel(BaseModel):
             raise ValueError(f"give at least one of {', '.join(cls.any_of)}")
         return members
 
-    @classmethod
-    def described(cls) -> dict[str, Any]:
-        """Return the OpenAPI of the body, which tells optional fields from those that are null."""
-        schema = cls.model_json_schema()
-        for name, field in schema.get("properties", {}).items():
-            options = field.get("anyOf", [])
-            if {"type": "null"} in options and len(options) == 2:
-                rest = next(option for option in options if option != {"type": "null"})
-                kept = {key: value for key, value in field.items() if key not in ("anyOf", "default")}
-                schema["properties"][name] = {**rest, **kept}
-        for keyword, names in (("oneOf", cls.one_of), ("anyOf", cls.any_of)):
-            if names:
-                schema[keyword] = [{"required": [name]} for name in names]
-        return schema
+
+Model = TypeVar("Model", bound=RequestModel)
 
 
 class SearchRequest(RequestModel):
@@ -173,7 +173,7 @@ class SearchRequest(RequestModel):
     mode: Mode = Field("hamming", description="asymmetric: by expected bits of the query; rescore: by kept vectors.")
     oversample: FiniteFloat = Field(DEFAULT_FACTOR, ge=1, description="rescore looks at this many times k candidates.")
     metric: Metric = Field("cosine", description="How rescore compares vectors.")
-    where: Where | None = Field(None, description=_WHERE)
+    where: Object | None = Field(None, description=_WHERE)
     emphasis: FiniteFloat | Literal["alike", "auto", "label"] | None = Field(None, description=EMPHASIS)
     include: list[Included] = Field(["payload"], max_length=3)
     exclude_self: bool = Field(True, description="With ids: leave an item out of its own hits.")
@@ -218,7 +218,7 @@ class UpdateRequest(RequestModel):
     one_of = ("ids", "where")
 
     ids: list[Id] | None = Field(None, min_length=1)
-    where: Where | None = Field(None, description=_WHERE)
+    where: Object | None = Field(None, description=_WHERE)
     payload: Payloads | Object = Field(description="One JSON object per id; with where, one object for all.")
     merge: bool = Field(True, description=_MERGE)
 
@@ -257,7 +257,7 @@ class DeleteRequest(RequestModel):
     one_of = ("ids", "where")
 
     ids: list[Id] | None = Field(None, min_length=1)
-    where: Where | None = Field(None, description=_WHERE)
+    where: Object | None = Field(None, description=_WHERE)
 
 
 class Row(BaseModel):
@@ -415,9 +415,6 @@ def described(
     return facts
 
 
-Model = TypeVar("Model", bound=RequestModel)
-
-
 def body_of(*types: str) -> Any:
     """Return the dependency of a route whose body must be of one of these types: its bytes."""
 
@@ -451,13 +448,8 @@ def parse_request(model: type[Model], body: bytes, limits: Limits) -> Model:
 def read_json_object(body: bytes, max_items: int, max_chars: int) -> dict[str, Any]:
     """Return the JSON object in ``body``, which must be UTF-8 and without NaN.
 
-    Parameters
-    ----------
-    body : bytes
-    max_items : int
-        How many elements an array directly in the object may have.
-    max_chars : int
-        How many bytes of JSON one element of such an array, or any other value in the object, may have.
+    An array directly in it may have ``max_items`` elements; each of them, and any other value directly in the object,
+    ``max_chars`` bytes of JSON.
     """
     try:
         value = msgspec.json.decode(body)
@@ -473,20 +465,12 @@ def read_json_object(body: bytes, max_items: int, max_chars: int) -> dict[str, A
     for name, member in value.items():
         if isinstance(member, list) and len(member) > max_items:
             raise ApiError(413, "too_many", f"{name[:60]!r} may have at most {max_items:,} elements.")
-        if len(body) > max_chars:
-            _check_sizes(name, member if isinstance(member, list) else [member], max_chars)
+        parts = member if isinstance(member, list) else [member]
+        for number, part in enumerate(parts if len(body) > max_chars else ()):
+            if len(msgspec.json.encode(part)) > max_chars:
+                limit = f"A vector, a payload or a filter may have at most {max_chars:,} bytes of JSON"
+                raise ApiError(413, "too_large", f"{limit}; number {number} of {name[:60]!r} has more.")
     return value
-
-
-def _check_sizes(name: str, parts: list[Any], max_chars: int) -> None:
-    for number, part in enumerate(parts):
-        if len(msgspec.json.encode(part)) > max_chars:
-            raise ApiError(
-                413,
-                "too_large",
-                f"A vector, a payload or a filter may have at most {max_chars:,} bytes of JSON; number {number} of "
-                f"{name[:60]!r} has more.",
-            )
 
 
 def parse_npy(body: bytes, max_rows: int) -> NDArray[Any]:

@@ -35,23 +35,13 @@ _MAX_NUMBER = 2**63 - 1
 
 
 class DisplayConfig(BaseModel):
-    """How the service shows a collection. Options of the command line take precedence.
-
-    Parameters
-    ----------
-    images : str or None
-        A folder or zip file of pictures inside the collection's folder.
-    image_field : str or None
-        The payload field that holds the path of a picture.
-    image_features : str or None
-        How pictures become rows: "gist:32", "pixels:32" or "gray:28".
-    """
+    """How the service shows a collection. Options of the command line take precedence."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
-    images: str | None = None
-    image_field: str | None = None
-    image_features: str | None = None
+    images: str | None = None  # a folder or zip file of pictures inside the collection's folder
+    image_field: str | None = None  # the payload field that holds the path of a picture
+    image_features: str | None = None  # how pictures become rows: "gist:32", "pixels:32" or "gray:28"
 
     def pictures_in(self, folder: Path) -> Path | None:
         """Return the path of the pictures, which must lie inside the collection's folder.

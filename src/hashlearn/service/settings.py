@@ -151,38 +151,17 @@ class Limits:
 
 @dataclass(frozen=True)
 class ServerSettings:
-    """The defaults are safe: only this machine can connect, and nobody can write.
+    """The defaults are safe: only this machine can connect, and nobody can write."""
 
-    Parameters
-    ----------
-    host : str
-        The address to listen on.
-    tokens : tuple of Token
-        Who may read and write. Without a token that may write, nobody writes.
-    allow_hosts : tuple of str
-        Further names that the ``Host`` header of requests may have.
-    limits : Limits
-    bench : Path or None
-        A folder with the report of a bench, shown at ``/bench/``.
-    create_in : Path or None
-        The folder for collections that clients make; without it they cannot make any.
-    access_log : str or None
-        The file for one JSON line per request; "-" means standard error.
-    search_texts : bool
-        Load the text models that hashers name, so that texts can be queries and be added.
-    tls_certificate, tls_key : Path or None
-        PEM files. With them the server speaks HTTPS.
-    """
-
-    host: str = "127.0.0.1"
-    tokens: tuple[Token, ...] = ()
-    allow_hosts: tuple[str, ...] = ()
+    host: str = "127.0.0.1"  # the address to listen on
+    tokens: tuple[Token, ...] = ()  # who may read and write; without a token that may write, nobody writes
+    allow_hosts: tuple[str, ...] = ()  # further names that the Host header of requests may have
     limits: Limits = field(default_factory=Limits)
-    bench: Path | None = None
-    create_in: Path | None = None
-    access_log: str | None = None
-    search_texts: bool = True
-    tls_certificate: Path | None = None
+    bench: Path | None = None  # a folder with the report of a bench, shown at /bench/
+    create_in: Path | None = None  # the folder for collections that clients make; without it they cannot make any
+    access_log: str | None = None  # the file for one JSON line per request; "-" means standard error
+    search_texts: bool = True  # load the text models that hashers name, so that texts can be queries and be added
+    tls_certificate: Path | None = None  # PEM files; with them the server speaks HTTPS
     tls_key: Path | None = None
 
     def __post_init__(self) -> None:

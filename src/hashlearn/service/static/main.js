@@ -16,16 +16,14 @@ function failed(error) {
   if (error.status === 401) controls.askForToken();
 }
 
-function refused(error, before) {
-  filter.refuse(error.message, before);
-}
+const settles = (name) => (value) => change({ [name]: value }, { step: true });
+const shared = { radius: settles("radius"), random, failed, refused: (error, before) => filter.refuse(error.message, before) };
 
 const first = new Pane("First collection", false, {
+  ...shared,
   collection: (name) => pick({ collection: name }),
-  mode: (mode) => change({ mode }, { step: true }),
-  emphasis: (emphasis) => change({ emphasis }, { step: true }),
-  radius: (radius) => change({ radius }, { step: true }),
-  random,
+  mode: settles("mode"),
+  emphasis: settles("emphasis"),
   shown: (pane) => {
     // The server answers again.
     if (byId("notice").querySelector("button")) say(byId("notice"), "");
@@ -33,20 +31,15 @@ const first = new Pane("First collection", false, {
     controls.resultsTold(shownPanes());
   },
   emptied: controls.clearQuery,
-  failed,
-  refused,
 });
 
 const second = new Pane("Second collection", true, {
+  ...shared,
   collection: (name) => pick({ other: name }),
-  mode: (mode) => change({ otherMode: mode }, { step: true }),
-  emphasis: (otherEmphasis) => change({ otherEmphasis }, { step: true }),
-  radius: (radius) => change({ radius }, { step: true }),
-  random,
+  mode: settles("otherMode"),
+  emphasis: settles("otherEmphasis"),
   shown: () => controls.resultsTold(shownPanes()),
   emptied: () => {},
-  failed,
-  refused,
 });
 
 function shownPanes() {

@@ -76,6 +76,7 @@ export function folded(payload, skip) {
   );
 }
 
+// The value at a path in a nested payload.
 export function value(payload, path) {
   let found = payload;
   for (const name of path) {

@@ -29,72 +29,50 @@ const START = {
 };
 
 const NO_OTHER = { code: null, otherCode: null, text: null };
-const SHOWN = ["query", "map", "labels", "stats", "none"];
-const LAYOUTS = ["pictures", "text", "cards"];
 // Changes of these keep the page of the results; all others lead to its first one.
 const LOOKS = ["show", "scale", "page", "layout"];
 
-// The names in the address, short and stable.
-const NAMES = {
-  collection: "c",
-  mode: "mode",
-  other: "c2",
-  otherMode: "mode2",
-  emphasis: "e",
-  otherEmphasis: "e2",
-  id: "id",
-  code: "code",
-  otherCode: "code2",
-  by: "by",
-  k: "k",
-  radius: "radius",
-  where: "where",
-  scale: "scale",
-  show: "show",
-  sort: "sort",
-  order: "order",
-  page: "page",
-  layout: "layout",
-  text: "text",
-};
+// The names in the address where they are not those of the state, short and stable.
+const NAMES = { collection: "c", other: "c2", otherMode: "mode2", emphasis: "e", otherEmphasis: "e2", otherCode: "code2" };
+const ADDRESS = Object.keys(START).map((key) => [key, NAMES[key] ?? key]);
 
-function whole(text, lowest, highest, otherwise) {
-  return /^\d{1,9}$/.test(text) ? Math.min(Math.max(Number(text), lowest), highest) : otherwise;
-}
+const oneOf = (...known) => (text) => (known.includes(text) ? text : undefined);
+const whole = (lowest, highest) => (text) => (/^\d{1,9}$/.test(text) ? Math.min(Math.max(Number(text), lowest), highest) : undefined);
+const hex = (text) => (/^([0-9a-f]{2})+$/.test(text) ? text : undefined);
 
 // An address may come from anywhere: what does not fit is left at its start value.
 const READ = {
-  mode: (text) => (MODES.includes(text) ? text : START.mode),
-  otherMode: (text) => (MODES.includes(text) ? text : START.otherMode),
-  emphasis: (text) => whole(text, 0, 100, START.emphasis),
-  otherEmphasis: (text) => whole(text, 0, 100, START.otherEmphasis),
-  id: (text) => (text !== "" && text.length <= LONGEST_ID ? text : START.id),
-  code: (text) => (/^([0-9a-f]{2})+$/.test(text) ? text : START.code),
-  otherCode: (text) => (/^([0-9a-f]{2})+$/.test(text) ? text : START.otherCode),
-  by: (text) => (text === "radius" ? "radius" : "k"),
-  k: (text) => whole(text, 1, MAX_K, START.k),
-  radius: (text) => whole(text, 0, 65536, START.radius),
-  scale: (text) => (text === "linear" ? "linear" : "log"),
-  show: (text) => (SHOWN.includes(text) ? text : START.show),
-  order: (text) => (text === "down" ? "down" : "up"),
-  page: (text) => whole(text, 1, MAX_K, START.page),
-  text: (text) => text.trim().slice(0, 1000) || START.text,
-  layout: (text) => (LAYOUTS.includes(text) ? text : START.layout),
+  mode: oneOf(...MODES),
+  otherMode: oneOf(...MODES),
+  emphasis: whole(0, 100),
+  otherEmphasis: whole(0, 100),
+  id: (text) => (text !== "" && text.length <= LONGEST_ID ? text : undefined),
+  code: hex,
+  otherCode: hex,
+  by: oneOf("k", "radius"),
+  k: whole(1, MAX_K),
+  radius: whole(0, 65536),
+  scale: oneOf("log", "linear"),
+  show: oneOf("query", "map", "labels", "stats", "none"),
+  order: oneOf("up", "down"),
+  page: whole(1, MAX_K),
+  text: (text) => text.trim().slice(0, 1000) || undefined,
+  layout: oneOf("pictures", "text", "cards"),
 };
 
 export function fromAddress(query) {
   const given = new URLSearchParams(query);
   const state = { ...START };
-  for (const [key, name] of Object.entries(NAMES)) {
+  for (const [key, name] of ADDRESS) {
     const text = given.get(name);
-    if (text !== null) state[key] = READ[key] ? READ[key](text) : text;
+    if (text !== null) state[key] = READ[key] ? READ[key](text) ?? START[key] : text;
   }
   return state;
 }
 
 export function toAddress(state) {
   const written = new URLSearchParams();
-  for (const [key, name] of Object.entries(NAMES)) {
+  for (const [key, name] of ADDRESS) {
     if (state[key] !== null && (state[key] !== START[key] || key === "k")) written.set(name, state[key]);
   }
   return `?${written}`;
