@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Literal
 
@@ -19,15 +20,14 @@ class MethodInfo:
     title : str
         Name in tables, as the authors write it.
     reference : str
-        Authors, title, venue and year of the paper.
-    year : int
+        Authors and title of the paper, and at the end its venue and year in parentheses.
     kind : str
         The type of method in a few words.
-    supervision : tuple of {"classes", "label sets", "pairs", "similarity"}
+    supervision : tuple of {"classes", "label sets", "pairs", "similarity"}, default=("classes", "label sets")
         What the method can learn from; empty if it needs no labels.
     cost : str
         Cost of a fit: n rows, d features, p landmarks or anchors, m bits, c labels, T rounds.
-    verified : bool
+    verified : bool, default=False
         Whether an official source (the authors' code or a copy of it) confirmed the algorithm.
     passes : int or None, default=None
         Number of times that ``fit_chunks`` reads the rows; None if all rows must be in memory. Hashers made of others
@@ -51,11 +51,10 @@ class MethodInfo:
     name: str
     title: str
     reference: str
-    year: int
     kind: str
-    supervision: tuple[Supervision, ...]
     cost: str
-    verified: bool
+    supervision: tuple[Supervision, ...] = ("classes", "label sets")
+    verified: bool = False
     passes: int | None = None
     rounds: bool = False
     database: Literal["learned", "hashed"] = "hashed"
@@ -64,6 +63,16 @@ class MethodInfo:
     revision: int = 1
     components: tuple[type, ...] = ()
     example: str = ""
+
+    @property
+    def published(self) -> str:
+        """Venue and year, such as "CVPR 2015"."""
+        return re.findall(r"\(([^()]*)\)", self.reference)[-1]
+
+    @property
+    def year(self) -> int:
+        """The year of the paper."""
+        return int(self.published[-4:])
 
     @property
     def supervised(self) -> bool:

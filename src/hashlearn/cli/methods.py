@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import textwrap
 from dataclasses import MISSING
 from typing import Annotated, Any
@@ -104,9 +103,7 @@ def markdown_table() -> str:
     lines = ["| name | title | kind | learns from | passes | verified | published |", "|---" * 7 + "|"]
     for name in method_names():
         info = find_method(name).info
-        venue = re.search(rf"\(([^()]*\b{info.year})\)", info.reference)
-        published = venue[1] if venue else str(info.year)
-        facts = (info.title, info.kind, _source(info), info.passes_text, _shown(info.verified), published)
+        facts = (info.title, info.kind, _source(info), info.passes_text, _shown(info.verified), info.published)
         lines.append(f"| `{name}` | {' | '.join(facts)} |")
     return "\n".join(lines)
 

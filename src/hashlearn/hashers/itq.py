@@ -24,7 +24,6 @@ class ITQ(SumsHasher):
         name="itq",
         title="ITQ",
         reference="Gong and Lazebnik, Iterative Quantization: A Procrustean Approach (CVPR 2011)",
-        year=2011,
         kind="quantization",
         supervision=(),
         cost="O(n d min(n, d) + n m^2)",

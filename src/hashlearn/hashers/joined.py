@@ -55,8 +55,7 @@ class JoinedHasher(BaseHasher):
     info = MethodInfo(
         name="joined",
         title="Joined",
-        reference="hashlearn: bits of several hashers side by side",
-        year=2026,
+        reference="hashlearn: bits of several hashers side by side (2026)",
         kind="composition",
         supervision=(),
         cost="the sum of its hashers",

@@ -27,8 +27,7 @@ class LSH(BaseHasher):
     info = MethodInfo(
         name="lsh",
         title="LSH",
-        reference="Charikar, Similarity Estimation Techniques from Rounding Algorithms",
-        year=2002,
+        reference="Charikar, Similarity Estimation Techniques from Rounding Algorithms (2002)",
         kind="random projection",
         supervision=(),
         cost="O(n d m)",

@@ -45,10 +45,8 @@ class MetricITQ(BaseHasher):
     info = MethodInfo(
         name="metric-itq",
         title="MetricITQ",
-        reference="hashlearn: ITQ (Gong and Lazebnik, CVPR 2011) in a metric learned from labels",
-        year=2026,
+        reference="hashlearn: ITQ (Gong and Lazebnik, CVPR 2011) in a metric learned from labels (2026)",
         kind="quantization",
-        supervision=("classes", "label sets"),
         cost="O(n d^2 + d^3 + n m^2), n at most 12,000",
         verified=True,
         passes=3,

@@ -74,12 +74,10 @@ class MigratedHasher(BaseHasher):
     info = MethodInfo(
         name="migrated",
         title="Migrated",
-        reference="hashlearn: stored codes learned from new embeddings",
-        year=2026,
+        reference="hashlearn: stored codes learned from new embeddings (2026)",
         kind="composition",
         supervision=(),
         cost="O(n p d + n p^2 + p^3), p landmarks",
-        verified=False,
         database="learned",
     )
 

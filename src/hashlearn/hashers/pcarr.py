@@ -21,11 +21,9 @@ class PCARR(SumsHasher):
         name="pca-rr",
         title="PCA-RR",
         reference="Gong and Lazebnik, Iterative Quantization: A Procrustean Approach (CVPR 2011)",
-        year=2011,
         kind="random projection",
         supervision=(),
         cost="O(n d min(n, d))",
-        verified=False,
         passes=2,
         remark="unsupervised",
     )

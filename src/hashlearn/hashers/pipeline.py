@@ -41,12 +41,10 @@ class PipelineHasher(BaseHasher):
     info = MethodInfo(
         name="pipeline",
         title="Pipeline",
-        reference="hashlearn: preprocessing steps of scikit-learn before a hasher",
-        year=2026,
+        reference="hashlearn: preprocessing steps of scikit-learn before a hasher (2026)",
         kind="composition",
         supervision=(),
         cost="the sum of its steps",
-        verified=False,
     )
 
     steps: Sequence[Any] = parameter(

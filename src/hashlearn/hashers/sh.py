@@ -41,7 +41,6 @@ class SH(InMemoryHasher):
         name="sh",
         title="SH",
         reference="Weiss, Torralba and Fergus, Spectral Hashing (NIPS 2008)",
-        year=2008,
         kind="spectral",
         supervision=(),
         cost="O(n d min(n, d) + n m)",

@@ -85,10 +85,8 @@ class OpenHasher(BaseHasher):
     info = MethodInfo(
         name="open",
         title="OpenHasher",
-        reference="hashlearn: label words and nibbles in a metric taught by labels",
-        year=2026,
+        reference="hashlearn: label words and nibbles in a metric taught by labels (2026)",
         kind="composition",
-        supervision=("classes", "label sets"),
         cost="O(n p (p + d + c) + p^3 + d^3)",
         verified=True,
         passes=3,

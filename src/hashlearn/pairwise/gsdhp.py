@@ -444,8 +444,7 @@ class GSDHP(PairwiseHasher):
     info = MethodInfo(
         name="gsdhp",
         title="GSDH_P",
-        reference="Shi et al., A Scalable Optimization Mechanism for Pairwise based Discrete Hashing",
-        year=2020,
+        reference="Shi et al., A Scalable Optimization Mechanism for Pairwise based Discrete Hashing (2020)",
         kind="pairwise, discrete",
         supervision=("classes", "label sets", "pairs", "similarity"),
         cost="O(n (d p + p^2 + m^2))",

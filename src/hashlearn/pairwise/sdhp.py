@@ -27,8 +27,7 @@ class SDHP(PairwiseHasher):
     info = MethodInfo(
         name="sdhp",
         title="SDH_P",
-        reference="Shi et al., A Scalable Optimization Mechanism for Pairwise based Discrete Hashing",
-        year=2020,
+        reference="Shi et al., A Scalable Optimization Mechanism for Pairwise based Discrete Hashing (2020)",
         kind="pairwise, discrete",
         supervision=("classes", "label sets", "pairs", "similarity"),
         cost="O(n (d p + p^2 + m^2))",

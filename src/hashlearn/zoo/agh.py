@@ -93,7 +93,6 @@ class AGH(InMemoryHasher):
         name="agh",
         title="AGH",
         reference="Liu et al., Hashing with Graphs (ICML 2011)",
-        year=2011,
         kind="graph",
         supervision=(),
         cost="O(n p d + p^3)",

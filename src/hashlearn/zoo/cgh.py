@@ -39,11 +39,8 @@ class CGH(KernelParameters, InMemoryHasher):
         name="cgh",
         title="CGH",
         reference="Li et al., Learning Hash Functions Using Column Generation (ICML 2013)",
-        year=2013,
         kind="ranking",
-        supervision=("classes", "label sets"),
         cost="O(m (T m + n d^2))",
-        verified=False,
         slow=True,
         remark="random triplets instead of nearest-neighbor ones",
     )

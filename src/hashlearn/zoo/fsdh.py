@@ -37,7 +37,6 @@ class FSDH(KernelParameters, SumsHasher):
         name="fsdh",
         title="FSDH",
         reference="Koutaki, Shirai and Ambai, Fast Supervised Discrete Hashing and its Analysis (2016)",
-        year=2016,
         kind="class codes",
         supervision=("classes",),
         cost="O(n p^2 + n p m), p landmarks",

@@ -34,11 +34,8 @@ class HMOH(KernelParameters, InMemoryHasher):
         name="hmoh",
         title="HMOH",
         reference="Lin et al., Hadamard Matrix Guided Online Hashing (IJCV 2020)",
-        year=2020,
         kind="class codes, online",
-        supervision=("classes", "label sets"),
         cost="O(T n p m), p landmarks, T epochs",
-        verified=False,
         database="learned",
         remark="from notes; mean of the perceptrons",
     )

@@ -31,11 +31,9 @@ class KNNH(InMemoryHasher):
         name="knnh",
         title="KNNH",
         reference="He, Wang and Cheng, K-Nearest Neighbors Hashing (CVPR 2019)",
-        year=2019,
         kind="quantization",
         supervision=(),
         cost="O(s^2 d + s d min(s, d) + s m^2) for s sampled rows",
-        verified=False,
         remark="unsupervised; from notes",
     )
 

@@ -33,11 +33,8 @@ class LDAHash(InMemoryHasher):
         name="ldahash",
         title="LDAHash",
         reference="Strecha et al., LDAHash: Improved Matching with Smaller Descriptors (TPAMI 2012)",
-        year=2012,
         kind="pairwise, spectral",
-        supervision=("classes", "label sets"),
         cost="O(n d^2 + d^3 + m pairs log pairs)",
-        verified=False,
         slow=True,
     )
 

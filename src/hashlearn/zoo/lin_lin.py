@@ -50,11 +50,8 @@ class LinLin(AsymmetricHasher):
         title="Lin:Lin",
         reference="Neyshabur, Yadollahpour, Makarychev, Salakhutdinov and Srebro, The Power of Asymmetry in Binary "
         "Hashing (NIPS 2013)",
-        year=2013,
         kind="pairwise, asymmetric",
-        supervision=("classes", "label sets"),
         cost="O(n d^2 + T m n (d + p)), p anchors, T rounds",
-        verified=False,
         slow=True,
         remark="from notes; ridge regressions as classifiers",
     )

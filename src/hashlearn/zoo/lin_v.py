@@ -44,11 +44,8 @@ class LinV(LinLin):
         title="Lin:V",
         reference="Neyshabur, Yadollahpour, Makarychev, Salakhutdinov and Srebro, The Power of Asymmetry in Binary "
         "Hashing (NIPS 2013)",
-        year=2013,
         kind="pairwise, asymmetric, discrete",
-        supervision=("classes", "label sets"),
         cost="O(n d^2 + T m n (d + p) + G m), p anchors, T rounds, G label sets",
-        verified=False,
         database="learned",
         slow=True,
         remark="from notes; new database rows are hashed by a regression of the free codes",

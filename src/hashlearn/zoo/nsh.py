@@ -50,7 +50,6 @@ class NSH(InMemoryHasher):
         name="nsh",
         title="NSH",
         reference="Park et al., Neighbor-Sensitive Hashing (PVLDB 2015)",
-        year=2015,
         kind="random, data-dependent",
         supervision=(),
         cost="O(n m d + n m^2)",

@@ -37,11 +37,8 @@ class RSH(KernelParameters, InMemoryHasher):
         name="rsh",
         title="RSH",
         reference="Wang et al., Learning Hash Codes with Listwise Supervision (ICCV 2013)",
-        year=2013,
         kind="ranking",
-        supervision=("classes", "label sets"),
         cost="O(n d + G^2 (d + log G) + T d^2 m), G label sets",
-        verified=False,
         slow=True,
         remark="soft orthogonality; hard gives .19 / .16 at 16 / 64 bits, the paper's row",
     )

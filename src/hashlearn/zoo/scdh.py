@@ -31,11 +31,8 @@ class SCDH(KernelParameters, InMemoryHasher):
         name="scdh",
         title="SCDH",
         reference="Chen et al., Strongly Constrained Discrete Hashing (TIP 2020)",
-        year=2020,
         kind="pairwise, discrete",
-        supervision=("classes", "label sets"),
         cost="O(n p^2 + T n m (p + m + c))",
-        verified=False,
         database="learned",
         remark="from notes",
     )

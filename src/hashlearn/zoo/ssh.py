@@ -33,11 +33,8 @@ class SSH(InMemoryHasher):
         name="ssh",
         title="SSH",
         reference="Wang et al., Semi-Supervised Hashing for Large-Scale Search (TPAMI 2012)",
-        year=2012,
         kind="pairwise, spectral",
-        supervision=("classes", "label sets"),
         cost="O(n d^2 + m (d^3 + s^2 d)) for s sampled rows",
-        verified=False,
         slow=True,
     )
 

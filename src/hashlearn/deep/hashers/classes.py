@@ -31,9 +31,7 @@ class CSQ(DeepHasher):
         name="csq",
         title="CSQ",
         reference="Yuan et al., Central Similarity Quantization for Efficient Image and Video Retrieval (CVPR 2020)",
-        year=2020,
         kind="deep, class codes",
-        supervision=("classes", "label sets"),
         cost="O(T n F), T epochs, F a pass of the network",
         verified=True,
     )
@@ -107,9 +105,7 @@ class OrthoHash(DeepHasher):
         name="orthohash",
         title="OrthoHash",
         reference="Hoe et al., One Loss for All: Deep Hashing with a Single Cosine Similarity (NeurIPS 2021)",
-        year=2021,
         kind="deep, class codes",
-        supervision=("classes", "label sets"),
         cost="O(T n F), T epochs, F a pass of the network",
         verified=True,
     )
@@ -152,11 +148,8 @@ class DLBHC(DeepHasher):
         name="dlbhc",
         title="DLBHC",
         reference="Lin, Yang, Hsiao and Chen, Deep Learning of Binary Hash Codes for Fast Image Retrieval (CVPRW 2015)",
-        year=2015,
         kind="deep, classification",
-        supervision=("classes", "label sets"),
         cost="O(T n (F + m c)), T epochs, F a pass of the network",
-        verified=False,
     )
 
     def _kept(self, labels: LabelMatrix, rng: Rng) -> dict[str, Any]:
@@ -178,11 +171,8 @@ class DSCH(DeepHasher):
         name="dsch",
         title="DSCH",
         reference="Sapkota and Bhanu, Deep Supervised Convolutional Hashing (2018)",
-        year=2018,
         kind="deep, classification",
-        supervision=("classes", "label sets"),
         cost="O(T n (F + m c)), T epochs, F a pass of the network",
-        verified=False,
     )
 
     quantization: float = parameter(NON_NEGATIVE, "Weight of the mean of (|b| - 1)^2.", default=0.1)

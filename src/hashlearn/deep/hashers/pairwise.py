@@ -32,9 +32,7 @@ class DHN(DeepHasher):
         name="dhn",
         title="DHN",
         reference="Zhu et al., Deep Hashing Network for Efficient Similarity Retrieval (AAAI 2016)",
-        year=2016,
         kind="deep, pairwise",
-        supervision=("classes", "label sets"),
         cost="O(T n (F + b m)), T epochs, F a pass of the network, b rows per batch",
         verified=True,
     )
@@ -94,9 +92,7 @@ class HashNet(DeepHasher):
         name="hashnet",
         title="HashNet",
         reference="Cao et al., HashNet: Deep Learning to Hash by Continuation (ICCV 2017)",
-        year=2017,
         kind="deep, pairwise",
-        supervision=("classes", "label sets"),
         cost="O(T n (F + b m)), T epochs, F a pass of the network, b rows per batch",
         verified=True,
     )
@@ -182,9 +178,7 @@ class DCH(DeepHasher):
         name="dch",
         title="DCH",
         reference="Cao et al., Deep Cauchy Hashing for Hamming Space Retrieval (CVPR 2018)",
-        year=2018,
         kind="deep, pairwise",
-        supervision=("classes", "label sets"),
         cost="O(T n (F + b m)), T epochs, F a pass of the network, b rows per batch",
         verified=True,
     )
@@ -253,9 +247,7 @@ class DPSH(DeepHasher):
         name="dpsh",
         title="DPSH",
         reference="Li, Wang and Kang, Feature Learning based Deep Supervised Hashing with Pairwise Labels (IJCAI 2016)",
-        year=2016,
         kind="deep, pairwise",
-        supervision=("classes", "label sets"),
         cost="O(T n (F + n m)), T epochs, F a pass of the network",
         verified=True,
     )
@@ -299,9 +291,7 @@ class DSH(DeepHasher):
         name="dsh",
         title="DSH",
         reference="Liu, Wang, Shan and Chen, Deep Supervised Hashing for Fast Image Retrieval (CVPR 2016)",
-        year=2016,
         kind="deep, pairwise",
-        supervision=("classes", "label sets"),
         cost="O(T n (F + b m)), T epochs, F a pass of the network, b rows per batch",
         verified=True,
     )

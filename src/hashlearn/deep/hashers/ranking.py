@@ -23,11 +23,8 @@ class DNNH(DeepHasher):
         name="dnnh",
         title="DNNH",
         reference="Lai et al., Simultaneous Feature Learning and Hash Coding with Deep Neural Networks (CVPR 2015)",
-        year=2015,
         kind="deep, triplets",
-        supervision=("classes", "label sets"),
         cost="O(T n (F + t (b + m))), T epochs, F a pass of the network, t triplets per row",
-        verified=False,
     )
     head_of_method: ClassVar[str] = "divide"
     authors: ClassVar[dict[str, Any]] = {
@@ -107,11 +104,8 @@ class DSRH(DeepHasher):
         title="DSRH",
         reference="Zhao, Huang, Wang and Tan, Deep Semantic Ranking Based Hashing for Multi-Label Image Retrieval "
         "(CVPR 2015)",
-        year=2015,
         kind="deep, ranking",
-        supervision=("classes", "label sets"),
         cost="O(T n (F + q b)), T epochs, F a pass of the network, q queries per batch of b rows",
-        verified=False,
     )
 
     margin: float | None = parameter([None, POSITIVE], "In bits; None is n_bits / 4.", default=None)

@@ -33,11 +33,8 @@ class CNNH(DeepHasher):
         name="cnnh",
         title="CNNH",
         reference="Xia et al., Supervised Hashing for Image Retrieval via Image Representation Learning (AAAI 2014)",
-        year=2014,
         kind="deep, two-step",
-        supervision=("classes", "label sets"),
         cost="O(S n m (m + G) + T n F), S sweeps, G label sets, T epochs, F a pass of the network",
-        verified=False,
     )
 
     classes: bool = parameter(FLAG, "CNNH+: the network also learns the labels, as further outputs.", default=False)
@@ -140,12 +137,9 @@ class GSDHPStar(DeepHasher):
     info = MethodInfo(
         name="gsdhp-star",
         title="GSDH_P*",
-        reference="Shi et al., A Scalable Optimization Mechanism for Pairwise based Discrete Hashing",
-        year=2020,
+        reference="Shi et al., A Scalable Optimization Mechanism for Pairwise based Discrete Hashing (2020)",
         kind="deep, two-step",
-        supervision=("classes", "label sets"),
         cost="O(n (p m + m^2) + T n F), p anchors, T epochs, F a pass of the network",
-        verified=False,
         database="learned",
     )
     # The authors do not give theirs: a usual training of AlexNet as a classifier.
@@ -192,11 +186,8 @@ class TDBE(DeepHasher):
         title="TDBE",
         reference="Zhuang, Lin, Shen and Reid, Fast Training of Triplet-Based Deep Binary Embedding Networks "
         "(CVPR 2016)",
-        year=2016,
         kind="deep, two-step",
-        supervision=("classes", "label sets"),
         cost="O(S m t + T n F), S sweeps, t triplets, T epochs, F a pass of the network",
-        verified=False,
         database="learned",
     )
 

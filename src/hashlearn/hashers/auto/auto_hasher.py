@@ -63,10 +63,8 @@ class AutoHasher(BaseHasher):
     info = MethodInfo(
         name="auto",
         title="AutoHasher",
-        reference="hashlearn: bits for labels and structure, divided by trials",
-        year=2026,
+        reference="hashlearn: bits for labels and structure, divided by trials (2026)",
         kind="composition",
-        supervision=("classes", "label sets"),
         cost="trials on 8,000 rows, then GSDH_P",
         verified=True,
         passes=9,
