@@ -26,7 +26,7 @@ FITS = {
     "ksdh": (hl.KSDH(20, n_landmarks=50, random_state=0), "round 2"),
     "adgh": (hl.ADGH(20, n_landmarks=50, random_state=0), "start codes"),
     "dserh": (hl.DSeRH(12, n_samples=None, class_relevance=RELEVANCE, max_iter=6, random_state=0), "round 4"),
-    "dserh sample": (hl.DSeRH(12, n_samples=600, random_state=0), "draw rows"),
+    "dserh sample": (hl.DSeRH(12, n_samples=600, random_state=0), "take rows"),
     "aibc": (hl.AIBC(20, kernel=None, max_iter=4, random_state=0), "round 2, queries"),
     "cosdish": (hl.COSDISH(12, n_landmarks=50, random_state=0), "add up codes"),
     "lfh": (hl.LFH(12, max_iter=5, random_state=0), "move rows"),

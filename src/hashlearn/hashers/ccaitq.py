@@ -9,8 +9,8 @@ import numpy as np
 from scipy import linalg
 
 from hashlearn.functions.linalg import fix_signs, itq_rotation
-from hashlearn.hashers.in_memory import KernelParameters, linear
-from hashlearn.hashers.sums import GramSums, LearnedFunction, SumsHasher, Training
+from hashlearn.hashers.in_memory import KernelParameters, Learned, linear
+from hashlearn.hashers.sums import GramSums, SumsHasher, Training
 from hashlearn.methodinfo import MethodInfo
 from hashlearn.parameters import COUNT, POSITIVE, Anything, Options, fitted, parameter
 from hashlearn.rows.reduce import FitContext
@@ -59,7 +59,7 @@ class CCAITQ(KernelParameters, SumsHasher):
     n_iter_: int = fitted("Rounds made.")
     losses_: FloatArray = fitted("(max_iter,) ITQ's loss after every round; it never rises.")
 
-    def _learn_sums(self, training: Training, sums: GramSums, context: FitContext, rng: Rng) -> LearnedFunction:
+    def _learn_sums(self, training: Training, sums: GramSums, context: FitContext, rng: Rng) -> Learned:
         mean = sums.x / sums.count
         covariances = Covariances.from_sums(sums)
         ridge, label_ridge = self.ridge, self.ridge
@@ -70,15 +70,8 @@ class CCAITQ(KernelParameters, SumsHasher):
         scaled = np.pad(directions * correlations, ((0, 0), (0, self.n_bits_ - len(correlations))))
         rotation, losses = itq_rotation(self._sample(training, scaled, context) - mean @ scaled, rng, self.max_iter)
         weights = scaled @ rotation
-        return LearnedFunction(
-            linear(weights, -mean @ weights),
-            attributes={
-                "ridge_": ridge,
-                "correlations_": correlations,
-                "losses_": np.asarray(losses),
-                "n_iter_": len(losses),
-            },
-        )
+        learned = {"ridge_": ridge, "correlations_": correlations, "losses_": losses, "n_iter_": len(losses)}
+        return Learned(linear(weights, -mean @ weights), **learned)
 
 
 @dataclass

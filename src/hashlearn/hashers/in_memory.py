@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hashlearn import codes
+from hashlearn.functions.calibration import Calibration
 from hashlearn.functions.linear import HashFunction, LinearFunction
 from hashlearn.hashers.base import BaseHasher
 from hashlearn.kernel import FeatureMap, LandmarkKernel, PlainFeatures
@@ -18,24 +18,32 @@ from hashlearn.parallel import map_blocks, one_blas_thread
 from hashlearn.parameters import COUNT, Options, fitted, parameter
 from hashlearn.progress import PhaseTimer, verbose_listening
 from hashlearn.rows.source import CalibrationSample
-from hashlearn.typing import Float32Array, Matrix, Rng
+from hashlearn.typing import Float32Array, IntArray, Matrix, PackedCodes, Rng
 
 
-@dataclass
 class Learned:
     """What a method returns.
 
     Attributes
     ----------
     function : the hash function.
-    codes : learned codes in {-1, +1} of all training rows or of the labeled ones; None to hash them. Rows without
-        labels are hashed in any case.
-    attributes : fitted attributes by name, ``objective_`` for example.
+    codes : learned codes in {-1, +1} of all training rows or of the labeled ones, in a method that learns from sums of
+        every group; None to hash the rows. Rows without labels are hashed in any case.
+    attributes : fitted attributes by name, ``objective_`` for example; lists become arrays.
+    in_context : whether a method that learns from sums has given the codes of the labeled rows to the context already.
+    row_codes : numbers and packed codes of some rows, if only a sample has learned codes.
+    database_function : the function that hashes rows without learned codes, if it is not ``function``.
+    calibration : of the bits, if the method learns it itself.
     """
 
-    function: HashFunction
-    codes: NDArray[Any] | None = None
-    attributes: dict[str, Any] = field(default_factory=dict)
+    in_context = False
+    row_codes: tuple[IntArray, PackedCodes] | None = None
+    database_function: HashFunction | None = None
+    calibration: Calibration | None = None
+
+    def __init__(self, function: HashFunction, codes: NDArray[Any] | None = None, **attributes: Any) -> None:
+        self.function, self.codes = function, codes
+        self.attributes = {name: np.asarray(v) if isinstance(v, list) else v for name, v in attributes.items()}
 
 
 class InMemoryHasher(BaseHasher):

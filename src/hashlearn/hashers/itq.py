@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from hashlearn.functions.linalg import itq_rotation
-from hashlearn.hashers.in_memory import linear
-from hashlearn.hashers.sums import LearnedFunction, SumsHasher, Training
+from hashlearn.hashers.in_memory import Learned, linear
+from hashlearn.hashers.sums import SumsHasher, Training
 from hashlearn.methodinfo import MethodInfo
 from hashlearn.parameters import COUNT, fitted, parameter
 from hashlearn.rows.reduce import FitContext
@@ -37,9 +37,8 @@ class ITQ(SumsHasher):
     n_iter_: int = fitted("Rounds made.")
     losses_: FloatArray = fitted("(max_iter,) The quantization loss after every round; it never rises.")
 
-    def _learn_rows(self, training: Training, context: FitContext, rng: Rng) -> LearnedFunction:
+    def _learn_rows(self, training: Training, context: FitContext, rng: Rng) -> Learned:
         components = self._principal_directions(training, context, self.n_bits_)
         components = np.pad(components, ((0, 0), (0, self.n_bits_ - components.shape[1])))
         rotation, losses = itq_rotation(self._sample(training, components, context), rng, self.max_iter)
-        attributes = {"losses_": np.asarray(losses), "n_iter_": len(losses)}
-        return LearnedFunction(linear(components @ rotation), attributes=attributes)
+        return Learned(linear(components @ rotation), losses_=losses, n_iter_=len(losses))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from hashlearn.functions.linalg import random_rotation
-from hashlearn.hashers.in_memory import linear
-from hashlearn.hashers.sums import LearnedFunction, SumsHasher, Training
+from hashlearn.hashers.in_memory import Learned, linear
+from hashlearn.hashers.sums import SumsHasher, Training
 from hashlearn.methodinfo import MethodInfo
 from hashlearn.rows.reduce import FitContext
 from hashlearn.typing import Rng
@@ -28,7 +28,7 @@ class PCARR(SumsHasher):
         remark="unsupervised",
     )
 
-    def _learn_rows(self, training: Training, context: FitContext, rng: Rng) -> LearnedFunction:
+    def _learn_rows(self, training: Training, context: FitContext, rng: Rng) -> Learned:
         components = self._principal_directions(training, context, self.n_bits_)
         rotation = random_rotation(self.n_bits_, rng)[: components.shape[1]]
-        return LearnedFunction(linear(components @ rotation))
+        return Learned(linear(components @ rotation))

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 
-from hashlearn.hashers.in_memory import KernelParameters, linear
-from hashlearn.hashers.sums import GramSums, LearnedFunction, SumsHasher, Training
+from hashlearn.hashers.in_memory import Learned
+from hashlearn.hashers.sums import Training
 from hashlearn.methodinfo import MethodInfo
-from hashlearn.parameters import COUNT, FLAG, NON_NEGATIVE, POSITIVE, fitted, parameter
-from hashlearn.progress import steps
-from hashlearn.rows.reduce import FitContext
+from hashlearn.parameters import COUNT, FLAG, NON_NEGATIVE, fitted, parameter
 from hashlearn.typing import FloatArray, Rng
 from hashlearn.zoo.bases.primitives import FeatureMetric, class_numbers, keep_sign
-from hashlearn.zoo.bases.rounds import Rounds, SignStep, keep_codes
+from hashlearn.zoo.bases.rounds import Rounds, RoundsHasher, SignStep
 
 
-class ADGH(KernelParameters, SumsHasher):
+class ADGH(RoundsHasher):
     """Asymmetric discrete graph hashing: max tr(B' A P) + w tr(B' K W) subject to W'K'KW = n I.
 
     B are the codes of n rows, P those of anchors, both in {-1, +1}; A joins rows and anchors of one class, normalized
@@ -43,6 +39,8 @@ class ADGH(KernelParameters, SumsHasher):
         remark="reconstruction",
     )
 
+    by_group = True
+
     n_anchors: int = parameter(
         COUNT, "Anchors of all classes together, shared equally; a class has no more anchors than rows.", default=1000
     )
@@ -56,15 +54,10 @@ class ADGH(KernelParameters, SumsHasher):
         "Hash by ridge regression on B; False for W itself, whose bits beyond the number of classes mean little.",
         default=True,
     )
-    max_iter: int = parameter(COUNT, "Rounds at most; the fit ends when no bit changes.", default=20)
-    ridge: float = parameter(POSITIVE, "Ridge of the refit.", default=0.001)
 
     objective_: FloatArray = fitted("(3 rounds,) The objective after every step; it never falls.")
     projection_: FloatArray = fitted("(n_landmarks, n_bits) W.")
     anchor_codes_: FloatArray = fitted("(n_classes, n_bits) P, one row per class.")
-    n_iter_: int = fitted("Rounds made.")
-
-    by_group: ClassVar[bool] = True
 
     def _check_training(self, training: Training) -> None:
         class_numbers(training.labels, "ADGH")
@@ -72,39 +65,31 @@ class ADGH(KernelParameters, SumsHasher):
         if bits > width:
             raise ValueError(f"ADGH needs as many features (landmarks) as bits. Got {width} features for {bits} bits.")
 
-    def _learn_sums(self, training: Training, sums: GramSums, context: FitContext, rng: Rng) -> LearnedFunction:
-        classes = class_numbers(training.labels, "ADGH")
-        bits, own = self.n_bits_, sums.groups
-        assert training.counts is not None
-        sizes = training.counts
+    def _learn_rounds(self, rounds: Rounds, rng: Rng) -> Learned:
+        training, sums = rounds.training, rounds.sums
+        classes, sizes = class_numbers(training.labels, "ADGH"), training.sizes
         anchors = np.minimum(sizes, max(1, round(self.n_anchors / len(sizes))))
         strength = np.sqrt(anchors / sizes)[:, None]
-
-        rounds = Rounds(training, sums, self.features_.center_, bits, self.ridge, context)
         metric = FeatureMetric(sums.xx / sums.count)
         # A A' = sum over classes of 1 1' / n_k, so K'A A'K needs the class sums of K only.
-        means = own / np.sqrt(sizes)[:, None]
-        projection = metric.top_directions(means.T @ means, bits)
-        anchor_codes, objective = np.ones((len(sizes), bits)), []
+        means = sums.groups / np.sqrt(sizes)[:, None]
+        projection = metric.top_directions(means.T @ means, self.n_bits_)
+        anchor_codes, objective = np.ones((len(sizes), self.n_bits_)), []
         B = rounds.run(SignStep(projection, np.zeros_like(anchor_codes)), "start codes")
 
-        def value() -> float:
-            graph = strength * anchor_codes * B.groups.all()
-            return float(graph.sum() + self.weight * (B.xb * projection).sum())
+        def record() -> None:
+            graph = strength * anchor_codes * rounds.by_group()
+            objective.append(float(graph.sum() + self.weight * (B.xb * projection).sum()))
 
-        for step in steps(self.max_iter, "rounds"):
-            anchor_codes = keep_sign(B.groups.all(), anchor_codes)
-            objective.append(value())
-            B = rounds.run(SignStep(self.weight * projection, strength * anchor_codes), f"round {step + 1}")
-            objective.append(value())
-            if step and B.changed == 0:
+        for phase in rounds.repeat():
+            anchor_codes = keep_sign(rounds.by_group(), anchor_codes)
+            record()
+            B = rounds.run(SignStep(self.weight * projection, strength * anchor_codes), phase)
+            record()
+            if rounds.stable:
                 break
             projection = metric.procrustes(B.xb, projection)
-            objective.append(value())
-        keep_codes(rounds, context)
-        trace = {"objective_": np.asarray(objective), "n_iter_": step + 1}
-        return LearnedFunction(
-            linear(rounds.regression(B) if self.refit else projection),
-            attributes={**trace, "projection_": projection, "anchor_codes_": anchor_codes[np.argsort(classes)]},
-            coded=True,
-        )
+            record()
+        weights = rounds.regression() if self.refit else projection
+        book = anchor_codes[np.argsort(classes)]
+        return rounds.learned(weights, objective_=objective, projection_=projection, anchor_codes_=book)

@@ -118,7 +118,7 @@ class AGH(InMemoryHasher):
             cuts = second_thresholds(Z, Z @ vectors)[:, : self.n_bits_ - first]
         else:
             cuts = np.empty((2, 0))
-        return Learned(AnchorGraphFunction(graph, vectors, cuts), attributes={"eigenvalues_": values})
+        return Learned(AnchorGraphFunction(graph, vectors, cuts), eigenvalues_=values)
 
 
 def graph_eigenvectors(

@@ -10,20 +10,17 @@ from sklearn.utils.validation import check_is_fitted
 
 from hashlearn import codes
 from hashlearn.functions.linear import LinearFunction, project_block
-from hashlearn.hashers.in_memory import KernelParameters, linear
-from hashlearn.hashers.sums import GramSums, LearnedFunction, SumsHasher, Training
+from hashlearn.hashers.in_memory import Learned, linear
 from hashlearn.kernel import validated_rows
 from hashlearn.labels import LabelMatrix
 from hashlearn.methodinfo import MethodInfo
 from hashlearn.parameters import COUNT, POSITIVE, Options, fitted, parameter
-from hashlearn.progress import steps
-from hashlearn.rows.reduce import FitContext
 from hashlearn.typing import FloatArray, Matrix, Rng
 from hashlearn.zoo.bases.primitives import LabelProduct
-from hashlearn.zoo.bases.rounds import CodeSums, Rounds, SignStep, SweepStep, keep_codes
+from hashlearn.zoo.bases.rounds import CodeSums, Rounds, RoundsHasher, SignStep, SweepStep
 
 
-class AIBC(KernelParameters, SumsHasher):
+class AIBC(RoundsHasher):
     """Asymmetric inner-product binary coding: min |B Z' - m S|^2 + nu (|B - XW|^2 + |Z - XR|^2 + ridge terms).
 
     B and Z in {-1, +1} are two different codes of the same rows: B as queries, Z as database, each with a linear
@@ -64,14 +61,12 @@ class AIBC(KernelParameters, SumsHasher):
         Options("labels", "features"), "What S is computed from; 'features' needs no y.", default="labels"
     )
     nu: float = parameter(POSITIVE, "Weight of the hash functions' fit, as a share of rows times bits.", default=0.01)
-    ridge: float = parameter(POSITIVE, "Ridge of both hash functions.", default=0.01)
-    max_iter: int = parameter(COUNT, "Rounds at most; the fit ends when no bit changes.", default=20)
+    ridge: float = 0.01
     inner_iter: int = parameter(COUNT, "Sweeps over the bits in an update of B or Z.", default=3)
 
     objective_: FloatArray = fitted(
         "The objective without the constant |m S|^2 at the start and after every update; it never rises."
     )
-    n_iter_: int = fitted("Rounds made.")
     database_function_: LinearFunction = fitted("The hash function of database rows.")
 
     def encode_database(self, X: Matrix) -> NDArray[np.uint8]:
@@ -88,46 +83,43 @@ class AIBC(KernelParameters, SumsHasher):
         """Nothing is drawn by row numbers, so nothing is taken from ``rng``."""
         return 0
 
-    def _learn_sums(self, training: Training, sums: GramSums, context: FitContext, rng: Rng) -> LearnedFunction:
-        n_bits = self.n_bits_
+    def _learn_rounds(self, queries: Rounds, rng: Rng) -> Learned:
+        n_bits, training, sums = self.n_bits_, queries.training, queries.sums
+        database = Rounds(self, training, sums, queries.context, "database")
         S: CenteredLabels | InnerProducts = InnerProducts(float(np.trace(sums.xx)) / sums.count)
         if self._uses_labels:
             S = CenteredLabels(training.labels, training.counts)
         nu = self.nu * n_bits * sums.count
 
-        def start(name: str) -> tuple[Rounds, CodeSums]:
-            rounds = Rounds(training, sums, self.features_.center_, n_bits, self.ridge, context, name=name)
-            directions = rng.standard_normal((len(sums.xx), n_bits))
-            step = SignStep(directions, np.zeros((training.n_groups, n_bits)))
-            return rounds, rounds.run(step, f"start {name}")
-
-        (queries, B), (database, Z) = start("queries"), start("database")
-        W, R = queries.regression(B), database.regression(Z)
+        def start() -> SignStep:
+            return SignStep(rng.standard_normal((len(sums.xx), n_bits)), np.zeros((training.n_groups, n_bits)))
 
         def step(other: CodeSums, weights: FloatArray) -> SweepStep:
             pull, by_features = S.affinity(other)
             return SweepStep(n_bits * by_features + nu * weights, n_bits * pull, other.bb, self.inner_iter)
 
-        def objective() -> float:
+        def record() -> None:
             pairs = (B.bb * Z.bb).sum() - 2 * n_bits * S.agreement(B, Z)
-            return float(pairs + nu * (queries.hash_loss(B, W) + database.hash_loss(Z, R)))
+            objective.append(float(pairs + nu * (queries.hash_loss(W) + database.hash_loss(R))))
 
-        trace = [objective()]
-        for k in steps(self.max_iter, "rounds"):
-            B = queries.run(step(Z, W), f"round {k + 1}, queries")
-            trace.append(objective())
-            W = queries.regression(B)
-            trace.append(objective())
-            Z = database.run(step(B, R), f"round {k + 1}, database")
-            trace.append(objective())
-            R = database.regression(Z)
-            trace.append(objective())
+        B, Z = queries.run(start(), "start queries"), database.run(start(), "start database")
+        W, R, objective = queries.regression(), database.regression(), []
+        record()
+        for phase in database.repeat():
+            B = queries.run(step(Z, W), f"{phase}, queries")
+            record()
+            W = queries.regression()
+            record()
+            Z = database.run(step(B, R), f"{phase}, database")
+            record()
+            R = database.regression()
+            record()
             if B.changed == Z.changed == 0:
                 break
-        keep_codes(database, context)
-        hashed = linear(R)
-        attributes = {"objective_": np.asarray(trace), "n_iter_": k + 1, "database_function_": hashed}
-        return LearnedFunction(linear(W), attributes=attributes, coded=True, rest=hashed)
+        learned = database.learned(R, objective_=objective)
+        learned.attributes["database_function_"] = learned.database_function = learned.function
+        learned.function = linear(W)
+        return learned
 
 
 class CenteredLabels:

@@ -89,8 +89,7 @@ class BRE(InMemoryHasher):
             if before - objective[-1] <= self.tol * before:
                 break
         directions = np.stack([sample[support[:, b]].T @ weights[:, b] for b in range(bits)], axis=1)
-        trace = {"objective_": np.asarray(objective), "n_iter_": (len(objective) - 1) // bits}
-        return Learned(linear(directions), attributes=trace)
+        return Learned(linear(directions), objective_=objective, n_iter_=(len(objective) - 1) // bits)
 
 
 def random_pairs(count: int, partners: int, rng: Rng) -> tuple[IntArray, IntArray]:

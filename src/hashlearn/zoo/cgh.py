@@ -92,13 +92,13 @@ class CGH(KernelParameters, InMemoryHasher):
         copies = repeats(weights, self.n_bits_)
         chosen = np.repeat(np.arange(len(weights)), copies)
         vectors = np.column_stack(functions)[:, chosen]
-        attributes = {
-            "weights_": (weights / copies)[chosen],
-            "objective_": np.asarray(objective),
-            "violated_": np.asarray(violated),
-            "n_columns_": len(functions),
-        }
-        return Learned(linear(vectors[:-1] / scale, vectors[-1]), attributes=attributes)
+        return Learned(
+            linear(vectors[:-1] / scale, vectors[-1]),
+            weights_=(weights / copies)[chosen],
+            objective_=objective,
+            violated_=violated,
+            n_columns_=len(functions),
+        )
 
 
 def triplet_form(i: IntArray, j: IntArray, k: IntArray, duals: FloatArray, n_rows: int) -> sparse.csr_matrix:

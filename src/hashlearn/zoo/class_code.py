@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hashlearn.functions.linear import LinearFunction, RidgeFactor
-from hashlearn.hashers.in_memory import KernelParameters, linear
-from hashlearn.hashers.sums import GramSums, LearnedFunction, SumsHasher, Training
+from hashlearn.hashers.in_memory import KernelParameters, Learned, linear
+from hashlearn.hashers.sums import GramSums, SumsHasher, Training
 from hashlearn.methodinfo import MethodInfo
 from hashlearn.parameters import POSITIVE, fitted, parameter
 from hashlearn.rows.reduce import FitContext
@@ -58,11 +58,11 @@ class ClassCode(KernelParameters, SumsHasher):
         "(n_classes, n_bits) Codes of the classes in {-1, +1}, in sorted order of the classes."
     )
 
-    def _learn_sums(self, training: Training, sums: GramSums, context: FitContext, rng: Rng) -> LearnedFunction:
+    def _learn_sums(self, training: Training, sums: GramSums, context: FitContext, rng: Rng) -> Learned:
         classes = class_numbers(training.labels, "ClassCode")
         codes = class_codes(training.labels.shape[1], self.n_bits_, rng)
         mean, shares = sums.x / sums.count, sums.y / sums.count
         spread = sums.xx - np.outer(sums.x, mean)
         weights = RidgeFactor(spread, self.ridge).solve(sums.xy - np.outer(sums.x, shares))
         scores = linear(weights, shares - mean @ weights)
-        return LearnedFunction(ClassCodeFunction(scores, codes), codes[classes], {"class_codes_": codes})
+        return Learned(ClassCodeFunction(scores, codes), codes[classes], class_codes_=codes)

@@ -95,7 +95,7 @@ class DGH(InMemoryHasher):
             if trace[-1] - before <= TOLERANCE * abs(before):
                 break
         function = AnchorGraphFunction(graph, inverse * (Z.T @ B))
-        return Learned(function, B, {"objective_": np.asarray(trace), "n_iter_": n_iter})
+        return Learned(function, B, objective_=trace, n_iter_=n_iter)
 
     def _start(self, Z: sparse.csr_matrix, rng: Rng) -> tuple[FloatArray, FloatArray]:
         """B and Y from the first eigenvectors of the graph, without the constant one."""

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from functools import reduce
-from operator import iadd
-from typing import ClassVar
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import linalg, sparse
@@ -15,21 +10,21 @@ import hashlearn.rowkeys as rowkeys
 from hashlearn import codes
 from hashlearn.functions.calibration import Calibration
 from hashlearn.functions.linalg import top_eigenvectors
-from hashlearn.hashers.in_memory import KernelParameters, linear
-from hashlearn.hashers.sums import GramSums, LearnedFunction, SumPlan, SumsHasher, Training, centered_sums, sum_rows
+from hashlearn.hashers.in_memory import Learned
+from hashlearn.hashers.sums import GramSums, Training, sum_rows
+from hashlearn.kernel import PlainFeatures
 from hashlearn.methodinfo import MethodInfo
-from hashlearn.parameters import COUNT, POSITIVE, Interval, IsArrayLike, fitted, parameter
-from hashlearn.progress import steps
-from hashlearn.rowkeys import Keys
+from hashlearn.parameters import POSITIVE, Interval, IsArrayLike, fitted, parameter
 from hashlearn.rows.advice import SampledCodes
-from hashlearn.rows.reduce import AdditiveSums, FeatureReader, FitContext, RowBlock, reduce_rows
-from hashlearn.rows.source import SAMPLE_ROWS, AnySource, RowRange
-from hashlearn.typing import Float32Array, FloatArray, IntArray, Rng
+from hashlearn.rows.reduce import FeatureReader, FitContext, reduce_rows
+from hashlearn.rows.source import SAMPLE_ROWS, Source
+from hashlearn.typing import FloatArray, Rng
 from hashlearn.zoo.bases.primitives import rank_weights
-from hashlearn.zoo.bases.rounds import Rounds, SignStep, keep_codes
+from hashlearn.zoo.bases.rounds import Rounds, RoundsHasher, SignStep
+from hashlearn.zoo.bases.two_step import groups_of_all_rows, take_rows
 
 
-class DSeRH(KernelParameters, SumsHasher):
+class DSeRH(RoundsHasher):
     """Discrete semantic ranking hashing: min -tr(H' Theta H) / m + mu (|H - X W|^2 + ridge |W|^2), H in {-1, +1}.
 
     Theta_qi = 2 (#rows less - #rows more relevant to q than i is), made symmetric and scaled to spectral norm 1;
@@ -65,6 +60,8 @@ class DSeRH(KernelParameters, SumsHasher):
         remark="reconstruction: label orders, lambda chosen by us",
     )
 
+    by_group = True
+
     class_relevance: ArrayLike | None = parameter(
         [IsArrayLike(), None],
         "(c, c) How relevant class b is to class a, classes in sorted order; a pair of label sets gets the sum "
@@ -77,8 +74,7 @@ class DSeRH(KernelParameters, SumsHasher):
         "outweighs the ranking from 64 bits on.",
         default=0.01,
     )
-    ridge: float = parameter(POSITIVE, "Ridge of the hash function.", default=0.001)
-    max_iter: int = parameter(COUNT, "Rounds at most; the fit ends when no bit changes.", default=50)
+    max_iter: int = 50
     n_samples: int | None = parameter(
         [None, Interval(int, 2)],
         "Rows to learn from, drawn at random; None for all. Their features and the table between their label "
@@ -89,70 +85,67 @@ class DSeRH(KernelParameters, SumsHasher):
 
     objective_: FloatArray = fitted("The objective at the start and after every step of H and of W; it never rises.")
 
-    by_group: ClassVar[bool] = True
-
-    n_iter_: int = fitted("Rounds made.")
-
     def _check_training(self, training: Training) -> None:
         self._relevance(training.labels.shape[1])
 
-    def _learn_rows(self, training: Training, context: FitContext, rng: Rng) -> LearnedFunction:
+    def _learn_rows(self, training: Training, context: FitContext, rng: Rng) -> Learned:
         if self.n_samples is None:
             return super()._learn_rows(training, context, rng)
-        n_labeled = training.n_rows - training.n_unlabeled
-        found = find_candidates(training.source, training.view, self.n_samples, n_labeled, training.seed, context)
+        group = groups_of_all_rows(training, context)
+        rows = np.flatnonzero(group >= 0)
+        keys = rowkeys.row_keys(training.seed, rowkeys.SAMPLE, 0, training.n_rows)[rows]
+        drawn = rowkeys.lowest(keys, self.n_samples)
+        rows, keys = rows[drawn], keys[drawn]
+        found = take_rows(training, rows, context, products=False)
         self._set_center(training, found.mean)
-        rows, group, features = found.draw(self.n_samples)
-        sample = training.on_sample(group, features, self.features_.center_)
+        features, center = np.concatenate(found.taken), self.features_.center_
+        present, own = np.unique(group[rows], return_inverse=True)
+        view = FeatureReader(PlainFeatures(), center, own, len(rows))
+        sample = Training(Source(features), view, training.labels[present], np.bincount(own), seed=training.seed)
         # In this process, because it already holds the rows.
         inner = FitContext(n_jobs=context.n_jobs, checkpoint=context.checkpoint)
         inner.codes_out = np.zeros((len(rows), codes.n_bytes(self.n_bits_)), dtype=np.uint8)
-        sums = reduce_rows(sample.source, sum_rows, SumPlan(sample, by_group=True), inner, "add up sample")
-        learned = self._learn_sums(sample, centered_sums(sums, sample, np.zeros(features.shape[1])), inner, rng)
-        learned.coded, learned.row_codes = False, (rows, inner.codes_out)
-        few, _, own = found.draw(min(SAMPLE_ROWS, self.n_samples))
-        bits = codes.unpack(inner.codes_out[np.searchsorted(rows, few)], self.n_bits_)
-        projections = learned.function.project(own - self.features_.center_)
+        added = reduce_rows(sample.source, sum_rows, (sample, True), inner, "add up sample")
+        learned = self._learn_sums(sample, GramSums.centered(added, sample, np.zeros(len(center))), inner, rng)
+        learned.in_context, learned.row_codes = False, (rows, inner.codes_out)
+        few = rowkeys.lowest(keys, SAMPLE_ROWS)
+        projections = learned.function.project(features[few] - center)
+        bits = codes.unpack(inner.codes_out[few], self.n_bits_)
         learned.calibration = Calibration.fit(projections, bits, offset=False)
-        self._advise_on_codes(SampledCodes(few, codes.pack(projections >= 0), self.n_bits_))
+        self._advise_on_codes(SampledCodes(rows[few], codes.pack(projections >= 0), self.n_bits_))
         return learned
 
-    def _learn_sums(self, training: Training, sums: GramSums, context: FitContext, rng: Rng) -> LearnedFunction:
-        n_bits, mu = self.n_bits_, self.mu
+    def _learn_rounds(self, rounds: Rounds, rng: Rng) -> Learned:
+        training, own, n_bits, mu = rounds.training, rounds.sums.groups, self.n_bits_, self.mu
         order = RankOrder(training.labels, self._relevance(training.labels.shape[1]), training.counts)
-        rounds = Rounds(training, sums, self.features_.center_, n_bits, self.ridge, context, reversible=True)
-        directions = self._directions(sums.groups, order, rng)
-        H = rounds.run(SignStep(directions, np.zeros((training.n_groups, n_bits))), "start codes")
-        weights = rounds.regression(H)
+        top = top_eigenvectors(own.T @ (order @ own), n_bits)[1]
+        # Bits beyond the number of features start as random mixtures.
+        start = np.hstack([top, top @ rng.standard_normal((top.shape[1], n_bits - top.shape[1]))])
+        rounds.reversible = True
+        rounds.run(SignStep(start, np.zeros((training.n_groups, n_bits))), "start codes")
+        weights = rounds.regression()
         # The share of the old code in a step, 1 / eta; with ``safe`` each step minimizes a majorizer.
         safe = 2 * max(0.0, -order.lowest) / n_bits
         inertia = safe / 10
 
-        def objective(weights: FloatArray) -> float:
-            return float(mu * rounds.hash_loss(H, weights) - order.agreement(H.groups.all()) / n_bits)
+        def objective() -> float:
+            return float(mu * rounds.hash_loss(weights) - order.agreement(rounds.by_group()) / n_bits)
 
-        trace = [objective(weights)]
-        for k in steps(self.max_iter, "rounds"):
-            pull = 2 / n_bits * (order @ H.groups.all())
+        trace = [objective()]
+        for phase in rounds.repeat():
+            pull = 2 / n_bits * (order @ rounds.by_group())
             while True:
-                H = rounds.run(SignStep(2 * mu * weights, pull, inertia=inertia), f"round {k + 1}")
-                value = objective(weights)
+                rounds.run(SignStep(2 * mu * weights, pull, inertia=inertia), phase)
+                value = objective()
                 if value <= trace[-1] or inertia >= safe:
                     break
                 inertia = min(2 * inertia, safe)
                 rounds.undo()
-            weights = rounds.regression(H)
-            trace += [value, objective(weights)]
-            if H.changed == 0:
+            weights = rounds.regression()
+            trace += [value, objective()]
+            if rounds.codes.changed == 0:
                 break
-        keep_codes(rounds, context)
-        attributes = {"objective_": np.asarray(trace), "n_iter_": k + 1}
-        return LearnedFunction(linear(weights), attributes=attributes, coded=True)
-
-    def _directions(self, sums: FloatArray, order: RankOrder, rng: Rng) -> FloatArray:
-        """Top eigenvectors of X' Theta X; bits beyond the number of features start as random mixtures of them."""
-        top = top_eigenvectors(sums.T @ (order @ sums), self.n_bits_)[1]
-        return np.hstack([top, top @ rng.standard_normal((top.shape[1], self.n_bits_ - top.shape[1]))])
+        return rounds.learned(weights, objective_=trace)
 
     def _relevance(self, n_classes: int) -> FloatArray:
         if self.class_relevance is None:
@@ -205,69 +198,3 @@ class RankOrder:
     def agreement(self, sums: FloatArray) -> float:
         """tr(H' Theta H)."""
         return float((sums * (self.table @ sums)).sum())
-
-
-@dataclass
-class SampleCandidates(AdditiveSums):
-    """Rows that may be in the sample, and the sum over all rows.
-
-    Attributes
-    ----------
-    total : of the features of all rows, minus the provisional center.
-    rows, keys, groups, features : of the candidates, in blocks; their features are not centered.
-    """
-
-    n_rows: int
-    total: FloatArray
-    rows: list[IntArray]
-    keys: list[Keys]
-    groups: list[IntArray]
-    features: list[Float32Array]
-
-    @property
-    def mean(self) -> FloatArray:
-        return self.total / self.n_rows
-
-    def draw(self, count: int) -> tuple[IntArray, IntArray, Float32Array]:
-        """Return ``count`` rows, their groups and their features, in row order."""
-        chosen = rowkeys.lowest(np.concatenate(self.keys), count)
-        return (
-            np.concatenate(self.rows)[chosen],
-            np.concatenate(self.groups)[chosen],
-            np.concatenate(self.features)[chosen],
-        )
-
-
-def find_candidates(
-    source: AnySource, view: FeatureReader, count: int, n_labeled: int, seed: int, context: FitContext
-) -> SampleCandidates:
-    """Make the pass that finds the candidates of a sample of ``count`` labeled rows."""
-    assert view.center is not None
-    plan = SamplePlan(replace(view, center=None), view.center, seed, rowkeys.limit(count, n_labeled))
-    return reduce_rows(source, candidates_of_range, plan, context, "draw rows", SampleCandidates)
-
-
-@dataclass
-class SamplePlan:
-    """What every task of the pass needs; the view's features are not centered."""
-
-    view: FeatureReader
-    center: Float32Array
-    seed: int
-    limit: np.uint64
-
-
-def candidates_of_range(plan: SamplePlan, rows: RowRange) -> tuple[SampleCandidates, slice, None]:
-    """Run one task of the pass."""
-    candidates = reduce(iadd, (_block_candidates(plan, block) for block in plan.view.blocks(rows)))
-    return candidates, slice(rows.start, rows.stop), None
-
-
-def _block_candidates(plan: SamplePlan, block: RowBlock) -> SampleCandidates:
-    key = rowkeys.row_keys(plan.seed, rowkeys.SAMPLE, block.rows.start, block.rows.stop)
-    chosen = np.flatnonzero((key <= plan.limit) & (block.group >= 0))
-    features = block.x[chosen]
-    block.x -= plan.center
-    total = block.x.sum(axis=0, dtype=np.float64)
-    rows, keys, groups = [chosen + block.rows.start], [key[chosen]], [block.group[chosen]]
-    return SampleCandidates(len(block.x), total, rows, keys, groups, [features])

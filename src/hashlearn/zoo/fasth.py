@@ -77,4 +77,4 @@ class FastH(InMemoryHasher):
             grower.grow(k, (target > 0).astype(np.int64), weights)
             bit = trees.project_bit(features, k) >= 0
             distance += bit[pairs.left] != bit[pairs.right]
-        return Learned(trees, attributes={"energy_": np.asarray(energy), "n_iter_": self.max_iter})
+        return Learned(trees, energy_=energy, n_iter_=self.max_iter)

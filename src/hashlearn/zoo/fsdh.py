@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from scipy import linalg
 
 from hashlearn.functions.linear import RidgeFactor
-from hashlearn.hashers.in_memory import KernelParameters, linear
-from hashlearn.hashers.sums import GramSums, LearnedFunction, SumsHasher, Training
+from hashlearn.hashers.in_memory import KernelParameters, Learned, linear
+from hashlearn.hashers.sums import GramSums, SumsHasher, Training
 from hashlearn.methodinfo import MethodInfo
 from hashlearn.parameters import POSITIVE, fitted, parameter
 from hashlearn.rows.reduce import FitContext
@@ -52,11 +52,11 @@ class FSDH(KernelParameters, SumsHasher):
         "(n_classes, n_bits) Codes of the classes in {-1, +1}, in sorted order of the classes."
     )
 
-    def _learn_sums(self, training: Training, sums: GramSums, context: FitContext, rng: Rng) -> LearnedFunction:
+    def _learn_sums(self, training: Training, sums: GramSums, context: FitContext, rng: Rng) -> Learned:
         classes = class_numbers(training.labels, "FSDH")
         codes = class_codes(training.labels.shape[1], self.n_bits_, rng)
         weights = RidgeFactor(sums.xx, self.ridge).solve(sums.xy @ codes)
-        return LearnedFunction(linear(weights), codes[classes], {"class_codes_": codes})
+        return Learned(linear(weights), codes[classes], class_codes_=codes)
 
 
 def class_codes(n_classes: int, n_bits: int, rng: Rng) -> NDArray[np.int8]:

@@ -5,17 +5,14 @@ from __future__ import annotations
 import numpy as np
 from scipy import linalg
 
-from hashlearn.hashers.in_memory import KernelParameters, linear
-from hashlearn.hashers.sums import GramSums, LearnedFunction, SumsHasher, Training
+from hashlearn.hashers.in_memory import Learned
 from hashlearn.methodinfo import MethodInfo
 from hashlearn.parameters import COUNT, NON_NEGATIVE, POSITIVE, fitted, parameter
-from hashlearn.progress import steps
-from hashlearn.rows.reduce import FitContext
 from hashlearn.typing import FloatArray, Rng
-from hashlearn.zoo.bases.rounds import Rounds, SignStep, keep_codes
+from hashlearn.zoo.bases.rounds import Rounds, RoundsHasher, SignStep
 
 
-class FSDHGui(KernelParameters, SumsHasher):
+class FSDHGui(RoundsHasher):
     """Fast supervised discrete hashing: min |B - Y G|^2 + reg |G|^2 + nu (|B - X P|^2 + ridge |P|^2), B in {-1, +1}.
 
     This is SDH with the regression in the other direction: B <- sgn(Y G + nu X P), then G and P by ridge regression.
@@ -36,38 +33,36 @@ class FSDHGui(KernelParameters, SumsHasher):
         database="learned",
     )
 
+    intercept = True
+
     kernel: str | None = "rbf-fixed"
     reg: float = parameter(POSITIVE, "Weight of |G|^2 (the paper's lambda).", default=1.0)
     nu: float = parameter(NON_NEGATIVE, "Weight of the hash function's error.", default=1e-05)
-    ridge: float = parameter(POSITIVE, "Ridge of the hash function.", default=0.01)
+    ridge: float = 0.01
     max_iter: int = parameter(COUNT, "Rounds.", default=5)
 
     objective_: FloatArray = fitted(
         "(3 max_iter + 1,) The objective at the start and after each step for B, G and P; it never rises."
     )
 
-    n_iter_: int = fitted("Rounds made.")
-
-    def _learn_sums(self, training: Training, sums: GramSums, context: FitContext, rng: Rng) -> LearnedFunction:
-        rounds = Rounds(training, sums, self.features_.center_, self.n_bits_, self.ridge, context, intercept=True)
-        label_gram = linalg.cho_factor(sums.yy + self.reg * np.eye(len(sums.yy)))
-        B = rounds.run(None, "start codes")
+    def _learn_rounds(self, rounds: Rounds, rng: Rng) -> Learned:
+        labels, yy = rounds.training.labels, rounds.sums.yy
+        label_gram = linalg.cho_factor(yy + self.reg * np.eye(len(yy)))
         objective: list[float] = []
 
         def record() -> None:
-            residual = sums.count * self.n_bits_ - 2 * np.sum(G * rounds.by_label(B)) + np.sum((sums.yy @ G) * G)
+            residual = rounds.count * self.n_bits_ - 2 * np.sum(G * rounds.by_label()) + np.sum((yy @ G) * G)
             label_loss = residual + self.reg * np.sum(G**2)
-            objective.append(float(label_loss + self.nu * rounds.hash_loss(B, P)))
+            objective.append(float(label_loss + self.nu * rounds.hash_loss(P)))
 
-        G, P = linalg.cho_solve(label_gram, rounds.by_label(B)), rounds.regression(B)
+        rounds.run(None, "start codes")
+        G, P = linalg.cho_solve(label_gram, rounds.by_label()), rounds.regression()
         record()
-        for k in steps(self.max_iter, "rounds"):
-            B = rounds.run(SignStep(P.astype(np.float32), training.labels @ G, self.nu), f"round {k + 1}")
+        for phase in rounds.repeat():
+            rounds.run(SignStep(P.astype(np.float32), labels @ G, self.nu), phase)
             record()
-            G = linalg.cho_solve(label_gram, rounds.by_label(B))
+            G = linalg.cho_solve(label_gram, rounds.by_label())
             record()
-            P = rounds.regression(B)
+            P = rounds.regression()
             record()
-        keep_codes(rounds, context)
-        attributes = {"objective_": np.asarray(objective), "n_iter_": k + 1}
-        return LearnedFunction(linear(P[:-1], P[-1]), attributes=attributes, coded=True)
+        return rounds.learned(P, objective_=objective)

@@ -56,8 +56,7 @@ class HMOH(KernelParameters, InMemoryHasher):
         for _ in steps(self.n_epochs, "epochs"):
             mean, wrong = mean_perceptrons(features, targets, rng.permutation(known), self.batch_size, weights)
             mistakes.append(wrong / targets[known].size)
-        attributes = {"class_codes_": book, "mistakes_": np.asarray(mistakes)}
-        return Learned(linear(mean), targets, attributes)
+        return Learned(linear(mean), targets, class_codes_=book, mistakes_=mistakes)
 
 
 def mean_perceptrons(

@@ -54,8 +54,7 @@ class KNNH(InMemoryHasher):
         components = np.pad(components, ((0, 0), (0, self.n_bits_ - components.shape[1])))
         rotation, losses = itq_rotation(shrunk @ components, rng, self.max_iter)
         weights = components @ rotation
-        attributes = {"losses_": np.asarray(losses), "n_iter_": len(losses)}
-        return Learned(linear(weights, -center @ weights), attributes=attributes)
+        return Learned(linear(weights, -center @ weights), losses_=losses, n_iter_=len(losses))
 
 
 def neighbor_means(rows: Float32Array, count: int) -> Float32Array:

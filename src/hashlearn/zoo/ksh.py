@@ -73,7 +73,7 @@ class KSH(KernelParameters, InMemoryHasher):
             objective.append(objective[-1] - 2 * residual.fit_of(bits) + len(rows) ** 2)
             residual.subtract(bits)
             target -= np.outer(K.T @ bits, K.T @ bits)
-        return Learned(linear(weights), attributes={"objective_": np.asarray(objective), "n_iter_": n_iter})
+        return Learned(linear(weights), objective_=objective, n_iter_=n_iter)
 
 
 class Residual:

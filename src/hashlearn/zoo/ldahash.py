@@ -66,7 +66,7 @@ class LDAHash(InMemoryHasher):
         for b in steps(self.n_bits_, "thresholds"):
             projected = features @ directions[:, b].astype(np.float32)
             thresholds[b], errors[b] = best_threshold(projected[left], projected[right], shared > 0)
-        return Learned(linear(directions, -thresholds), attributes={"errors_": errors})
+        return Learned(linear(directions, -thresholds), errors_=errors)
 
 
 def pair_spreads(features: FloatArray, labels: LabelMatrix) -> tuple[FloatArray, FloatArray]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import reduce
 from operator import iadd
 
@@ -13,9 +13,8 @@ from scipy.special import expit
 
 from hashlearn import codes
 from hashlearn.functions.linalg import top_eigenvectors
-from hashlearn.functions.linear import RidgeSums
-from hashlearn.hashers.in_memory import KernelParameters, linear
-from hashlearn.hashers.sums import LearnedFunction, SumsHasher, Training
+from hashlearn.hashers.in_memory import KernelParameters, Learned, linear
+from hashlearn.hashers.sums import SumsHasher, Training
 from hashlearn.labels import LabelMatrix
 from hashlearn.methodinfo import MethodInfo
 from hashlearn.parameters import COUNT, POSITIVE, fitted, parameter
@@ -23,7 +22,7 @@ from hashlearn.progress import report
 from hashlearn.rows.reduce import AdditiveSums, FeatureReader, FitContext, RowBlock, reduce_rows
 from hashlearn.rows.source import RowRange
 from hashlearn.typing import Float32Array, FloatArray, IntArray, PackedCodes, Rng
-from hashlearn.zoo.bases.two_step import SpreadSums, groups_of_all_rows, scaled_ridge, squares
+from hashlearn.zoo.bases.two_step import groups_of_all_rows, scaled_ridge, take_rows
 
 
 class LFH(KernelParameters, SumsHasher):
@@ -64,7 +63,7 @@ class LFH(KernelParameters, SumsHasher):
         """Nothing is drawn by row numbers, so nothing is taken from ``rng``."""
         return 0
 
-    def _learn_rows(self, training: Training, context: FitContext, rng: Rng) -> LearnedFunction:
+    def _learn_rows(self, training: Training, context: FitContext, rng: Rng) -> Learned:
         group = groups_of_all_rows(training, context)
         n, width = training.n_rows - training.n_unlabeled, training.n_features
         extra = rng.standard_normal((width, max(0, self.n_bits_ - width))) / np.sqrt(width)
@@ -72,20 +71,19 @@ class LFH(KernelParameters, SumsHasher):
         if training.n_unlabeled:
             samples = np.flatnonzero(group >= 0)[samples]
         sampled = np.unique(samples)
-        found = reduce_rows(
-            training.source, sum_and_take, TakePlan(training.view, sampled), context, "add up rows", TakenSums
-        )
+        found = take_rows(training, sampled, context)
         shift, spread = self._set_center(training, found.mean), found.spread(training.center + found.mean)
         gram = found.sums.recentered(shift).xx
         _, components = top_eigenvectors(gram / np.outer(spread, spread), min(self.n_bits_, width))
         start = (np.hstack([components, extra]) / spread[:, None]).astype(np.float32)
         rounds = SampledRounds(training.labels, self.n_bits_ / self.beta)
         rounds.run((np.concatenate(found.taken) - self.features_.center_) @ start, sampled, samples, group[sampled])
-        plan = MovePlan(training.centered_at(self.features_.center_), start, rounds)
+        plan = training.centered_at(self.features_.center_), start, rounds
         moved = reduce_rows(training.source, move_rows, plan, context, "move rows", MovedSums)
         weights = scaled_ridge(gram, moved.xu, spread, self.ridge * n / width)
-        attributes = {"objective_": moved.objective, "n_iter_": len(moved.objective)}
-        return LearnedFunction(linear(weights), attributes=attributes, coded=True)
+        learned = Learned(linear(weights), objective_=moved.objective, n_iter_=len(moved.objective))
+        learned.in_context = True
+        return learned
 
 
 class SampledRounds:
@@ -130,46 +128,6 @@ class SampledRounds:
 
 
 @dataclass
-class TakePlan:
-    """The rows whose features are wanted, in the order of their numbers."""
-
-    view: FeatureReader
-    rows: IntArray
-
-
-@dataclass
-class TakenSums(SpreadSums):
-    """Sums over rows, and the features of the rows that are wanted, in blocks; they are not centered."""
-
-    taken: list[Float32Array]
-
-
-def sum_and_take(plan: TakePlan, rows: RowRange) -> tuple[TakenSums, slice, None]:
-    """Run one task: sums over its rows and the features of some."""
-    assert plan.view.center is not None
-    view, center = replace(plan.view, center=None), plan.view.center
-
-    def sums(block: RowBlock) -> TakenSums:
-        first, last = np.searchsorted(plan.rows, (block.rows.start, block.rows.stop))
-        x, taken = block.x, block.x[plan.rows[first:last] - block.rows.start]
-        x -= center
-        own = x[block.group >= 0].astype(np.float64)
-        own_sums = RidgeSums.from_rows(own, np.empty((len(own), 0)))
-        return TakenSums(len(x), x.sum(axis=0, dtype=np.float64), own_sums, squares(x), [taken])
-
-    return reduce(iadd, map(sums, view.blocks(rows))), slice(rows.start, rows.stop), None
-
-
-@dataclass
-class MovePlan:
-    """What every row needs to go through the rounds: where factors start, and the sampled rows."""
-
-    view: FeatureReader
-    start: Float32Array
-    rounds: SampledRounds
-
-
-@dataclass
 class MovedSums(AdditiveSums):
     """Sums of products of features and factors, and of the score before and after each round."""
 
@@ -177,20 +135,22 @@ class MovedSums(AdditiveSums):
     objective: FloatArray
 
 
-def move_rows(plan: MovePlan, rows: RowRange) -> tuple[MovedSums, slice, PackedCodes]:
-    """Run one task: factors and codes of its rows with labels."""
-    packed = np.zeros((rows.stop - rows.start, codes.n_bytes(plan.start.shape[1])), dtype=np.uint8)
+def move_rows(
+    plan: tuple[FeatureReader, Float32Array, SampledRounds], rows: RowRange
+) -> tuple[MovedSums, slice, PackedCodes]:
+    """Run one task: factors, from where they start through all rounds, and codes of its rows with labels."""
+    view, start, rounds = plan
+    packed = np.zeros((rows.stop - rows.start, codes.n_bytes(start.shape[1])), dtype=np.uint8)
 
     def move(block: RowBlock) -> MovedSums:
         labeled, first = block.labeled, block.rows.start
         x, group = block.x[labeled], block.group[labeled]
-        U = (x @ plan.start).astype(np.float64)
-        rounds = range(len(plan.rounds.factors))
-        objective = [plan.rounds.move(U, labeled + first, group, k) for k in rounds]
+        U = (x @ start).astype(np.float64)
+        objective = [rounds.move(U, labeled + first, group, k) for k in range(len(rounds.factors))]
         packed[labeled + first - rows.start] = codes.pack(U >= 0)
         return MovedSums(x.astype(np.float64).T @ U, np.array(objective))
 
-    return reduce(iadd, map(move, plan.view.blocks(rows))), slice(rows.start, rows.stop), packed
+    return reduce(iadd, map(move, view.blocks(rows))), slice(rows.start, rows.stop), packed
 
 
 def score(U: FloatArray, V: FloatArray, similar: NDArray[np.bool_], prior: float) -> float:

@@ -101,7 +101,7 @@ class LinLin(AsymmetricHasher):
     ) -> Learned:
         assert isinstance(problem, LinearDatabase)
         attributes["database_function_"] = linear(problem.database_weights)
-        return Learned(linear(problem.query_weights), attributes=attributes)
+        return Learned(linear(problem.query_weights), **attributes)
 
 
 class Regression:

@@ -76,7 +76,7 @@ class LinV(LinLin):
         sums = RidgeSums.from_rows(features[known], own.astype(np.float32))
         ridge = self.ridge * float(np.trace(sums.xx)) / len(sums.xx) or 1.0
         attributes["database_function_"] = LinearFunction.solve(sums, ridge)
-        return Learned(linear(problem.query_weights), own, attributes)
+        return Learned(linear(problem.query_weights), own, **attributes)
 
 
 class FreeDatabase(PairProblem):

@@ -83,7 +83,7 @@ class MLH(InMemoryHasher):
                 velocity = np.float32(0.9) * velocity + rate * (step - np.float32(self.decay) * weights)
                 weights += velocity
             objective.append(total / len(left))
-        return Learned(linear(weights), attributes={"objective_": np.asarray(objective), "radius_": int(radius)})
+        return Learned(linear(weights), objective_=objective, radius_=int(radius))
 
 
 def loss_tables(bits: int, radius: int) -> FloatArray:

@@ -76,7 +76,7 @@ class RSH(KernelParameters, InMemoryHasher):
             weights = self._soft(matrix / scale, rng)
         gap = linalg.norm(weights.T @ weights - np.eye(self.n_bits_)) / np.sqrt(self.n_bits_)
         n_iter = self.max_iter if self.orthogonality == "soft" else 0
-        return Learned(linear(weights), attributes={"orthogonality_gap_": float(gap), "n_iter_": n_iter})
+        return Learned(linear(weights), orthogonality_gap_=float(gap), n_iter_=n_iter)
 
     def _soft(self, matrix: FloatArray, rng: Rng) -> FloatArray:
         """Descent on -tr(W'MW) + tr(L'(W'W - I)) + rho/2 |W'W - I|^2, raising the multipliers L from time to time."""

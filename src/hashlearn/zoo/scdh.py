@@ -76,4 +76,4 @@ class SCDH(KernelParameters, InMemoryHasher):
             if done:
                 break
         P = factor.solve(X.T @ B)
-        return Learned(linear(P), B, {"objective_": np.asarray(objective), "n_iter_": step + 1})
+        return Learned(linear(P), B, objective_=objective, n_iter_=step + 1)

@@ -5,17 +5,14 @@ from __future__ import annotations
 import numpy as np
 from scipy import linalg
 
-from hashlearn.hashers.in_memory import KernelParameters, linear
-from hashlearn.hashers.sums import GramSums, LearnedFunction, SumsHasher, Training
+from hashlearn.hashers.in_memory import Learned
 from hashlearn.methodinfo import MethodInfo
 from hashlearn.parameters import COUNT, NON_NEGATIVE, POSITIVE, fitted, parameter
-from hashlearn.progress import steps
-from hashlearn.rows.reduce import FitContext
 from hashlearn.typing import FloatArray, Rng
-from hashlearn.zoo.bases.rounds import Rounds, SweepStep, keep_codes
+from hashlearn.zoo.bases.rounds import Rounds, RoundsHasher, SweepStep
 
 
-class SDH(KernelParameters, SumsHasher):
+class SDH(RoundsHasher):
     """Supervised discrete hashing: min |Y - B G|^2 + reg |G|^2 + nu (|B - X P|^2 + ridge |P|^2), B in {-1, +1}.
 
     B is found bit by bit, G and P by ridge regression, in turn. With the authors' tiny ``nu`` the rows of a class (or
@@ -37,43 +34,39 @@ class SDH(KernelParameters, SumsHasher):
         database="learned",
     )
 
+    intercept = True
+
     kernel: str | None = "rbf-fixed"
     reg: float = parameter(POSITIVE, "Weight of |G|^2 (the paper's lambda).", default=1.0)
     nu: float = parameter(NON_NEGATIVE, "Weight of the hash function's error.", default=1e-05)
-    ridge: float = parameter(POSITIVE, "Ridge of the hash function.", default=0.01)
+    ridge: float = 0.01
     max_iter: int = parameter(COUNT, "Rounds at most; the fit ends when P hardly changes.", default=5)
     inner_iter: int = parameter(COUNT, "Passes over the bits per round at most.", default=10)
 
     objective_: FloatArray = fitted("The objective at the start and after each step for B, G and P; it never rises.")
 
-    n_iter_: int = fitted("Rounds made.")
-
-    def _learn_sums(self, training: Training, sums: GramSums, context: FitContext, rng: Rng) -> LearnedFunction:
-        rounds = Rounds(training, sums, self.features_.center_, self.n_bits_, self.ridge, context, intercept=True)
-        B = rounds.run(None, "start codes")
-        label_squares = float(np.trace(sums.yy))
+    def _learn_rounds(self, rounds: Rounds, rng: Rng) -> Learned:
+        labels, label_squares = rounds.training.labels, float(np.trace(rounds.sums.yy))
         objective: list[float] = []
 
         def record() -> None:
-            residual = label_squares - 2 * np.sum(G * rounds.by_label(B).T) + np.sum((B.bb @ G) * G)
+            residual = label_squares - 2 * np.sum(G * rounds.by_label().T) + np.sum((B.bb @ G) * G)
             label_loss = residual + self.reg * np.sum(G**2)
-            objective.append(float(label_loss + self.nu * rounds.hash_loss(B, P)))
+            objective.append(float(label_loss + self.nu * rounds.hash_loss(P)))
 
         def fit_labels() -> FloatArray:
-            return linalg.solve(B.bb + self.reg * np.eye(self.n_bits_), rounds.by_label(B).T, assume_a="pos")
+            return linalg.solve(B.bb + self.reg * np.eye(self.n_bits_), rounds.by_label().T, assume_a="pos")
 
-        G, P = fit_labels(), rounds.regression(B)
+        B = rounds.run(None, "start codes")
+        G, P = fit_labels(), rounds.regression()
         record()
-        for k in steps(self.max_iter, "rounds"):
-            step = SweepStep(P.astype(np.float32), training.labels @ G.T, G @ G.T, self.inner_iter, self.nu)
-            B = rounds.run(step, f"round {k + 1}")
+        for phase in rounds.repeat():
+            B = rounds.run(SweepStep(P.astype(np.float32), labels @ G.T, G @ G.T, self.inner_iter, self.nu), phase)
             record()
             G = fit_labels()
             record()
-            P, before = rounds.regression(B), P
+            P, before = rounds.regression(), P
             record()
             if np.linalg.norm(P - before) < 1e-5 * np.linalg.norm(before):
                 break
-        keep_codes(rounds, context)
-        attributes = {"objective_": np.asarray(objective), "n_iter_": k + 1}
-        return LearnedFunction(linear(P[:-1], P[-1]), attributes=attributes, coded=True)
+        return rounds.learned(P, objective_=objective)

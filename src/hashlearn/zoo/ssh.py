@@ -81,7 +81,7 @@ class SSH(InMemoryHasher):
         if self.n_bits_ > count:
             mixtures = directions @ rng.standard_normal((count, self.n_bits_ - count))
             directions = np.concatenate([directions, mixtures], axis=1)
-        return Learned(linear(directions), attributes={"eigenvalues_": values})
+        return Learned(linear(directions), eigenvalues_=values)
 
 
 def sequential(

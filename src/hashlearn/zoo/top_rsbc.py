@@ -66,8 +66,7 @@ class TopRSBC(KernelParameters, InMemoryHasher):
             velocity = MOMENTUM * velocity - self.learning_rate * gradient
             weights = weights + velocity
             losses.append(loss)
-        attributes = {"losses_": np.asarray(losses), "n_iter_": len(losses)}
-        return Learned(linear(weights[:-1] / scale, weights[-1]), attributes=attributes)
+        return Learned(linear(weights[:-1] / scale, weights[-1]), losses_=losses, n_iter_=len(losses))
 
 
 def batch_loss(

@@ -71,7 +71,7 @@ class TRH(KernelParameters, InMemoryHasher):
                 velocity = MOMENTUM * velocity + rate * (step - np.float32(self.decay) * weights)
                 weights += velocity
             objective.append(total / triplets.shape[1])
-        return Learned(linear(weights), attributes={"objective_": np.asarray(objective)})
+        return Learned(linear(weights), objective_=objective)
 
 
 def augmented_codes(projections: NDArray[np.floating]) -> tuple[NDArray[np.floating], FloatArray]:

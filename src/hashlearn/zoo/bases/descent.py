@@ -71,8 +71,7 @@ class DescentHasher(KernelParameters, InMemoryHasher):
             length = self.learning_rate * (1 - step / self.max_iter)
             corrected = np.sqrt(square / (1 - MEMORIES[1] ** (step + 1))) + TINY
             weights -= length * mean / (1 - MEMORIES[0] ** (step + 1)) / corrected
-        attributes = {"losses_": np.asarray(losses), "n_iter_": len(losses)}
-        return Learned(linear(weights[:-1] / scale, weights[-1]), attributes=attributes)
+        return Learned(linear(weights[:-1] / scale, weights[-1]), losses_=losses, n_iter_=len(losses))
 
     def _draw(self, known: IntArray, labels: LabelMatrix | None, rng: Rng) -> tuple[IntArray, IntArray]:
         """Draw queries and a list; about half of the queries have a similar row in the list that was drawn for them."""

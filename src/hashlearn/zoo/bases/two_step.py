@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import iadd
 from typing import Any
@@ -18,14 +18,15 @@ from numpy.typing import NDArray
 
 from hashlearn import codes
 from hashlearn.functions.linear import FeatureSums, RidgeFactor, RidgeSums
-from hashlearn.hashers.in_memory import linear
-from hashlearn.hashers.sums import LearnedFunction, SumsHasher, Training
+from hashlearn.hashers.in_memory import Learned, linear
+from hashlearn.hashers.sums import SumsHasher, Training
 from hashlearn.labels import LabelMatrix
 from hashlearn.progress import report
 from hashlearn.rows.groups import GroupLookup
-from hashlearn.rows.reduce import AnySums, FeatureReader, FitContext, range_rows, reduce_rows, under
+from hashlearn.rows.reduce import AnySums, FeatureReader, FitContext, RowBlock, range_rows, reduce_rows, under
 from hashlearn.rows.source import PartList, RowRange
-from hashlearn.typing import Arrays, Float32Array, FloatArray, PackedCodes, Rng
+from hashlearn.typing import Arrays, Float32Array, FloatArray, IntArray, PackedCodes, Rng
+from hashlearn.zoo.bases.rounds import with_codes
 
 GroupNumbers = NDArray[np.signedinteger]
 
@@ -49,7 +50,7 @@ class TwoStepHasher(SumsHasher):
     def _row_seed(self, rng: Rng) -> int:
         return 0
 
-    def _learn_rows(self, training: Training, context: FitContext, rng: Rng) -> LearnedFunction:
+    def _learn_rows(self, training: Training, context: FitContext, rng: Rng) -> Learned:
         # Nothing is drawn after the codes, so a resumed fit needs no other state.
         saved = context.load("learn-codes")
         if saved is None:
@@ -61,7 +62,9 @@ class TwoStepHasher(SumsHasher):
         rows = CodedRows(training, packed, self.n_bits_, context)
         rows.shift = self._set_center(training, rows.sums.mean)
         rows.center = self.features_.center_
-        return LearnedFunction(linear(self._learn_weights(rows)), attributes=attributes, coded=True)
+        learned = Learned(linear(self._learn_weights(rows)), **attributes)
+        learned.in_context = True
+        return learned
 
     def _learn_all_codes(self, training: Training, context: FitContext, rng: Rng) -> Arrays:
         """Return packed codes of all rows, zeros for rows without labels, and fitted attributes."""
@@ -109,9 +112,40 @@ class SpreadSums(FeatureSums):
         return np.where(found > rounding, found, 1.0)
 
 
-def squares(x: NDArray[np.floating]) -> FloatArray:
-    """Sum the squares of each feature."""
-    return np.einsum("ij,ij->j", x, x, dtype=np.float64)
+@dataclass
+class TakenSums(SpreadSums):
+    """Sums over rows, and the features of the rows that are wanted, in blocks; they are not centered."""
+
+    taken: list[Float32Array]
+
+
+def take_rows(training: Training, rows: IntArray, context: FitContext, products: bool = True) -> TakenSums:
+    """Add up all rows and take those of the numbers ``rows``, which ascend; X'X may be left out."""
+    plan = training.view, rows, products
+    return reduce_rows(training.source, sum_and_take, plan, context, "take rows", TakenSums)
+
+
+def sum_and_take(plan: tuple[FeatureReader, IntArray, bool], rows: RowRange) -> tuple[TakenSums, slice, None]:
+    """Run one task: sums over its rows and the features of some."""
+    view, wanted, products = plan
+    assert view.center is not None
+    center = view.center
+
+    def sums(block: RowBlock) -> TakenSums:
+        first, last = np.searchsorted(wanted, (block.rows.start, block.rows.stop))
+        x, taken = block.x, block.x[wanted[first:last] - block.rows.start]
+        x -= center
+        own = x[block.group >= 0] if products else x[:0]
+        return TakenSums(*_sums(x, own.astype(np.float64), np.empty((len(own), 0))), [taken])
+
+    blocks = replace(view, center=None).blocks(rows)
+    return reduce(iadd, map(sums, blocks)), slice(rows.start, rows.stop), None
+
+
+def _sums(x: Float32Array, labeled: FloatArray, targets: FloatArray) -> tuple[int, FloatArray, RidgeSums, FloatArray]:
+    """Return the fields of ``SpreadSums`` of the rows of a block, of which some are labeled."""
+    squares = np.einsum("ij,ij->j", x, x, dtype=np.float64)
+    return len(x), x.sum(axis=0, dtype=np.float64), RidgeSums.from_rows(labeled, targets), squares
 
 
 def scaled_ridge(xx: FloatArray, xt: FloatArray, spread: FloatArray, ridge: float) -> FloatArray:
@@ -134,11 +168,8 @@ class CodedRows:
 
     def __init__(self, training: Training, packed: PackedCodes, n_bits: int, context: FitContext) -> None:
         self.training, self.packed, self.n_bits, self._context = training, packed, n_bits, context
-        plan = CodedRowsPlan(training.view, n_bits)
-        self.sums = reduce_rows(training.source, sum_codes, plan, context, "add up codes", SpreadSums, self._with_codes)
-
-    def _with_codes(self, ranges: Iterator[RowRange]) -> Iterator[tuple[RowRange, PackedCodes]]:
-        return ((rows, self.packed[rows.start : rows.stop]) for rows in ranges)
+        self._tasks, plan = with_codes(packed), CodedRowsPlan(training.view, n_bits)
+        self.sums = reduce_rows(training.source, sum_codes, plan, context, "add up codes", SpreadSums, self._tasks)
 
     def centered(self) -> RidgeSums:
         """Return the sums of centered features and codes over the labeled rows."""
@@ -151,7 +182,7 @@ class CodedRows:
     def reduce_rows(self, function: Callable[[Any, Any], Any], extra: Any, phase: str, kind: type[AnySums]) -> AnySums:
         """Make one more pass: sums of ``function((plan, extra), (rows, codes))``, of centered features."""
         plan = (CodedRowsPlan(self.training.centered_at(self.center), self.n_bits), extra)
-        return reduce_rows(self.training.source, function, plan, self._context, phase, kind, self._with_codes)
+        return reduce_rows(self.training.source, function, plan, self._context, phase, kind, self._tasks)
 
 
 @dataclass
@@ -176,7 +207,6 @@ def sum_codes(plan: CodedRowsPlan, task: tuple[RowRange, PackedCodes]) -> tuple[
     """Run one task: sums over its rows."""
 
     def sums(x: Float32Array, labeled: NDArray[np.bool_], B: FloatArray) -> SpreadSums:
-        own = RidgeSums.from_rows(x[labeled].astype(np.float64), B)
-        return SpreadSums(len(x), x.sum(axis=0, dtype=np.float64), own, squares(x))
+        return SpreadSums(*_sums(x, x[labeled].astype(np.float64), B))
 
     return reduce(iadd, (sums(*block) for block in plan.blocks(task))), slice(task[0].start, task[0].stop), None
