@@ -17,12 +17,12 @@ class MethodInfo:
     ----------
     name : str
         Name on the command line: ``hashlearn fit --method NAME``.
-    title : str
-        Name in tables, as the authors write it.
     reference : str
         Authors and title of the paper, and at the end its venue and year in parentheses.
     kind : str
         The type of method in a few words.
+    title : str, default=the name in capitals
+        Name in tables, as the authors write it.
     supervision : tuple of {"classes", "label sets", "pairs", "similarity"}, default=("classes", "label sets")
         What the method can learn from; empty if it needs no labels.
     cost : str
@@ -49,10 +49,10 @@ class MethodInfo:
     """
 
     name: str
-    title: str
     reference: str
     kind: str
     cost: str
+    title: str = ""
     supervision: tuple[Supervision, ...] = ("classes", "label sets")
     verified: bool = False
     passes: int | None = None
@@ -63,6 +63,10 @@ class MethodInfo:
     revision: int = 1
     components: tuple[type, ...] = ()
     example: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.title:
+            object.__setattr__(self, "title", self.name.upper())
 
     @property
     def published(self) -> str:

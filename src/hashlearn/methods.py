@@ -12,11 +12,11 @@ from hashlearn.hashers.auto.auto_hasher import AutoHasher as AutoHasher
 from hashlearn.hashers.base import BaseHasher as BaseHasher
 from hashlearn.hashers.ccaitq import CCAITQ as CCAITQ
 from hashlearn.hashers.itq import ITQ as ITQ
+from hashlearn.hashers.itq import PCARR as PCARR
 from hashlearn.hashers.joined import JoinedHasher as JoinedHasher
 from hashlearn.hashers.lsh import LSH as LSH
 from hashlearn.hashers.metric_itq import MetricITQ as MetricITQ
 from hashlearn.hashers.migrated import MigratedHasher as MigratedHasher
-from hashlearn.hashers.pcarr import PCARR as PCARR
 from hashlearn.hashers.pipeline import PipelineHasher as PipelineHasher
 from hashlearn.hashers.sh import SH as SH
 from hashlearn.opencode.open_hasher import OpenHasher as OpenHasher
@@ -33,7 +33,6 @@ from hashlearn.zoo.dgh import DGH as DGH
 from hashlearn.zoo.dserh import DSeRH as DSeRH
 from hashlearn.zoo.fasth import FastH as FastH
 from hashlearn.zoo.fsdh import FSDH as FSDH
-from hashlearn.zoo.fsdh_gui import FSDHGui as FSDHGui
 from hashlearn.zoo.fssh import FSSH as FSSH
 from hashlearn.zoo.hmoh import HMOH as HMOH
 from hashlearn.zoo.knnh import KNNH as KNNH
@@ -42,7 +41,7 @@ from hashlearn.zoo.ksh import KSH as KSH
 from hashlearn.zoo.ldahash import LDAHash as LDAHash
 from hashlearn.zoo.lfh import LFH as LFH
 from hashlearn.zoo.lin_lin import LinLin as LinLin
-from hashlearn.zoo.lin_v import LinV as LinV
+from hashlearn.zoo.lin_lin import LinV as LinV
 from hashlearn.zoo.mlh import MLH as MLH
 from hashlearn.zoo.nsh import NSH as NSH
 from hashlearn.zoo.oph import OPH as OPH
@@ -50,6 +49,7 @@ from hashlearn.zoo.rph import RPH as RPH
 from hashlearn.zoo.rsh import RSH as RSH
 from hashlearn.zoo.scdh import SCDH as SCDH
 from hashlearn.zoo.sdh import SDH as SDH
+from hashlearn.zoo.sdh import FSDHGui as FSDHGui
 from hashlearn.zoo.ssh import SSH as SSH
 from hashlearn.zoo.top_rsbc import TopRSBC as TopRSBC
 from hashlearn.zoo.trh import TRH as TRH

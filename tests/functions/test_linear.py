@@ -61,40 +61,14 @@ def test_where_cholesky_fails_late_the_matrix_is_what_it_was():
     np.testing.assert_array_equal(matrix, before)
 
 
-@pytest.mark.slow
-def test_auto_is_the_best_ridge_by_generalised_cross_validation(problem):
-    X, T = problem
-    function = LinearFunction.solve(RidgeSums.from_rows(X, T), "auto")
-
-    def gcv(ridge):
-        Xd = X.astype(np.float64)
-        hat = Xd @ np.linalg.solve(Xd.T @ Xd + ridge * np.eye(12), Xd.T)
-        return ((T - hat @ T) ** 2).sum() / (1 - np.trace(hat) / len(X)) ** 2
-
-    assert all(gcv(function.ridge_) <= gcv(other) * (1 + 1e-9) for other in np.geomspace(1e-3, 1e4, 40))
-    np.testing.assert_allclose(function.weights_, direct(X, T, function.ridge_), rtol=1e-3, atol=1e-5)
-
-
-def test_auto_regularises_when_there_are_more_features_than_rows():
-    rng = np.random.default_rng(1)
-    X, Q = rng.normal(size=(40, 100)).astype(np.float32), rng.normal(size=(500, 100))
-    truth = rng.normal(size=(100, 4))
-    T = (X @ truth + 5 * rng.normal(size=(40, 4))).astype(np.float32)
-    errors = [
-        ((Q @ LinearFunction.solve(RidgeSums.from_rows(X, T), ridge).weights_ - Q @ truth) ** 2).mean()
-        for ridge in ("auto", 1e-6)
-    ]
-    assert errors[0] < errors[1]
-
-
 def test_intercept_is_added():
     function = LinearFunction(np.eye(2), intercept=np.array([1.0, -2.0]))
     assert function.project(np.zeros((1, 2), dtype=np.float32)).tolist() == [[1.0, -2.0]]
 
 
-@pytest.mark.parametrize("ridge", [0, -1.0, "much"])
+@pytest.mark.parametrize("ridge", [0, -1.0, "auto"])
 def test_bad_ridges(problem, ridge):
-    with pytest.raises(ValueError, match="'ridge' parameter must be 'auto' or a number above 0"):
+    with pytest.raises(ValueError, match="'ridge' parameter must be a number above 0"):
         LinearFunction.solve(RidgeSums.from_rows(*problem), ridge)
 
 

@@ -26,6 +26,8 @@ from hashlearn.zoo.bases.asymmetric import AsymmetricHasher
 TAKE_LONG = ("ldahash", "fasth", "ksh", "cosdish", "cgh", "mlh", "top-rsbc", "fsdh-gui")
 ONE_PER_FRAME = ("gsdhp", "itq", "cca-itq", "lsh", "sdh", "aibc", "agh", "trh", "lfh")
 """Methods that scikit-learn checks in ``make quick``, too: most of the contract is kept by the frame of a method."""
+MORE_ROWS_THAN_BITS = ("adgh", "dgh", "ksdh", "scdh")
+FROM_TRIPLETS = ("cgh", "trh")
 NAMES = [pytest.param(name, marks=pytest.mark.slow) if name in TAKE_LONG else name for name in METHODS]
 
 
@@ -104,8 +106,12 @@ def test_random_state_decides_everything(name, digits):
     X, y = digits
     first = small(name).fit(X, y)
     again = clone(first).set_params(n_jobs=2).fit(X, y)
-    np.testing.assert_array_equal(first.codes_, again.codes_)
     np.testing.assert_array_equal(first.decision_function(X), again.decision_function(X))
+    for attribute, value in vars(first).items():
+        if attribute.endswith("_") and isinstance(value, np.ndarray | int | float):
+            np.testing.assert_array_equal(value, getattr(again, attribute), err_msg=attribute)
+    if name != "sh":  # which draws nothing
+        assert (clone(first).set_params(random_state=1).fit(X, y).codes_ != first.codes_).any()
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -177,6 +183,45 @@ def test_no_label_at_all(name, digits):
     X, _ = digits
     with pytest.raises(ValueError, match="No row has a label"):
         small(name).fit(X, np.full(len(X), None, dtype=object))
+
+
+@pytest.mark.parametrize("name", [n for n in METHODS if METHODS[n].info.supervised])
+def test_rows_without_labels_are_hashed(name, digits):
+    X, y = digits[0].astype(np.float32), digits[1].astype(object)
+    y[::4] = None
+    hasher = small(name, n_bits=16).fit(X, y)
+    hashed = hasher.encode_database(X) if name == "aibc" else hasher.encode(X)
+    np.testing.assert_array_equal(hasher.codes_[::4], hashed[::4])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_rows_that_are_all_the_same(name):
+    hasher = small(name)
+    if name == "rsh":
+        with pytest.raises(ValueError, match="nothing to rank"):
+            hasher.fit(np.ones((60, 3)), np.arange(60) % 4)
+        return
+    assert len(hasher.fit(np.ones((60, 3)), np.arange(60) % 4).codes_) == 60
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("n_rows", [2, 20])
+def test_more_bits_than_rows(name, n_rows, digits):
+    X, y = digits[0][:n_rows], np.arange(n_rows) % 3
+    hasher = small(name, n_bits=40)
+    refused = name in MORE_ROWS_THAN_BITS or (n_rows == 2 and name in FROM_TRIPLETS)
+    if refused:
+        with pytest.raises(ValueError, match=r"bits|No triplet can be drawn"):
+            hasher.fit(X, y)
+    else:
+        assert hasher.fit(X, y).codes_.shape == (n_rows, 5)
+
+
+@pytest.mark.parametrize("name", [n for n in METHODS if METHODS[n].info.supervised])
+def test_a_single_label(name, digits):
+    X, _ = digits
+    with pytest.raises(ValueError, match="All labeled rows have the same label"):
+        small(name).fit(X, np.where(np.arange(len(X)) == 0, 0.0, np.nan))
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -80,14 +80,6 @@ def test_unlabeled_rows_are_hashed_and_do_not_teach():
     assert len(hasher.anchor_codes_) == 5
 
 
-def test_deterministic_whatever_the_threads():
-    X, y = blobs()
-    one = ADGH(n_bits=8, n_landmarks=40, random_state=3, n_jobs=1).fit(X, y)
-    two = ADGH(n_bits=8, n_landmarks=40, random_state=3, n_jobs=2).fit(X, y)
-    np.testing.assert_array_equal(one.codes_, two.codes_)
-    np.testing.assert_array_equal(one.encode(X), two.encode(X))
-
-
 def test_hash_function_is_ridge_on_codes_or_the_projection():
     X, y = blobs()
     hasher = ADGH(n_bits=8, n_landmarks=40, random_state=0).fit(X, y)

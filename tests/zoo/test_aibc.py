@@ -114,15 +114,3 @@ def test_unlabeled_rows_get_database_codes_and_take_no_part():
     other[150:] = other[150:][::-1]
     again = AIBC(n_bits=16, kernel=None, max_iter=1, random_state=0).fit(other, Y)
     np.testing.assert_allclose(hasher.function_.weights_, again.function_.weights_, atol=1e-3)
-
-
-def test_constant_features():
-    _, y = classes(n=30)
-    assert AIBC(n_bits=4, random_state=0).fit(np.ones((30, 3)), y).codes_.shape == (30, 1)
-
-
-def test_same_seed_same_codes_whatever_the_threads():
-    X, y = classes()
-    a, b = (AIBC(n_bits=8, n_landmarks=50, random_state=1, n_jobs=jobs).fit(X, y) for jobs in (1, 2))
-    assert (a.codes_ == b.codes_).all()
-    assert (a.objective_ == b.objective_).all()

@@ -80,17 +80,3 @@ def test_unlabeled_rows_do_not_teach():
     hasher = BRE(n_bits=8, pair_share=1.0, random_state=0).fit(X, partly)
     assert hasher.objective_[0] <= 0.5 * 100 * 99
     np.testing.assert_array_equal(hasher.codes_, hasher.encode(X))
-
-
-def test_deterministic_whatever_the_threads():
-    X, y = blobs()
-    one, two = (BRE(n_bits=8, n_jobs=jobs, random_state=1).fit(X, y).codes_ for jobs in (1, 2))
-    np.testing.assert_array_equal(one, two)
-
-
-def test_odd_data():
-    X, y = blobs(n=20)
-    assert BRE(n_bits=4).fit(np.ones((20, 3)), y).codes_.shape == (20, 1)
-    assert BRE(n_bits=40).fit(X[:2, :1], [0, 1]).codes_.shape == (2, 5)
-    with pytest.raises(ValueError, match="All labeled rows have the same label"):
-        BRE(n_bits=4).fit(X, [0.0] + [np.nan] * 19)

@@ -112,13 +112,6 @@ def test_label_sets_and_unlabeled_rows():
     assert first.score(X[:120], Y[:120]) > 0.7
 
 
-def test_same_seed_same_codes_whatever_the_threads():
-    X, y = classes()
-    a, b = (CGH(n_bits=8, random_state=1, n_jobs=jobs).fit(X, y) for jobs in (1, 2))
-    assert (a.codes_ == b.codes_).all()
-    assert (a.weights_ == b.weights_).all()
-
-
 def test_two_rows_of_two_classes_have_no_triplets():
     X, _ = classes()
     with pytest.raises(ValueError, match="No triplet"):

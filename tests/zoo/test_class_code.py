@@ -65,8 +65,3 @@ def test_a_file_keeps_the_codes_and_a_seed_fixes_them(tmp_path):
     assert (ClassCode(n_bits=8, n_landmarks=60, random_state=1).fit(X, Y).codes_ != first.codes_).any()
     save(first, tmp_path / "class.hl")
     np.testing.assert_array_equal(load(tmp_path / "class.hl").encode(X), first.encode(X))
-
-
-def test_constant_features_and_few_rows():
-    assert ClassCode(n_bits=5).fit(np.ones((6, 3)), [0, 0, 1, 1, 2, 2]).codes_.shape == (6, 1)
-    assert ClassCode(n_bits=40).fit(X[:2], [0, 1]).codes_.shape == (2, 5)

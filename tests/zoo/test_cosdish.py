@@ -165,14 +165,3 @@ def test_scale_of_a_feature_does_not_matter():
         COSDISH(n_bits=8, kernel=None, random_state=0).fit(rows, Y).decision_function(rows) for rows in (X, scaled)
     )
     np.testing.assert_allclose(first, second, atol=1e-3)
-
-
-def test_same_seed_same_codes():
-    first, second = (COSDISH(n_bits=8, n_jobs=jobs, random_state=0).fit(X, Y) for jobs in (1, 2))
-    np.testing.assert_array_equal(first.codes_, second.codes_)
-    assert (COSDISH(n_bits=8, random_state=1).fit(X, Y).codes_ != first.codes_).any()
-
-
-def test_constant_features_and_few_rows():
-    assert COSDISH(n_bits=5).fit(np.ones((6, 3)), [0, 0, 1, 1, 2, 2]).codes_.shape == (6, 1)
-    assert COSDISH(n_bits=40).fit(X[:3], [1, 1, 0]).codes_.shape == (3, 5)

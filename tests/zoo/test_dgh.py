@@ -73,10 +73,6 @@ def test_more_bits_than_anchors_but_not_than_rows():
         DGH(n_bits=12).fit(rows(n=10))
 
 
-def test_constant_rows():
-    assert DGH(n_bits=4, random_state=0).fit(np.ones((10, 3))).encode(np.ones((1, 3))).shape == (1, 1)
-
-
 def test_same_seed_same_codes_whatever_the_threads():
     a, b = (DGH(n_bits=12, n_anchors=40, random_state=1, n_jobs=jobs).fit(rows(n=2500)) for jobs in (1, 2))
     assert (a.codes_ == b.codes_).all()

@@ -102,13 +102,6 @@ def test_rows_outside_the_sample_and_unlabeled_rows_are_hashed():
     assert 90 <= same[:150].sum() < 150
 
 
-def test_same_seed_same_codes_whatever_the_threads():
-    X, y = classes()
-    a, b = (DSeRH(n_bits=8, n_samples=100, random_state=1, n_jobs=jobs).fit(X, y) for jobs in (1, 2))
-    assert (a.codes_ == b.codes_).all()
-    assert (a.objective_ == b.objective_).all()
-
-
 def test_equally_relevant_classes_leave_nothing_to_rank():
     X, y = classes()
     with pytest.raises(ValueError, match="nothing to rank"):

@@ -52,17 +52,3 @@ def test_unlabeled_rows_do_not_teach():
     assert one.codes_.shape == (120, 1)
     agree = (codes.unpack(one.encode(X[20:]), 8) == codes.unpack(two.encode(X[20:]), 8)).mean()
     assert agree > 0.99
-
-
-def test_deterministic_whatever_the_threads():
-    X, y = blobs()
-    one, two = (FastH(n_bits=6, n_jobs=jobs, **FAST).fit(X, y) for jobs in (1, 2))
-    np.testing.assert_array_equal(one.codes_, two.codes_)
-
-
-def test_odd_data():
-    X, y = blobs(n=20)
-    assert FastH(n_bits=4, **FAST).fit(np.ones((20, 3)), y).codes_.shape == (20, 1)
-    assert FastH(n_bits=9, **FAST).fit(X[:2], [0, 1]).codes_.shape == (2, 2)
-    with pytest.raises(ValueError, match="All labeled rows have the same label"):
-        FastH(n_bits=4, **FAST).fit(X, [0.0] + [np.nan] * 19)

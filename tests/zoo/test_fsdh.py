@@ -93,14 +93,3 @@ def test_rows_without_labels_are_hashed():
     np.testing.assert_array_equal(hasher.codes_[::4], hasher.encode(X)[::4])
     known = np.arange(500) % 4 > 0
     np.testing.assert_array_equal(hasher.codes_[known], pack(hasher.class_codes_[Y[known]]))
-
-
-def test_same_seed_same_codes():
-    first, second = (FSDH(n_bits=8, n_jobs=jobs, **SMALL).fit(X, Y) for jobs in (1, 2))
-    np.testing.assert_array_equal(first.codes_, second.codes_)
-    assert (FSDH(n_bits=8, n_landmarks=60, random_state=1).fit(X, Y).codes_ != first.codes_).any()
-
-
-def test_constant_features_and_few_rows():
-    assert FSDH(n_bits=5).fit(np.ones((6, 3)), [0, 0, 1, 1, 2, 2]).codes_.shape == (6, 1)
-    assert FSDH(n_bits=40).fit(X[:2], [0, 1]).codes_.shape == (2, 5)

@@ -108,14 +108,6 @@ def test_unlabeled_rows_are_hashed_and_do_not_teach():
     assert hasher.objective_[-1] <= 8 * 8 * 170**2 * 1.01  # sums over the 170 labelled rows only
 
 
-def test_deterministic_whatever_the_threads():
-    X, y = blobs()
-    one = KSDH(n_bits=8, n_landmarks=40, random_state=3, n_jobs=1).fit(X, y)
-    two = KSDH(n_bits=8, n_landmarks=40, random_state=3, n_jobs=2).fit(X, y)
-    np.testing.assert_array_equal(one.codes_, two.codes_)
-    np.testing.assert_array_equal(one.encode(X), two.encode(X))
-
-
 def test_odd_data():
     X, y = blobs(n=20)
     with pytest.raises(ValueError, match="5 features for 8 bits"):

@@ -118,12 +118,6 @@ def test_unlabeled_rows_do_not_teach():
     np.testing.assert_array_equal(one.codes_, one.encode(X))
 
 
-def test_deterministic_whatever_the_threads():
-    X, y = blobs()
-    one, two = (LDAHash(n_bits=12, n_jobs=jobs, random_state=1).fit(X, y).codes_ for jobs in (1, 2))
-    np.testing.assert_array_equal(one, two)
-
-
 def test_odd_data():
     X, y = blobs(n=20)
     assert LDAHash(n_bits=4).fit(X, np.arange(20)).codes_.shape == (20, 1)

@@ -9,8 +9,7 @@ from sklearn.datasets import load_digits
 import hashlearn as hl
 from hashlearn.models.export.describe import describe
 from hashlearn.models.export.steps import ExportError
-from hashlearn.zoo.lin_lin import Pairs
-from hashlearn.zoo.lin_v import best_bit, free_codes
+from hashlearn.zoo.lin_lin import Pairs, best_bit, free_codes
 
 X, Y = load_digits(return_X_y=True)
 SETS = np.stack([Y % 2, Y % 3 == 0, Y > 6], axis=1).astype(int)

@@ -110,12 +110,6 @@ def test_unlabeled_rows_do_not_teach():
     np.testing.assert_array_equal(one.encode(X), two.encode(X))
 
 
-def test_deterministic_whatever_the_threads():
-    X, y = blobs()
-    one, two = (MLH(n_bits=8, n_jobs=jobs, **FAST).fit(X, y).codes_ for jobs in (1, 2))
-    np.testing.assert_array_equal(one, two)
-
-
 def test_odd_data():
     X, y = blobs(n=20)
     assert MLH(n_bits=4, **FAST).fit(X, np.arange(20)).codes_.shape == (20, 1)

@@ -75,14 +75,3 @@ def test_rows_without_labels_are_hashed():
     known = np.arange(500) % 4 > 0
     assert (hasher.codes_[known] != hasher.encode(X)[known]).any()
     assert len(np.unique(hasher.codes_[known], axis=0)) <= 20
-
-
-def test_same_seed_same_codes():
-    first, second = (SDH(n_bits=8, n_jobs=jobs, **SMALL).fit(X, Y) for jobs in (1, 2))
-    np.testing.assert_array_equal(first.codes_, second.codes_)
-    assert (SDH(n_bits=8, n_landmarks=60, random_state=1).fit(X, Y).codes_ != first.codes_).any()
-
-
-def test_constant_features_and_few_rows():
-    assert SDH(n_bits=5).fit(np.ones((6, 3)), [0, 0, 1, 1, 2, 2]).codes_.shape == (6, 1)
-    assert SDH(n_bits=40).fit(X[:2], [0, 1]).codes_.shape == (2, 5)

@@ -111,13 +111,6 @@ def test_retrieves_from_a_sample():
     np.testing.assert_array_equal(hasher.codes_, hasher.encode(X))
 
 
-def test_deterministic_whatever_the_threads():
-    X, y = blobs()
-    one, two = (SSH(n_bits=12, n_jobs=jobs, n_samples=50, random_state=1).fit(X, y).codes_ for jobs in (1, 2))
-    np.testing.assert_array_equal(one, two)
-    assert one.shape == (200, 2)  # more bits than features
-
-
 @pytest.mark.parametrize("variant", ["sequential", "orthogonal", "non-orthogonal"])
 def test_odd_data(variant):
     X, y = blobs(n=20)

@@ -75,10 +75,3 @@ def test_label_sets_and_unlabeled_rows():
     second = TopRSBC(n_bits=8, max_iter=60, random_state=0).fit(other, Y)
     np.testing.assert_allclose(first.function_.weights_, second.function_.weights_, atol=1e-3)
     assert first.score(X[:250], Y[:250]) > 0.7
-
-
-def test_same_seed_same_codes_whatever_the_threads():
-    X, y = classes()
-    a, b = (TopRSBC(n_bits=8, max_iter=20, random_state=1, n_jobs=jobs).fit(X, y) for jobs in (1, 2))
-    assert (a.codes_ == b.codes_).all()
-    assert (a.losses_ == b.losses_).all()

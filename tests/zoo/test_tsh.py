@@ -165,18 +165,3 @@ def test_unlabeled_rows_are_hashed_and_do_not_teach():
     hasher = TSH(n_bits=8, **FAST).fit(X, partly)
     np.testing.assert_array_equal(hasher.codes_[:30], hasher.encode(X[:30]))
     np.testing.assert_array_equal(hasher.codes_[30:], TSH(n_bits=8, **FAST).fit(X[30:], y[30:]).codes_)
-
-
-def test_deterministic_whatever_the_threads():
-    X, y = blobs()
-    one, two = (TSH(n_bits=8, n_jobs=jobs, **FAST).fit(X, y) for jobs in (1, 2))
-    np.testing.assert_array_equal(one.codes_, two.codes_)
-    np.testing.assert_array_equal(one.encode(X), two.encode(X))
-
-
-def test_odd_data():
-    X, y = blobs(n=20)
-    assert TSH(n_bits=4, **FAST).fit(np.ones((20, 3)), y).codes_.shape == (20, 1)
-    assert TSH(n_bits=40, **FAST).fit(X[:2], [0, 1]).codes_.shape == (2, 5)
-    with pytest.raises(ValueError, match="All labeled rows have the same label"):
-        TSH(n_bits=4).fit(X, [0.0] + [np.nan] * 19)

@@ -1,5 +1,6 @@
 """Hash functions, which are fitted to features and learned codes and give the codes of new rows."""
 
+from copy import copy
 from typing import Any
 
 from numpy.typing import NDArray
@@ -17,7 +18,7 @@ def fit_to_bits(function: Any, rows: NDArray[Any], bits: NDArray[Any], seed: int
     if isinstance(function, str):
         function = BoostedTrees() if function == "trees" else Network()
     if isinstance(function, BoostedTrees):
-        return function.copy().fit(rows, bits, seed=seed, n_jobs=n_jobs)
+        return copy(function).fit(rows, bits, seed=seed, n_jobs=n_jobs)
     if isinstance(function, Network):
         return function.fit(rows, bits, seed=seed, n_jobs=n_jobs)
     return EstimatorFunction(clone(function)).fit(rows, bits)

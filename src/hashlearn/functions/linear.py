@@ -44,8 +44,6 @@ def database_signs(project: Callable[[Matrix], NDArray[Any]], shift: Float32Arra
     return np.where(projections >= shift, np.float32(1), np.float32(-1))
 
 
-# ridge="auto" searches between these shares of the mean eigenvalue of X'X.
-AUTO_RANGE = (1e-10, 1e4)
 # A block of this many rows of X'X fits in the processor's cache.
 CACHED_ROWS = 32
 
@@ -76,19 +74,16 @@ class LinearFunction:
         ----------
         sums : RidgeSums
             Sums over the rows, of centered features.
-        ridge : float or "auto"
-            "auto" chooses the ridge by generalized cross-validation.
+        ridge : float
 
         Raises
         ------
         ValueError
-            If ``ridge`` is neither "auto" nor above 0.
+            If ``ridge`` is not above 0.
         """
+        if isinstance(ridge, str) or not ridge > 0:
+            raise ValueError(f"The 'ridge' parameter must be a number above 0 here. Got {ridge!r} instead.")
         with one_blas_thread():
-            if ridge == "auto":
-                return cls(*cross_validated_ridge(sums))
-            if isinstance(ridge, str) or not ridge > 0:
-                raise ValueError(f"The 'ridge' parameter must be 'auto' or a number above 0. Got {ridge!r} instead.")
             return cls(RidgeFactor(sums.xx, float(ridge)).solve(sums.xt), float(ridge))
 
     def project(self, features: NDArray[Any]) -> NDArray[Any]:
@@ -184,36 +179,6 @@ class RidgeFactor:
             return linalg.cho_solve((self._cholesky, False), xt, check_finite=False)
         values = np.maximum(self._values, 0) + self.ridge
         return self._vectors @ ((self._vectors.T @ xt) / values[:, None])
-
-
-def cross_validated_ridge(sums: RidgeSums) -> tuple[FloatArray, float]:
-    """Solve with the ridge of least generalized cross-validation error, added up over all targets.
-
-    One eigendecomposition X'X = V diag(w) V' gives the error of every ridge r:
-    GCV(r) = (mean squared residual) / (1 - sum w / (w + r) / n)^2.
-
-    Returns
-    -------
-    weights, ridge
-    """
-    values, vectors = linalg.eigh(sums.xx, check_finite=False)
-    values = np.maximum(values, 0.0)
-    rotated = vectors.T @ sums.xt
-    energy = (rotated**2).sum(axis=1)
-    scale = max(float(values.mean()), np.finfo(np.float64).tiny)
-    candidates = scale * np.geomspace(*AUTO_RANGE, 113)
-    errors = [_gcv(values, energy, float(sums.tt.sum()), sums.count, ridge) for ridge in candidates]
-    ridge = float(candidates[int(np.argmin(errors))])
-    return vectors @ (rotated / (values + ridge)[:, None]), ridge
-
-
-def _gcv(values: FloatArray, energy: FloatArray, total: float, count: int, ridge: float) -> float:
-    shrink = 1.0 / (values + ridge)
-    residual = total - float((energy * shrink * (2.0 - values * shrink)).sum())
-    freedom = 1.0 - float((values * shrink).sum()) / count
-    if freedom <= 1e-9:
-        return np.inf
-    return max(residual, 0.0) / count / freedom**2
 
 
 MOST_HELD_OUT = 2048

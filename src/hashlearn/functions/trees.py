@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import is_classifier
 
 from hashlearn.parallel import row_blocks, thread_count
 from hashlearn.typing import Float32Array, FloatArray
@@ -55,10 +56,6 @@ class BoostedTrees:
         self.max_depth = max_depth
         self.learning_rate = learning_rate
         self.feature_fraction = feature_fraction
-
-    def copy(self) -> BoostedTrees:
-        """Return an unfitted copy with the same settings."""
-        return BoostedTrees(self.n_trees, self.max_depth, self.learning_rate, self.feature_fraction)
 
     def fit(
         self,
@@ -163,14 +160,10 @@ class EstimatorFunction:
         self.estimator = estimator
 
     def fit(self, X: Float32Array, bits: NDArray[Any]) -> EstimatorFunction:
-        from sklearn.base import is_classifier
-
         self.estimator.fit(X, bits if is_classifier(self.estimator) else 2.0 * bits - 1.0)
         return self
 
     def project(self, X: Float32Array) -> Float32Array:
-        from sklearn.base import is_classifier
-
         if hasattr(self.estimator, "decision_function"):
             values = np.asarray(self.estimator.decision_function(X))
         else:

@@ -318,7 +318,7 @@ class BaseHasher(OnHub, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Decla
         uint8 (n, ceil(n_bits / 8))
             Bit 0 is the most significant bit of byte 0.
         """
-        packed = self._database_codes(self.decision_function(X))
+        packed = self._database_codes(X)
         if y is None:
             return packed
         known = self._known_bits(y, len(packed))
@@ -394,7 +394,7 @@ class BaseHasher(OnHub, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Decla
         -------
         float
         """
-        packed, queries = self._both_codes(X)
+        packed, queries = self.encode(X), self.encode_queries(X)
         labels = as_labels(y, self._unlabeled).sets
         check_consistent_length(packed, labels)
         labeled = np.flatnonzero(np.diff(labels.indptr))
@@ -418,14 +418,10 @@ class BaseHasher(OnHub, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Decla
         project = self._block_projection()
         return project if shift is None else partial(database_signs, project, shift)
 
-    def _both_codes(self, X: Matrix) -> tuple[PackedCodes, PackedCodes]:
-        """Return the codes of the same rows as database rows and as queries."""
-        projections = self.decision_function(X)
-        return self._database_codes(projections), codes.pack(projections >= 0)
-
-    def _database_codes(self, projections: Float32Array) -> PackedCodes:
+    def _database_codes(self, X: Matrix) -> PackedCodes:
+        """Hash rows of a database whose labels are not known."""
         shift = self._database_shift()
-        return codes.pack(projections >= (0 if shift is None else shift))
+        return codes.pack(self.decision_function(X) >= (0 if shift is None else shift))
 
     def _database_shift(self) -> Float32Array | None:
         """Return how large projections must be for the bits of a database row to be 1; None for at least 0."""

@@ -32,7 +32,6 @@ class CCAITQ(KernelParameters, SumsHasher):
 
     info = MethodInfo(
         name="cca-itq",
-        title="CCA-ITQ",
         reference="Gong and Lazebnik, Iterative Quantization: A Procrustean Approach (CVPR 2011)",
         kind="quantization",
         cost="O(n (d + c)^2 + d^3 + n m^2)",

@@ -19,7 +19,6 @@ class LSH(SumsHasher):
 
     info = MethodInfo(
         name="lsh",
-        title="LSH",
         reference="Charikar, Similarity Estimation Techniques from Rounding Algorithms (2002)",
         kind="random projection",
         supervision=(),

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from scipy import linalg
 
 from hashlearn.functions.linalg import itq_rotation
-from hashlearn.hashers.base import BaseHasher
-from hashlearn.hashers.in_memory import linear
-from hashlearn.kernel import PlainFeatures, dense_rows
-from hashlearn.labels import LabelMatrix, check_variety
+from hashlearn.hashers.in_memory import Learned, linear
+from hashlearn.hashers.sums import SumsHasher, Training
+from hashlearn.kernel import dense_rows
+from hashlearn.labels import LabelMatrix
 from hashlearn.methodinfo import MethodInfo
 from hashlearn.opencode.metric import LabelMetric, LabelSums
 from hashlearn.parallel import one_blas_thread
 from hashlearn.parameters import COUNT, Anything, fitted, parameter
-from hashlearn.progress import PhaseTimer, verbose_listening
-from hashlearn.rows.groups import LabelReader
-from hashlearn.rows.reduce import FitContext, hash_rows
+from hashlearn.rows.reduce import FitContext
 from hashlearn.rows.row_sample import LabeledRows, draw_sample
-from hashlearn.rows.source import AnySource, Source
-from hashlearn.rows.survey import CalibrationSample, SurveyPlan, survey
 from hashlearn.typing import Float32Array, FloatArray, Matrix, Rng
 
 SAMPLE_ROWS = 12_000
@@ -34,7 +30,7 @@ MOST_LABELS = 1000
 """Of label sets with more labels than this, only the most frequent ones teach the metric."""
 
 
-class MetricITQ(BaseHasher):
+class MetricITQ(SumsHasher):
     """ITQ in the metric that labels teach (``opencode.metric``), on all rows, labeled or not.
 
     Directions in which rows of one class differ count for little, directions in which rows of all classes differ count
@@ -61,51 +57,14 @@ class MetricITQ(BaseHasher):
 
     n_iter_: int = fitted("Rounds of ITQ's rotation.")
     explained_: float = fitted("Share of the variance that the labels explain; the metric is plain if it is 0.")
-    seconds_: dict[str, float] = fitted("Seconds of each phase of the fit.")
 
-    def fit(self, X: Matrix, y: Any = None) -> Self:
-        """Learn from classes (n,) or label sets (n, c) of 0/1; unlabeled rows take part."""
-        X = self._validate(X)
-        labels = self._label_sets(X, y)
-        known = LabeledRows.from_labels(X.shape[0], labels)
-        check_variety(known.n_groups)
-        calibration = CalibrationSample.from_array(X, np.diff(labels.indptr) > 0)
-        with verbose_listening(self.verbose):
-            self._learn(Source(X), known, calibration, FitContext(n_jobs=self.n_jobs), PhaseTimer())
-        return self
-
-    def _fit_source(self, source: AnySource, context: FitContext, rng: Rng) -> None:
-        timer = PhaseTimer()
-        with timer("sample"):
-            found = survey(source, SurveyPlan.for_source(source, PlainFeatures(), LabelReader(self.unlabeled)), context)
-        self._advise(found.advice(self.n_bits_, structure=True))
-        known = LabeledRows(found.n_rows, found.table, found.counts, found.groups)
-        self._learn(source, known, found.sample, context, timer, rng)
-
-    def _learn(
-        self,
-        source: AnySource,
-        known: LabeledRows,
-        calibration: CalibrationSample,
-        context: FitContext,
-        timer: PhaseTimer,
-        rng: Rng | None = None,
-    ) -> None:
-        rng = self._rng() if rng is None else rng
-        with timer("sample"):
-            sample = draw_sample(source, known, SAMPLE_ROWS, int(rng.randint(2**31)), context)
-        with timer("learn"):
-            axes = TaughtAxes(sample.rows, sample.label_sets, self.n_bits_)
-            self.features_, self.explained_ = PlainFeatures(), axes.explained
-            self.features_.center_, self.n_iter_ = axes.center, self.max_iter
-            self.function_ = linear(axes.rotated(self.n_bits_, rng, self.max_iter))
-        with timer("code"):
-            context.open_codes(known.n_rows, self.n_bits_, calibration.numbers)
-            hash_rows(source, self._block_projection(), context)
-        with timer("calibrate"):
-            self._calibrate(calibration)
-        self._store_codes(context, source="hashed")
-        self.seconds_ = timer.seconds
+    def _learn_rows(self, training: Training, context: FitContext, rng: Rng) -> Learned:
+        known = LabeledRows(training.n_rows, training.table, training.counts, training.view.groups)
+        sample = draw_sample(training.source, known, SAMPLE_ROWS, training.seed, context)
+        axes = TaughtAxes(sample.rows, sample.label_sets, self.n_bits_)
+        self.features_.center_ = axes.center
+        weights = axes.rotated(self.n_bits_, rng, self.max_iter)
+        return Learned(linear(weights), explained_=axes.explained, n_iter_=self.max_iter)
 
 
 class TaughtAxes:

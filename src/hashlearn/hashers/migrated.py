@@ -119,7 +119,6 @@ class MigratedHasher(BaseHasher):
         self.features_ = features
         self.features_.center_ = (center + mean).astype(np.float32)
         # The projections are log odds already.
-        # The projections are log odds already.
         calibration = Calibration(np.ones(self.n_bits_), np.zeros(self.n_bits_))
         self._set_calibration(calibration, self._project(X[rows]))
         self.codes_ = packed

@@ -128,20 +128,16 @@ class PipelineHasher(BaseHasher):
 
         ``y`` are labels that are known, for a hasher whose ``encode`` takes them.
         """
-        check_is_fitted(self)
-        X = validated_rows(self, X)
         if y is not None:
-            taking_labels: Any = self.hasher_
-            return taking_labels.encode(_project_after(self.steps_, self.hasher_.n_features_in_, _as_they_are, X), y)
-        return codes.pack(self._project_by(self._database_projection(), X) >= 0)
+            return self.hasher_.encode(self._after(X), y)
+        check_is_fitted(self)
+        return codes.pack(self._project_by(self._database_projection(), validated_rows(self, X)) >= 0)
 
     @available_if(lambda self: self.hasher_.searched_by_tables)
     def query(self, X: Matrix, emphasis: str | float = "auto") -> ScoreTables:
         """Make score tables of queries, as ``OpenHasher.query`` does that after the steps."""
-        check_is_fitted(self)
         by_tables: Any = self.hasher_
-        X = validated_rows(self, X)
-        return by_tables.query(_project_after(self.steps_, self.hasher_.n_features_in_, _as_they_are, X), emphasis)
+        return by_tables.query(self._after(X), emphasis)
 
     @available_if(lambda self: self.hasher_.searched_by_tables)
     def query_codes(self, codes: Any, emphasis: str | float = "auto") -> ScoreTables:
@@ -149,14 +145,16 @@ class PipelineHasher(BaseHasher):
         by_tables: Any = self.hasher_
         return by_tables.query_codes(codes, emphasis)
 
-    def _both_codes(self, X: Matrix) -> tuple[PackedCodes, PackedCodes]:
-        return self.encode(X), self.encode_queries(X)
-
     def _block_projection(self) -> Callable[[Matrix], NDArray[Any]]:
         return self._after_steps(self.hasher_._block_projection())
 
     def _database_projection(self) -> Callable[[Matrix], NDArray[Any]]:
         return self._after_steps(self.hasher_._database_projection())
+
+    def _after(self, X: Matrix) -> NDArray[Any]:
+        """Return rows after the steps."""
+        check_is_fitted(self)
+        return self._after_steps(_as_they_are)(validated_rows(self, X))
 
     def _after_steps(self, project: Callable[[Matrix], NDArray[Any]]) -> Callable[[Matrix], NDArray[Any]]:
         return partial(_project_after, self.steps_, self.hasher_.n_features_in_, project)

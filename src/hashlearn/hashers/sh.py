@@ -39,7 +39,6 @@ class SH(InMemoryHasher):
 
     info = MethodInfo(
         name="sh",
-        title="SH",
         reference="Weiss, Torralba and Fergus, Spectral Hashing (NIPS 2008)",
         kind="spectral",
         supervision=(),

@@ -186,7 +186,7 @@ class SumsHasher(InMemoryHasher):
             reader = LabelReader(self._unlabeled) if self._uses_labels else None
             found = survey(source, SurveyPlan.for_source(source, features, reader), context)
             features.set_landmarks(found.landmark_rows, found.total, found.squares, found.n_rows)
-            self._advise(found.advice(self.n_bits_))
+            self._advise(found.advice(self.n_bits_, structure=self._structure_bits))
             center = _provisional_center(features, found.total, found.n_rows)
             view = FeatureReader(features, center, found.groups, found.n_rows)
             training = Training(source, view, found.table, found.counts, found.n_unlabeled, self._row_seed(rng))

@@ -28,7 +28,6 @@ class ADGH(RoundsHasher):
 
     info = MethodInfo(
         name="adgh",
-        title="ADGH",
         reference="Shi et al., Asymmetric Discrete Graph Hashing (AAAI 2017)",
         kind="graph, discrete",
         supervision=("classes",),

@@ -91,7 +91,6 @@ class AGH(InMemoryHasher):
 
     info = MethodInfo(
         name="agh",
-        title="AGH",
         reference="Liu et al., Hashing with Graphs (ICML 2011)",
         kind="graph",
         supervision=(),

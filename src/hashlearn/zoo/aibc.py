@@ -46,7 +46,6 @@ class AIBC(RoundsHasher):
 
     info = MethodInfo(
         name="aibc",
-        title="AIBC",
         reference="Shen et al., Learning Binary Codes for Maximum Inner Product Search (ICCV 2015)",
         kind="pairwise, asymmetric, discrete",
         cost="O(n p^2 + T n m (p + m))",

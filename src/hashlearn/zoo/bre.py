@@ -29,7 +29,6 @@ class BRE(InMemoryHasher):
 
     info = MethodInfo(
         name="bre",
-        title="BRE",
         reference="Kulis and Darrell, Learning to Hash with Binary Reconstructive Embeddings (NIPS 2009)",
         kind="pairwise, coordinate descent",
         cost="O(T m (s log s + pairs)) for s sampled rows",

@@ -37,7 +37,6 @@ class CGH(KernelParameters, InMemoryHasher):
 
     info = MethodInfo(
         name="cgh",
-        title="CGH",
         reference="Li et al., Learning Hash Functions Using Column Generation (ICML 2013)",
         kind="ranking",
         cost="O(m (T m + n d^2))",

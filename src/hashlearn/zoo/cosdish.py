@@ -36,7 +36,6 @@ class COSDISH(KernelParameters, TwoStepHasher):
 
     info = MethodInfo(
         name="cosdish",
-        title="COSDISH",
         reference="Kang, Li and Zhou, Column Sampling Based Discrete Supervised Hashing (AAAI 2016)",
         kind="pairwise",
         cost="O(T (n m^2 + m^4) + n d^2), T rounds",

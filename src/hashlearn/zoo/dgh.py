@@ -35,7 +35,6 @@ class DGH(InMemoryHasher):
 
     info = MethodInfo(
         name="dgh",
-        title="DGH",
         reference="Liu et al., Discrete Graph Hashing (NIPS 2014)",
         kind="graph, discrete",
         supervision=(),

@@ -35,7 +35,6 @@ class FSDH(KernelParameters, SumsHasher):
 
     info = MethodInfo(
         name="fsdh",
-        title="FSDH",
         reference="Koutaki, Shirai and Ambai, Fast Supervised Discrete Hashing and its Analysis (2016)",
         kind="class codes",
         supervision=("classes",),

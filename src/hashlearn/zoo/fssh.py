@@ -30,7 +30,6 @@ class FSSH(RoundsHasher):
 
     info = MethodInfo(
         name="fssh",
-        title="FSSH",
         reference="Luo et al., Fast Scalable Supervised Hashing (SIGIR 2018)",
         kind="pairwise, discrete",
         cost="O(n p^2 + p^3 + T n m (p + c))",

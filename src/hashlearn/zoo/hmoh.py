@@ -32,7 +32,6 @@ class HMOH(KernelParameters, InMemoryHasher):
 
     info = MethodInfo(
         name="hmoh",
-        title="HMOH",
         reference="Lin et al., Hadamard Matrix Guided Online Hashing (IJCV 2020)",
         kind="class codes, online",
         cost="O(T n p m), p landmarks, T epochs",

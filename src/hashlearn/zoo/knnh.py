@@ -29,7 +29,6 @@ class KNNH(InMemoryHasher):
 
     info = MethodInfo(
         name="knnh",
-        title="KNNH",
         reference="He, Wang and Cheng, K-Nearest Neighbors Hashing (CVPR 2019)",
         kind="quantization",
         supervision=(),

@@ -33,7 +33,6 @@ class KSDH(RoundsHasher):
 
     info = MethodInfo(
         name="ksdh",
-        title="KSDH",
         reference="Shi et al., Kernel-Based Supervised Discrete Hashing for Image Retrieval (ECCV 2016)",
         kind="pairwise, discrete",
         cost="O(n p^2 + p^3 + T n m (p + c))",

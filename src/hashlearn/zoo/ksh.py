@@ -28,7 +28,6 @@ class KSH(KernelParameters, InMemoryHasher):
 
     info = MethodInfo(
         name="ksh",
-        title="KSH",
         reference="Liu, Wang, Ji, Jiang and Chang, Supervised Hashing with Kernels (CVPR 2012)",
         kind="pairwise",
         cost="O(m (l p^2 + p^3 + T l (p + c + m))), l samples, p landmarks, T steps",

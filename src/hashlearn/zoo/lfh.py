@@ -39,7 +39,6 @@ class LFH(KernelParameters, SumsHasher):
 
     info = MethodInfo(
         name="lfh",
-        title="LFH",
         reference="Zhang, Zhang, Li and Guo, Supervised Hashing with Latent Factor Models (SIGIR 2014)",
         kind="pairwise",
         cost="O(T n m^2 + n d^2), T rounds",

@@ -1,18 +1,17 @@
-"""Lin:Lin: one linear encoder for queries and another for database rows, learned bit by bit in turns."""
+"""Lin:Lin and Lin:V: a linear encoder for queries, and for the database another one, or free codes."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.special import expit
 
-from hashlearn.functions.linear import RidgeFactor
+from hashlearn.functions.linear import LinearFunction, RidgeFactor, RidgeSums
 from hashlearn.hashers.in_memory import Learned, linear
-from hashlearn.labels import LabelMatrix
+from hashlearn.labels import LabelMatrix, group_rows
 from hashlearn.methodinfo import MethodInfo
 from hashlearn.parameters import COUNT, POSITIVE, Interval, fitted, parameter
 from hashlearn.progress import steps
@@ -21,6 +20,11 @@ from hashlearn.zoo.bases.asymmetric import AsymmetricHasher
 from hashlearn.zoo.bases.primitives import labeled_rows
 
 Signs = NDArray[np.int32]
+
+PAPER = "Neyshabur et al., The Power of Asymmetry in Binary Hashing (NIPS 2013)"
+QUERIES = 2000  # that decide the codes of the database rows of Lin:V, at most
+COLUMNS = 512
+ROUNDS = 2
 
 
 class LinLin(AsymmetricHasher):
@@ -48,13 +52,15 @@ class LinLin(AsymmetricHasher):
     info = MethodInfo(
         name="lin-lin",
         title="Lin:Lin",
-        reference="Neyshabur, Yadollahpour, Makarychev, Salakhutdinov and Srebro, The Power of Asymmetry in Binary "
-        "Hashing (NIPS 2013)",
+        reference=PAPER,
         kind="pairwise, asymmetric",
         cost="O(n d^2 + T m n (d + p)), p anchors, T rounds",
         slow=True,
         remark="from notes; ridge regressions as classifiers",
     )
+
+    free_database: ClassVar[bool] = False
+    """Whether database rows have free codes, and no function."""
 
     n_anchors: int = parameter(COUNT, "Rows of the other side that a row is compared with.", default=200)
     n_samples: int = parameter(Interval(int, 2), "Rows to learn from at most, drawn at random.", default=10000)
@@ -76,32 +82,67 @@ class LinLin(AsymmetricHasher):
         known = labeled_rows(labels)
         if len(known) > self.n_samples:
             known = np.sort(rng.choice(known, self.n_samples, replace=False))
-        anchors = np.sort(rng.choice(len(known), min(self.n_anchors, len(known)), replace=False))
-        problem = self._problem(Regression(features[known], self.ridge), labels[known], anchors)
+        own, anchors = labels[known], np.sort(rng.choice(len(known), min(self.n_anchors, len(known)), replace=False))
+        relations = [self._pairs(own, own[anchors]) for _ in range(1 if self.free_database else 2)]
+        problem = PairProblem(Regression(features[known], self.ridge), self.n_bits_, relations, anchors)
         objective = [problem.move_thresholds()]
         for visit in steps(self.max_iter * self.n_bits_, "bits"):
             objective.append(problem.learn_bit(visit % self.n_bits_, self.inner_iter, objective[-1], rng))
-        attributes = {"objective_": np.asarray(objective), "n_iter_": -(-(visit + 1) // self.n_bits_)}
-        return self._learned(problem, features, labels, attributes)
-
-    def _problem(self, regression: Regression, labels: LabelMatrix, anchors: IntArray) -> PairProblem:
-        relations = [self._pairs(labels, labels[anchors]) for _ in range(2)]
-        return LinearDatabase(regression, self.n_bits_, relations, anchors)
+        learned = self._learned(problem, features, labels, own)
+        learned.attributes |= {"objective_": np.asarray(objective), "n_iter_": -(-(visit + 1) // self.n_bits_)}
+        return learned
 
     def _pairs(self, rows: sparse.csr_matrix, columns: sparse.csr_matrix) -> Pairs:
         similar = (rows @ columns.T).toarray() > 0
         return Pairs(similar, self.n_bits_, self.similar_share, self.sharpness / self.n_bits_)
 
     def _learned(
-        self,
-        problem: PairProblem,
-        features: Float32Array,
-        labels: LabelMatrix,
-        attributes: dict[str, Any],
+        self, problem: PairProblem, features: Float32Array, labels: LabelMatrix, query_labels: LabelMatrix
     ) -> Learned:
-        assert isinstance(problem, LinearDatabase)
-        attributes["database_function_"] = linear(problem.database_weights)
-        return Learned(linear(problem.query_weights), **attributes)
+        """Return both encoders; ``query_labels`` are those of the rows learned from."""
+        return Learned(linear(problem.query_weights), database_function_=linear(problem.database_weights))
+
+
+class LinV(LinLin):
+    """Asymmetric hashing, Lin:V: queries have codes sgn(U x), database rows free codes v.
+
+    As Lin:Lin, but v = sgn(M'u) has no function to obey. With labels, rows with equal label sets get equal codes: when
+    U is learned, the code of every label set is made from up to 2,000 queries, bit by bit in two rounds.
+
+    ``codes_`` are these codes. New database rows have no labels, so ``encode`` hashes them by a ridge regression of the
+    codes. We know the method from notes (``verified`` is False); that regression is ours.
+    """
+
+    info = MethodInfo(
+        name="lin-v",
+        title="Lin:V",
+        reference=PAPER,
+        kind="pairwise, asymmetric, discrete",
+        cost="O(n d^2 + T m n (d + p) + G m), p anchors, T rounds, G label sets",
+        database="learned",
+        slow=True,
+        remark="from notes; new database rows are hashed by a regression of the free codes",
+    )
+
+    free_database = True
+
+    def _learned(
+        self, problem: PairProblem, features: Float32Array, labels: LabelMatrix, query_labels: LabelMatrix
+    ) -> Learned:
+        group, first = group_rows(labels)
+        chosen = slice(None, None, -(-len(problem.queries) // QUERIES))
+        queries, theirs = problem.queries[chosen], query_labels[chosen]
+        book = np.empty((len(first), self.n_bits_), dtype=np.int32)
+        for start in range(0, len(first), COLUMNS):
+            block = slice(start, start + COLUMNS)
+            pairs = self._pairs(theirs, labels[first[block]])
+            pairs.theta = problem.relations[0].theta
+            book[block] = free_codes(pairs, queries)
+        known = labeled_rows(labels)
+        own = book[group[known]]
+        sums = RidgeSums.from_rows(features[known], own.astype(np.float32))
+        ridge = self.ridge * float(np.trace(sums.xx)) / len(sums.xx) or 1.0
+        return Learned(linear(problem.query_weights), own, database_function_=LinearFunction.solve(sums, ridge))
 
 
 class Regression:
@@ -158,19 +199,25 @@ class Pairs:
         return losses[self.theta]
 
 
-class PairProblem(ABC):
-    """The bits of queries and of the database side, and how one of them is learned. All bits are +1 at first."""
+class PairProblem:
+    """The bits of queries and of the database side, and how one of them is learned. All bits are +1 at first.
 
-    def __init__(self, regression: Regression, n_bits: int, relations: list[Pairs], n_database: int) -> None:
+    Queries are linear. With two relations, queries with anchors of the database and database rows with anchor queries,
+    database rows are linear, too. With the first one alone, the anchors of the database have free codes.
+    """
+
+    def __init__(self, regression: Regression, n_bits: int, relations: list[Pairs], anchors: IntArray) -> None:
+        self.regression, self.relations, self.free = regression, relations, len(relations) == 1
+        self.anchors = slice(None) if self.free else anchors
         n_rows, width = regression.rows.shape
-        self.regression, self.relations = regression, relations
-        self.query_weights = np.zeros((width, n_bits))
+        self.query_weights, self.database_weights = np.zeros((2, width, n_bits))
         self.queries = np.ones((n_rows, n_bits), dtype=np.int32)
-        self.database = np.ones((n_database, n_bits), dtype=np.int32)
+        self.database = np.ones((len(anchors) if self.free else n_rows, n_bits), dtype=np.int32)
 
     def learn_bit(self, bit: int, turns: int, before: float, rng: Rng) -> float:
         """Replace a bit by a better one and return the loss; the bit stays if the loss would rise above ``before``."""
-        old, thetas = [part[:, bit].copy() for part in self._state()], [pairs.theta for pairs in self.relations]
+        state = (self.queries, self.database, self.query_weights, self.database_weights)
+        old, thetas = [part[:, bit].copy() for part in state], [pairs.theta for pairs in self.relations]
         self._add(bit, -1)
         self._propose(bit, turns, rng)
         self._add(bit, 1)
@@ -178,7 +225,7 @@ class PairProblem(ABC):
         if loss <= before:
             return loss
         self._add(bit, -1)
-        for part, column in zip(self._state(), old, strict=True):
+        for part, column in zip(state, old, strict=True):
             part[:, bit] = column
         self._add(bit, 1)
         for pairs, theta in zip(self.relations, thetas, strict=True):
@@ -189,45 +236,43 @@ class PairProblem(ABC):
         """Let every theta follow; return the loss of all pairs."""
         return sum(pairs.move_threshold() for pairs in self.relations)
 
-    def _start(self, bit: int, rng: Rng) -> Signs:
-        """Return the database side's bit, or a random one if it was not learned yet."""
-        own = self.database[:, bit]
-        return own if (own != own[0]).any() else rng.choice(np.array([-1, 1], dtype=np.int32), len(own))
-
-    @abstractmethod
-    def _state(self) -> list[NDArray[Any]]:
-        """Return all that a bit consists of, one column per bit."""
-
-    @abstractmethod
     def _add(self, bit: int, sign: int) -> None:
         """Add a bit to the inner products, or take it out."""
-
-    @abstractmethod
-    def _propose(self, bit: int, turns: int, rng: Rng) -> None:
-        """Set a bit that is not in the inner products."""
-
-
-class LinearDatabase(PairProblem):
-    """Both sides are linear. Two relations: queries with anchors of the database, database rows with anchor queries."""
-
-    def __init__(self, regression: Regression, n_bits: int, relations: list[Pairs], anchors: IntArray) -> None:
-        super().__init__(regression, n_bits, relations, len(regression.rows))
-        self.anchors = anchors
-        self.database_weights = np.zeros_like(self.query_weights)
-
-    def _state(self) -> list[NDArray[Any]]:
-        return [self.queries, self.database, self.query_weights, self.database_weights]
-
-    def _add(self, bit: int, sign: int) -> None:
         queries, database = self.queries[:, bit], sign * self.database[:, bit]
         self.relations[0].add(queries, database[self.anchors])
-        self.relations[1].add(database, queries[self.anchors])
+        if not self.free:
+            self.relations[1].add(database, queries[self.anchors])
 
     def _propose(self, bit: int, turns: int, rng: Rng) -> None:
-        (forth, back), database = (pairs.pull() for pairs in self.relations), self._start(bit, rng)
+        """Set a bit that is not in the inner products. The database side starts with its own or with a random one."""
+        pulls, database = [pairs.pull() for pairs in self.relations], self.database[:, bit]
+        if (database == database[0]).all():
+            database = rng.choice(np.array([-1, 1], dtype=np.int32), len(database))
         for _ in range(turns):
-            query_pull = forth @ database[self.anchors].astype(np.float32)
-            self.query_weights[:, bit], queries = self.regression.solve(query_pull)
-            database_pull = back @ queries[self.anchors].astype(np.float32)
-            self.database_weights[:, bit], database = self.regression.solve(database_pull)
+            by_database = pulls[0] @ database[self.anchors].astype(np.float32)
+            self.query_weights[:, bit], queries = self.regression.solve(by_database)
+            if self.free:
+                database = best_bit(pulls[0], queries, database)
+            else:
+                by_queries = pulls[1] @ queries[self.anchors].astype(np.float32)
+                self.database_weights[:, bit], database = self.regression.solve(by_queries)
         self.queries[:, bit], self.database[:, bit] = queries, database
+
+
+def best_bit(pull: Float32Array, queries: Signs, previous: Signs) -> Signs:
+    """argmax u'M v over v; a tie keeps the previous bit."""
+    votes = queries.astype(np.float32) @ pull
+    return np.where(votes == 0, previous, np.where(votes > 0, 1, -1)).astype(np.int32)
+
+
+def free_codes(pairs: Pairs, queries: Signs) -> Signs:
+    """Return codes of the columns for fixed codes of the queries, from all bits +1, one bit at a time."""
+    n_bits = queries.shape[1]
+    found = np.ones((pairs.keys.shape[1], n_bits), dtype=np.int32)
+    pairs.keys += (queries.sum(axis=1, dtype=np.int32) - n_bits)[:, None]
+    for _ in range(ROUNDS):
+        for bit in range(n_bits):
+            pairs.add(queries[:, bit], -found[:, bit])
+            found[:, bit] = best_bit(pairs.pull(), queries[:, bit], found[:, bit])
+            pairs.add(queries[:, bit], found[:, bit])
+    return found

@@ -32,7 +32,6 @@ class MLH(InMemoryHasher):
 
     info = MethodInfo(
         name="mlh",
-        title="MLH",
         reference="Norouzi and Fleet, Minimal Loss Hashing for Compact Binary Codes (ICML 2011)",
         kind="pairwise, stochastic",
         cost="O(pairs m (d + log m))",

@@ -48,7 +48,6 @@ class NSH(InMemoryHasher):
 
     info = MethodInfo(
         name="nsh",
-        title="NSH",
         reference="Park et al., Neighbor-Sensitive Hashing (PVLDB 2015)",
         kind="random, data-dependent",
         supervision=(),

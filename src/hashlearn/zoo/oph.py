@@ -28,7 +28,6 @@ class OPH(DescentHasher):
 
     info = MethodInfo(
         name="oph",
-        title="OPH",
         reference="Wang, Wang, Yu and Li, Order Preserving Hashing for Approximate Nearest Neighbor Search (MM 2013)",
         kind="ranking",
         cost="O(T b (d m + b m)), T steps on batches of b queries",

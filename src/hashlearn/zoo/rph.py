@@ -25,7 +25,6 @@ class RPH(DescentHasher):
 
     info = MethodInfo(
         name="rph",
-        title="RPH",
         reference="Wang, Zhang and Si, Ranking Preserving Hashing for Fast Similarity Search (IJCAI 2015)",
         kind="ranking",
         cost="O(T (b^3 + b d m)), T steps on batches of b queries",

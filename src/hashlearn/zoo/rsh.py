@@ -35,7 +35,6 @@ class RSH(KernelParameters, InMemoryHasher):
 
     info = MethodInfo(
         name="rsh",
-        title="RSH",
         reference="Wang et al., Learning Hash Codes with Listwise Supervision (ICCV 2013)",
         kind="ranking",
         cost="O(n d + G^2 (d + log G) + T d^2 m), G label sets",

@@ -29,7 +29,6 @@ class SCDH(KernelParameters, InMemoryHasher):
 
     info = MethodInfo(
         name="scdh",
-        title="SCDH",
         reference="Chen et al., Strongly Constrained Discrete Hashing (TIP 2020)",
         kind="pairwise, discrete",
         cost="O(n p^2 + T n m (p + m + c))",

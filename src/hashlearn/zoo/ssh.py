@@ -31,7 +31,6 @@ class SSH(InMemoryHasher):
 
     info = MethodInfo(
         name="ssh",
-        title="SSH",
         reference="Wang et al., Semi-Supervised Hashing for Large-Scale Search (TPAMI 2012)",
         kind="pairwise, spectral",
         cost="O(n d^2 + m (d^3 + s^2 d)) for s sampled rows",

@@ -32,7 +32,6 @@ class TRH(KernelParameters, InMemoryHasher):
 
     info = MethodInfo(
         name="trh",
-        title="TRH",
         reference="Norouzi, Fleet and Salakhutdinov, Hamming Distance Metric Learning (NIPS 2012)",
         kind="ranking, stochastic",
         cost="O(triplets m d)",

@@ -48,7 +48,6 @@ class TSH(KernelParameters, TwoStepHasher):
 
     info = MethodInfo(
         name="tsh",
-        title="TSH",
         reference="Lin et al., A General Two-Step Approach to Learning-Based Hashing (ICCV 2013)",
         kind="two-step, spectral",
         cost="O(m pairs + n p^2 + n p m)",

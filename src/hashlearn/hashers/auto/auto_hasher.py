@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hashlearn.hashers.auto.report import SelectionReport
+from hashlearn.hashers.auto.report import SelectionReport, row_of
 from hashlearn.hashers.auto.trial import SAMPLE_ROWS, Candidate, choose, run_trials, usual_division
 from hashlearn.hashers.base import BaseHasher
 from hashlearn.hashers.itq import ITQ
@@ -28,11 +30,6 @@ from hashlearn.rows.row_sample import LabeledRows, draw_sample
 from hashlearn.rows.source import AnySource, Source
 from hashlearn.rows.survey import SurveyPlan, survey
 from hashlearn.typing import Float32Array, Matrix, Rng
-
-
-def _updated_parts(hasher: AutoHasher) -> list[PartialFitMixin]:
-    """Return the parts of a fitted hasher that ``partial_fit`` updates."""
-    return [part for part in hasher.hasher_.hashers_ if isinstance(part, PartialFitMixin)]
 
 
 class AutoHasher(BaseHasher):
@@ -136,7 +133,7 @@ class AutoHasher(BaseHasher):
             raise ValueError("AutoHasher.partial_fit learns from one class per row, not from label sets.")
         if first:
             self.fit(X, y)
-        parts = _updated_parts(self)
+        parts = [part for part in self.hasher_.hashers_ if isinstance(part, PartialFitMixin)]
         if not parts:
             raise ValueError(
                 "No bits of this AutoHasher were learned by GSDH_P, so more rows change nothing: fit again."
@@ -177,8 +174,9 @@ class AutoHasher(BaseHasher):
         if known.n_groups < 2:
             return self._unsupervised(known, fit_seed)
         if (saved := context.load("choice")) is not None:
-            self.report_ = SelectionReport.from_json(str(saved["report"]))
-            return self._compose(Candidate.from_json(str(saved["candidate"])), fit_seed)
+            kept = json.loads(str(saved["choice"]))
+            self.report_ = SelectionReport(**kept["report"])
+            return self._compose(Candidate(**kept["candidate"]), fit_seed)
         with timer("sample"):
             sample = draw_sample(source, known, SAMPLE_ROWS, sample_seed, context)
         with timer("trials"), muted():
@@ -187,17 +185,15 @@ class AutoHasher(BaseHasher):
         candidate = usual_division(self.n_bits_) if chosen is None else chosen.candidate
         metric = "MAP" if known.plain else "NDCG@50"
         self.report_ = SelectionReport.from_results(results, chosen, candidate.name, self.unknown_cost, metric)
-        saved = {"report": np.array(self.report_.to_json()), "candidate": np.array(candidate.to_json())}
-        context.save("choice", saved)
+        kept = {"report": asdict(self.report_), "candidate": asdict(candidate)}
+        context.save("choice", {"choice": np.array(json.dumps(kept))})
         return self._compose(candidate, fit_seed)
 
     def _unsupervised(self, known: LabeledRows, seed: int) -> BaseHasher:
         """Return ITQ, and say that labels did not decide anything."""
         why = "No row has a label" if known.n_groups == 0 else "All labeled rows have the same label"
         reason = f"{why}, so all bits are ITQ's, which learns from the features alone."
-        row = dict.fromkeys(("known", "known_margin", "unknown", "unknown_margin"))
-        row = {"candidate": f"{self.n_bits_} ITQ", "chosen": True, **row, "out": "not tried"}
-        self.report_ = SelectionReport([row], "There was nothing to compare", reason)
+        self.report_ = SelectionReport([row_of(f"{self.n_bits_} ITQ")], "There was nothing to compare", reason)
         self._advise([reason])
         return JoinedHasher([ITQ(self.n_bits_, n_jobs=self.n_jobs, random_state=seed)])
 

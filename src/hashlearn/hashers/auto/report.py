@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import html
-import json
 import textwrap
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from hashlearn.hashers.auto.trial import Result, Side
@@ -50,15 +48,8 @@ class SelectionReport:
         """Make the report of a choice; ``usual`` is the name of what is taken if nothing was tried."""
         score = f"{metric} by Hamming distance in one database of known and unknown labels, ± 95 %"
         if chosen is None:
-            row = {"candidate": usual, "chosen": True, **_shown("known", Side()), **_shown("unknown", Side())}
-            return cls([row | {"out": "not tried"}], score, "There are too few labeled rows to compare codes.")
-        rows = [
-            {"candidate": one.candidate.name, "chosen": one is chosen}
-            | _shown("known", one.known)
-            | _shown("unknown", one.unknown)
-            | {"out": one.out}
-            for one in results
-        ]
+            return cls([row_of(usual)], score, "There are too few labeled rows to compare codes.")
+        rows = [row_of(one.candidate.name, one is chosen, one.known, one.unknown, one.out) for one in results]
         best = max(one.known.mean for one in results if one.tried)
         if chosen.known.mean == best:
             reason = f"It finds most of the known labels ({best:.3f})"
@@ -70,15 +61,6 @@ class SelectionReport:
                 f"{unknown_cost:g} on known ones (the best has {best:.3f})"
             )
         return cls(rows, score, reason + ".")
-
-    def to_json(self) -> str:
-        """Return the report as text."""
-        return json.dumps(asdict(self))
-
-    @classmethod
-    def from_json(cls, text: str) -> SelectionReport:
-        """Return the report that ``to_json`` made the text of."""
-        return cls(**json.loads(text))
 
     @property
     def chosen(self) -> str:
@@ -93,29 +75,21 @@ class SelectionReport:
             f"{mark} {cells[0]:<{first}}" + "".join(f"{cell:>8}" for cell in cells[1:-1]) + f"  {cells[-1]}"
             for mark, cells in zip(marks, table, strict=True)
         ]
-        return "\n".join([self.score, "", *(line.rstrip() for line in lines), "", *self._sentences()])
-
-    def _sentences(self) -> list[str]:
         spent = ", ".join(f"{name} {value:.1f} s" for name, value in self.seconds.items())
         texts = [f"Chosen: {self.chosen}. {self.reason}", f"Time: {spent}." if spent else "", *self.advice]
-        return [line for text in texts if text for line in textwrap.wrap(text, WIDTH)]
-
-    def _repr_html_(self) -> str:
-        head = "".join(f"<th>{title}</th>" for title in TITLES)
-        body = "".join(
-            ("<tr style='font-weight: bold'>" if row["chosen"] else "<tr>")
-            + "".join(f"<td>{html.escape(cell)}</td>" for cell in _cells(row))
-            + "</tr>"
-            for row in self.rows
-        )
-        sentences = "".join(f"<p>{html.escape(text)}</p>" for text in (f"{self.chosen}: {self.reason}", *self.advice))
-        return f"<p>{html.escape(self.score)}</p><table><tr>{head}</tr>{body}</table>{sentences}"
+        sentences = [line for text in texts if text for line in textwrap.wrap(text, WIDTH)]
+        return "\n".join([self.score, "", *(line.rstrip() for line in lines), "", *sentences])
 
 
-def _shown(name: str, side: Side) -> dict[str, float | None]:
-    """Return mean and margin of scores for a row of the report; JSON has no NaN and no infinity."""
-    values = {name: side.mean, f"{name}_margin": side.margin}
-    return {key: value if abs(value) < float("inf") else None for key, value in values.items()}
+def row_of(
+    name: str, chosen: bool = True, known: Side | None = None, unknown: Side | None = None, out: str = "not tried"
+) -> dict[str, Any]:
+    """Return a row of the report; what was not measured is None, because JSON has no NaN and no infinity."""
+    sides = {"known": known or Side(), "unknown": unknown or Side()}
+    scores = {place: side.mean for place, side in sides.items()}
+    scores |= {f"{place}_margin": side.margin for place, side in sides.items()}
+    shown = {key: value if abs(value) < float("inf") else None for key, value in scores.items()}
+    return {"candidate": name, "chosen": chosen, **shown, "out": out}
 
 
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:

@@ -7,10 +7,9 @@ together. Queries with a known label and queries with a hidden one are scored ap
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
-from functools import partial
+from dataclasses import dataclass, field
+from functools import cached_property, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,15 +62,6 @@ class Candidate:
     def name(self) -> str:
         label = f"{self.label_bits} {'GSDH_P' if self.function == 'linear' else 'posterior'}"
         return f"{label} + {self.structure_bits} MetricITQ" if self.structure_bits else label
-
-    def to_json(self) -> str:
-        """Return text for a checkpoint."""
-        return json.dumps(asdict(self))
-
-    @classmethod
-    def from_json(cls, text: str) -> Candidate:
-        """Return the candidate that ``to_json`` made the text of."""
-        return cls(**json.loads(text))
 
 
 @dataclass
@@ -203,7 +193,6 @@ class Round:
         self.labeled = self.fitted[has_known[self.fitted]]
         varied = len(group_rows(self.known[self.labeled])[1]) > 1
         self.usable = varied and len(self.database) > 0 and len(self.known_queries) >= LEAST_QUERIES
-        self._learner: GSDHP | None = None
         self._label_bits: dict[str, Float32Array] = {}
         self._structure_bits: dict[int, NDArray[np.bool_]] = {}
 
@@ -250,35 +239,42 @@ class Round:
         )
         return found.ap if name == "at" else found.ndcg, found.answerable > 0
 
+    @cached_property
+    def _features(self) -> Float32Array:
+        """Kernel features of all rows."""
+        rows, landmarks = self.sample.rows, min(LANDMARKS, max(2, len(self.fitted) // 3))
+        kernel = LandmarkKernel(landmarks, n_jobs=self.n_jobs, random_state=self.seed)
+        kernel.fit_landmarks(rows[self.fitted])
+        mapped = ordered_map(lambda block: kernel.map_block(rows[block]), row_blocks(rows.shape[0]), self.n_jobs)
+        return np.concatenate(list(mapped))
+
+    @cached_property
+    def _learner(self) -> GSDHP:
+        """A hasher of the label bits, on the kernel features."""
+        learner = GSDHP(self.n_bits, kernel=None, n_jobs=self.n_jobs, random_state=self.seed)
+        return learner.fit(self._features[self.labeled], self.known[self.labeled])
+
+    @cached_property
+    def _axes(self) -> TaughtAxes:
+        return TaughtAxes(self.sample.rows[self.fitted], self.known[self.fitted], self.n_bits // 2)
+
     def _labels(self, function: str) -> Float32Array:
-        """Return the expected label bits of all rows by a function."""
+        """Return the expected label bits of all rows by a function, "linear" before "posterior"."""
         if function not in self._label_bits:
-            if self._learner is None:
-                landmarks = min(LANDMARKS, max(2, len(self.fitted) // 3))
-                kernel = LandmarkKernel(landmarks, n_jobs=self.n_jobs, random_state=self.seed)
-                kernel.fit_landmarks(self.sample.rows[self.fitted])
-                rows, blocks = self.sample.rows, row_blocks(self.sample.rows.shape[0])
-                mapped = ordered_map(lambda block: kernel.map_block(rows[block]), blocks, self.n_jobs)
-                self._features = np.concatenate(list(mapped))
-                self._learner = GSDHP(self.n_bits, kernel=None, n_jobs=self.n_jobs, random_state=self.seed)
-                self._learner.fit(self._features[self.labeled], self.known[self.labeled])
+            learner = self._learner
             if function == "posterior":
                 # The sums over the rows and the codes of the classes give class posteriors as well.
                 present, numbers = np.unique(self.known[self.labeled].indices, return_inverse=True)
                 classes = Classes(numbers, present.tolist())
-                learner = self._learner
                 learner._begin_sums(self._features[self.labeled], classes, learner.codes_)
                 learner.function = "posterior"
                 learner._fit_to_sums(learner.sums_, learner.features_)
-            self._label_bits[function] = self._learner.expected_bits(self._features)
+            self._label_bits[function] = learner.expected_bits(self._features)
         return self._label_bits[function]
 
     def _structure(self, n_bits: int) -> NDArray[np.bool_]:
         """Return ``n_bits`` structure bits of all rows."""
         if n_bits not in self._structure_bits:
-            if not self._structure_bits:
-                rows, labels = self.sample.rows[self.fitted], self.known[self.fitted]
-                self._axes = TaughtAxes(rows, labels, self.n_bits // 2)
             weights = self._axes.rotated(n_bits, np.random.RandomState(self.seed), ROTATION_ROUNDS)
             rows = dense_rows(self.sample.rows)
             self._structure_bits[n_bits] = (rows - self._axes.center) @ weights.astype(np.float32) >= 0

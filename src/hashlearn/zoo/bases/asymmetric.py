@@ -31,26 +31,11 @@ class AsymmetricHasher(KernelParameters, InMemoryHasher):
     def _database_projection(self) -> Callable[[Matrix], NDArray[Any]]:
         return partial(project_block, self.features_, self.database_function_)
 
-    def encode(self, X: Matrix, y: Any = None) -> PackedCodes:
-        """Hash rows of a database to packed codes, by the encoder of database rows.
-
-        Parameters
-        ----------
-        X : array or sparse matrix (n, n_features)
-        y : ignored
-
-        Returns
-        -------
-        uint8 (n, ceil(n_bits / 8))
-        """
+    def _database_codes(self, X: Matrix) -> PackedCodes:
         check_is_fitted(self)
-        X = validated_rows(self, X)
-        return self._database_rows(X)
+        return self._codes_of(validated_rows(self, X))
 
-    def _both_codes(self, X: Matrix) -> tuple[PackedCodes, PackedCodes]:
-        return self.encode(X), self.encode_queries(X)
-
-    def _database_rows(self, X: Matrix) -> PackedCodes:
+    def _codes_of(self, X: Matrix) -> PackedCodes:
         return codes.pack(self._project_by(self._database_projection(), X) >= 0)
 
     def _hash(self, features: Float32Array) -> PackedCodes:
@@ -63,5 +48,5 @@ class AsymmetricHasher(KernelParameters, InMemoryHasher):
         calibration: Calibration | None = None,
     ) -> None:
         """Learn what a projection of a query says about the database bit of the same row."""
-        learned = self._database_rows(sample.rows) if learned is None else learned
+        learned = self._codes_of(sample.rows) if learned is None else learned
         super()._calibrate(sample, learned, calibration)

@@ -1,4 +1,4 @@
-"""Rows scaled for learning."""
+"""What several methods compute with: rows of unit length, products with S, sweeps over bits, constrained functions."""
 
 from __future__ import annotations
 
