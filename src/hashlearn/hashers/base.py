@@ -86,6 +86,9 @@ class BaseHasher(OnHub, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Decla
     searched_by_tables: ClassVar[bool] = False
     """Whether codes are searched by the score tables of ``query``, and their bits mean nothing by Hamming distance."""
 
+    two_encoders: ClassVar[bool] = False
+    """Whether ``encode`` has a function of its own, for database rows alone."""
+
     n_bits: int = parameter(
         Interval(int, 1, codes.MAX_BITS, closed="both"), "Length of a code.", default=64, kw_only=False
     )

@@ -24,7 +24,6 @@ from hashlearn.rows.advice import SampledCodes
 from hashlearn.rows.reduce import FitContext
 from hashlearn.rows.source import AnySource
 from hashlearn.typing import Float32Array, FloatArray, Matrix, Rng
-from hashlearn.zoo.bases.asymmetric import AsymmetricHasher
 
 JOINED_ROWS = 1 << 18
 """Codes of hashers are joined in blocks of this number of rows."""
@@ -167,7 +166,7 @@ class JoinedHasher(BaseHasher):
         for hasher in self.hashers:
             if not isinstance(hasher, BaseHasher):
                 raise TypeError(f"JoinedHasher takes hashers of hashlearn, such as ITQ(16). Got {hasher!r} instead.")
-            if isinstance(hasher, AsymmetricHasher):
+            if hasher.two_encoders:
                 raise TypeError(
                     f"JoinedHasher takes hashers with one encoder. {type(hasher).__name__} has one for queries and "
                     "another for database rows."

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Callable
+from functools import partial
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.special import expit
+from sklearn.utils.validation import check_is_fitted
 
-from hashlearn.functions.linear import LinearFunction, RidgeFactor, RidgeSums
-from hashlearn.hashers.in_memory import Learned, linear
+from hashlearn import codes
+from hashlearn.functions.calibration import Calibration
+from hashlearn.functions.linear import HashFunction, LinearFunction, RidgeFactor, RidgeSums, project_block
+from hashlearn.hashers.in_memory import InMemoryHasher, KernelParameters, Learned, linear
+from hashlearn.kernel import validated_rows
 from hashlearn.labels import LabelMatrix, group_rows
 from hashlearn.methodinfo import MethodInfo
 from hashlearn.parameters import COUNT, POSITIVE, Interval, fitted, parameter
 from hashlearn.progress import steps
-from hashlearn.typing import Float32Array, FloatArray, IntArray, Rng
-from hashlearn.zoo.bases.asymmetric import AsymmetricHasher
+from hashlearn.rows.source import CalibrationSample
+from hashlearn.typing import Float32Array, FloatArray, IntArray, Matrix, PackedCodes, Rng
 from hashlearn.zoo.bases.primitives import labeled_rows
 
 Signs = NDArray[np.int32]
@@ -27,7 +33,7 @@ COLUMNS = 512
 ROUNDS = 2
 
 
-class LinLin(AsymmetricHasher):
+class LinLin(KernelParameters, InMemoryHasher):
     """Asymmetric hashing, Lin:Lin: queries have codes sgn(U x), database rows sgn(V x).
 
     A pair of a query and a database row costs b log(1 + exp(-s S (u.v - theta))), S = +1 if they share a label and -1
@@ -37,7 +43,8 @@ class LinLin(AsymmetricHasher):
 
     Pairs are those of all rows on one side with some rows, the anchors, on the other side, and vice versa.
     We know the method from notes (``verified`` is False); ridge regression stands for the paper's weighted classifiers.
-    Training codes are hashed by V.
+    Training codes are hashed by V. ``transform``, ``decision_function``, ``expected_bits`` and ``encode_queries`` are
+    for queries, ``encode`` and ``codes_`` for database rows.
 
     Examples
     --------
@@ -59,6 +66,8 @@ class LinLin(AsymmetricHasher):
         remark="from notes; ridge regressions as classifiers",
     )
 
+    two_encoders = True
+
     free_database: ClassVar[bool] = False
     """Whether database rows have free codes, and no function."""
 
@@ -77,6 +86,7 @@ class LinLin(AsymmetricHasher):
 
     objective_: FloatArray = fitted("(n_iter_ n_bits + 1,) The loss at the start and after every bit; it never rises.")
     n_iter_: int = fitted("Rounds made.")
+    database_function_: HashFunction = fitted("The hash function of database rows, from features to projections.")
 
     def _learn(self, features: Float32Array, labels: LabelMatrix, rng: Rng) -> Learned:
         known = labeled_rows(labels)
@@ -101,6 +111,29 @@ class LinLin(AsymmetricHasher):
     ) -> Learned:
         """Return both encoders; ``query_labels`` are those of the rows learned from."""
         return Learned(linear(problem.query_weights), database_function_=linear(problem.database_weights))
+
+    def _database_projection(self) -> Callable[[Matrix], NDArray[Any]]:
+        return partial(project_block, self.features_, self.database_function_)
+
+    def _database_codes(self, X: Matrix) -> PackedCodes:
+        check_is_fitted(self)
+        return self._codes_of(validated_rows(self, X))
+
+    def _codes_of(self, X: Matrix) -> PackedCodes:
+        return codes.pack(self._project_by(self._database_projection(), X) >= 0)
+
+    def _hash(self, features: Float32Array) -> PackedCodes:
+        return codes.pack(self.database_function_.project(features) >= 0)
+
+    def _calibrate(
+        self,
+        sample: CalibrationSample,
+        learned: PackedCodes | None = None,
+        calibration: Calibration | None = None,
+    ) -> None:
+        """Learn what a projection of a query says about the database bit of the same row."""
+        learned = self._codes_of(sample.rows) if learned is None else learned
+        super()._calibrate(sample, learned, calibration)
 
 
 class LinV(LinLin):

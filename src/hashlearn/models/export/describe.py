@@ -47,7 +47,6 @@ from hashlearn.opencode.familiarity import NEIGHBORS
 from hashlearn.opencode.metric import LearnedMetric
 from hashlearn.opencode.open_hasher import OpenHasher
 from hashlearn.opencode.quantizers import NIBBLE_WORDS, WORD_BITS, NibbleQuantizer
-from hashlearn.zoo.bases.asymmetric import AsymmetricHasher
 from hashlearn.zoo.class_code import ClassCodeFunction
 from hashlearn.zoo.nsh import PivotFunction
 
@@ -78,7 +77,7 @@ def describe(hasher: BaseHasher) -> Description:
 
 def _projection_steps(hasher: BaseHasher) -> Steps:
     """Return the steps from rows to projections whose signs are the bits of queries."""
-    if isinstance(hasher, AsymmetricHasher):
+    if hasher.two_encoders:
         raise ExportError(
             f"{type(hasher).__name__} has one encoder for queries and another for database rows; such a hasher cannot "
             "be exported."
