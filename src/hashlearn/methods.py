@@ -24,15 +24,15 @@ from hashlearn.pairwise.gsdhp import GSDHP as GSDHP
 from hashlearn.pairwise.sdhp import SDHP as SDHP
 from hashlearn.zoo.adgh import ADGH as ADGH
 from hashlearn.zoo.agh import AGH as AGH
+from hashlearn.zoo.agh import DGH as DGH
 from hashlearn.zoo.aibc import AIBC as AIBC
 from hashlearn.zoo.bre import BRE as BRE
 from hashlearn.zoo.cgh import CGH as CGH
-from hashlearn.zoo.class_code import ClassCode as ClassCode
 from hashlearn.zoo.cosdish import COSDISH as COSDISH
-from hashlearn.zoo.dgh import DGH as DGH
 from hashlearn.zoo.dserh import DSeRH as DSeRH
 from hashlearn.zoo.fasth import FastH as FastH
 from hashlearn.zoo.fsdh import FSDH as FSDH
+from hashlearn.zoo.fsdh import ClassCode as ClassCode
 from hashlearn.zoo.fssh import FSSH as FSSH
 from hashlearn.zoo.hmoh import HMOH as HMOH
 from hashlearn.zoo.knnh import KNNH as KNNH
@@ -43,16 +43,16 @@ from hashlearn.zoo.lfh import LFH as LFH
 from hashlearn.zoo.lin_lin import LinLin as LinLin
 from hashlearn.zoo.lin_lin import LinV as LinV
 from hashlearn.zoo.mlh import MLH as MLH
+from hashlearn.zoo.mlh import TRH as TRH
 from hashlearn.zoo.nsh import NSH as NSH
 from hashlearn.zoo.oph import OPH as OPH
-from hashlearn.zoo.rph import RPH as RPH
+from hashlearn.zoo.oph import RPH as RPH
 from hashlearn.zoo.rsh import RSH as RSH
 from hashlearn.zoo.scdh import SCDH as SCDH
 from hashlearn.zoo.sdh import SDH as SDH
 from hashlearn.zoo.sdh import FSDHGui as FSDHGui
 from hashlearn.zoo.ssh import SSH as SSH
 from hashlearn.zoo.top_rsbc import TopRSBC as TopRSBC
-from hashlearn.zoo.trh import TRH as TRH
 from hashlearn.zoo.tsh import TSH as TSH
 
 DEEP_METHODS: dict[str, str] = {

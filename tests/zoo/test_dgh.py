@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from hashlearn import DGH, codes
-from hashlearn.zoo.agh import AnchorGraph
-from hashlearn.zoo.dgh import balanced, completed
+from hashlearn.zoo.agh import AnchorGraph, balanced, completed
 
 
 def rows(n=200, d=6, seed=0):

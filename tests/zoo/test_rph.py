@@ -6,8 +6,7 @@ from scipy.optimize import check_grad
 from sklearn.datasets import load_digits
 
 from hashlearn import RPH
-from hashlearn.zoo.bases.descent import Batch
-from hashlearn.zoo.rph import ranking_loss
+from hashlearn.zoo.oph import Batch, ranking_loss
 
 
 @pytest.fixture

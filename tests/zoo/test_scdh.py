@@ -5,7 +5,7 @@ import pytest
 from sklearn.datasets import load_digits
 
 from hashlearn import SCDH, codes
-from hashlearn.zoo.dgh import balanced
+from hashlearn.zoo.agh import balanced
 
 X, Y = load_digits(return_X_y=True)
 

@@ -7,7 +7,7 @@ import pytest
 from sklearn.datasets import load_digits
 
 from hashlearn import TRH
-from hashlearn.zoo.trh import augmented_codes
+from hashlearn.zoo.mlh import augmented_codes
 
 
 def loss(query, near, far):

@@ -181,6 +181,21 @@ class RidgeFactor:
         return self._vectors @ ((self._vectors.T @ xt) / values[:, None])
 
 
+def least_place(error: Callable[[int], float], count: int) -> int:
+    """Return the place, of 0 ... count - 1, of the least error, if errors fall to one minimum and rise again.
+
+    The search begins at place 1, which is near the minimum for ridges.
+    """
+    errors, best = {1: error(1)}, 1
+    for step in (1, -1):
+        while 0 <= best + step < count and best + step not in errors:
+            errors[best + step] = error(best + step)
+            if errors[best + step] >= errors[best]:
+                break
+            best += step
+    return best
+
+
 MOST_HELD_OUT = 2048
 """Rows held out at most; a fifth of the rows if they are fewer."""
 FEW_ROWS, N_FOLDS = 2500, 5

@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 from scipy import linalg
 
 from hashlearn.functions.linalg import fix_signs
-from hashlearn.functions.linear import HeldOutRows, RidgeSums
+from hashlearn.functions.linear import HeldOutRows, RidgeSums, least_place
 from hashlearn.parallel import one_blas_thread
 from hashlearn.typing import Float32Array, FloatArray, IntArray
 
 RIDGES = (1e-3, 1e-2, 1e-1, 1.0)
-"""Ridges to choose from, as shares of the mean variance within classes; the search begins at the second."""
+"""Ridges to choose from, as shares of the mean variance within classes."""
 TEMPERATURES = (0.02, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 8.0)
 MOST_DIRECTIONS = 256
 """The rank of the scores. Up to 257 classes they are those of the whole discriminant analysis."""
@@ -133,17 +133,15 @@ def fit_posterior(sums: ClassSums, codes: FloatArray, held: HeldOutRows, mean: F
 
     ``sums`` and ``held`` count features from a provisional center, and ``mean`` is their mean, counted from there too.
     """
+    losses: dict[int, FloatArray] = {}
+
+    def error(place: int) -> float:
+        losses[place] = _losses(parts, held, mean, RIDGES[place])
+        return float(losses[place].min())
+
     with one_blas_thread():
-        losses: dict[int, FloatArray] = {}
         parts = [(rows, sums.without(held.x[rows], held.group[rows])) for rows in held.folds]
-        best, step = 1, 1
-        losses[best] = _losses(parts, held, mean, RIDGES[best])
-        for step in (1, -1):
-            while 0 <= best + step < len(RIDGES) and best + step not in losses:
-                losses[best + step] = _losses(parts, held, mean, RIDGES[best + step])
-                if losses[best + step].min() >= losses[best].min():
-                    break
-                best += step
+        best = least_place(error, len(RIDGES))
         scores = ClassScores.learn(sums, mean, RIDGES[best])
     return PosteriorFunction(scores, codes, RIDGES[best], TEMPERATURES[int(losses[best].argmin())])
 

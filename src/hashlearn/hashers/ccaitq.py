@@ -9,6 +9,7 @@ import numpy as np
 from scipy import linalg
 
 from hashlearn.functions.linalg import fix_signs, itq_rotation
+from hashlearn.functions.linear import least_place
 from hashlearn.hashers.in_memory import KernelParameters, Learned, linear
 from hashlearn.hashers.sums import GramSums, SumsHasher, Training
 from hashlearn.methodinfo import MethodInfo
@@ -105,15 +106,7 @@ def chosen_ridge(covariances: Covariances) -> float:
     scale = float(np.trace(covariances.xx)) / len(covariances.xx)
     if not scale > 0:
         return PRINTED_RIDGE
-    # The error falls to one minimum and rises again. From the second ridge on, most fits need three trials.
-    errors = {1: _validation_error(covariances, RIDGES[1] * scale)}
-    best = 1
-    for step in (1, -1):
-        while 0 <= best + step < len(RIDGES) and best + step not in errors:
-            errors[best + step] = _validation_error(covariances, RIDGES[best + step] * scale)
-            if errors[best + step] >= errors[best]:
-                break
-            best += step
+    best = least_place(lambda place: _validation_error(covariances, RIDGES[place] * scale), len(RIDGES))
     return RIDGES[best] * scale
 
 

@@ -23,7 +23,7 @@ from hashlearn.labels import as_labels
 from hashlearn.methodinfo import MethodInfo
 from hashlearn.parallel import one_blas_thread, ordered_map, row_blocks
 from hashlearn.parameters import COUNT, fitted, parameter
-from hashlearn.typing import Float32Array, FloatArray, IntArray, Matrix
+from hashlearn.typing import Float32Array, FloatArray, Matrix
 
 LEAST_ROWS = 20
 """With fewer rows there is nothing to learn from and to estimate the loss by."""
@@ -220,19 +220,16 @@ def learn_codes(
         before = -by_tables.query_codes(packed[out]).scores(database)
         after = -trial.query(rows[out]).scores(database)
     wrong = np.bitwise_count(packed[out] ^ new).sum() / (n_bits * len(out))
-    common = None if y is None else _common(y, out, rest)
+    common = None
+    if y is not None:
+        labels = as_labels(y).sets
+        common = (labels[out] @ labels[rest].T).toarray() > 0
     result = learned(np.arange(n_rows))
     result.report_ = _report(before, after, float(wrong), common)
     if embedder is not None:
         check_fits(embedder, result)
         result.text_model_ = embedder.name
     return result
-
-
-def _common(y: Any, out: IntArray, rest: IntArray) -> NDArray[np.bool_]:
-    """Return whether rows left out and other rows have a common label."""
-    labels = as_labels(y).sets
-    return np.asarray((labels[out] @ labels[rest].T).toarray() > 0)
 
 
 def _report(

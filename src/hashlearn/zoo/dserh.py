@@ -19,7 +19,7 @@ from hashlearn.rows.advice import SampledCodes
 from hashlearn.rows.reduce import FeatureReader, FitContext, reduce_rows
 from hashlearn.rows.source import SAMPLE_ROWS, Source
 from hashlearn.typing import FloatArray, Rng
-from hashlearn.zoo.bases.primitives import rank_weights
+from hashlearn.zoo.bases.primitives import rank_weights, with_mixtures
 from hashlearn.zoo.bases.rounds import Rounds, RoundsHasher, SignStep
 from hashlearn.zoo.bases.two_step import groups_of_all_rows, take_rows
 
@@ -118,9 +118,7 @@ class DSeRH(RoundsHasher):
     def _learn_rounds(self, rounds: Rounds, rng: Rng) -> Learned:
         training, own, n_bits, mu = rounds.training, rounds.sums.groups, self.n_bits_, self.mu
         order = RankOrder(training.labels, self._relevance(training.labels.shape[1]), training.counts)
-        top = top_eigenvectors(own.T @ (order @ own), n_bits)[1]
-        # Bits beyond the number of features start as random mixtures.
-        start = np.hstack([top, top @ rng.standard_normal((top.shape[1], n_bits - top.shape[1]))])
+        start = with_mixtures(top_eigenvectors(own.T @ (order @ own), n_bits)[1], n_bits, rng)
         rounds.reversible = True
         rounds.run(SignStep(start, np.zeros((training.n_groups, n_bits))), "start codes")
         weights = rounds.regression()

@@ -14,7 +14,7 @@ from hashlearn.parameters import COUNT, NON_NEGATIVE, POSITIVE, Options, fitted,
 from hashlearn.progress import steps
 from hashlearn.typing import Float32Array, FloatArray, Rng
 from hashlearn.zoo.bases.pairs import sample_pairs
-from hashlearn.zoo.bases.primitives import LabelProduct, inverse_root, labeled_rows
+from hashlearn.zoo.bases.primitives import LabelProduct, inverse_root, labeled_rows, with_mixtures
 
 
 class LDAHash(InMemoryHasher):
@@ -57,9 +57,7 @@ class LDAHash(InMemoryHasher):
         else:
             _, vectors = linalg.eigh(self.alpha * similar - dissimilar, subset_by_index=(0, count - 1))
             directions = fix_signs(vectors)
-        if self.n_bits_ > count:
-            mixtures = directions @ rng.standard_normal((count, self.n_bits_ - count))
-            directions = np.concatenate([directions, mixtures], axis=1)
+        directions = with_mixtures(directions, self.n_bits_, rng)
 
         left, right, shared = sample_pairs(labels, self.n_pairs, rng)
         thresholds, errors = np.zeros(self.n_bits_), np.ones(self.n_bits_)

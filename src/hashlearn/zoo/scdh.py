@@ -12,8 +12,8 @@ from hashlearn.methodinfo import MethodInfo
 from hashlearn.parameters import COUNT, NON_NEGATIVE, POSITIVE, fitted, parameter
 from hashlearn.progress import steps
 from hashlearn.typing import Float32Array, FloatArray, Rng
+from hashlearn.zoo.agh import balanced
 from hashlearn.zoo.bases.primitives import LabelProduct, keep_sign, labeled_rows
-from hashlearn.zoo.dgh import balanced
 
 
 class SCDH(KernelParameters, InMemoryHasher):

@@ -12,7 +12,7 @@ from hashlearn.methodinfo import MethodInfo
 from hashlearn.parameters import NON_NEGATIVE, POSITIVE, Interval, Options, fitted, parameter
 from hashlearn.progress import steps
 from hashlearn.typing import Float32Array, FloatArray, Rng
-from hashlearn.zoo.bases.primitives import LabelProduct, labeled_rows
+from hashlearn.zoo.bases.primitives import LabelProduct, labeled_rows, with_mixtures
 
 
 class SSH(InMemoryHasher):
@@ -77,9 +77,7 @@ class SSH(InMemoryHasher):
             values, directions = top_eigenvectors(fit + variance, count)
             if self.variant == "non-orthogonal":
                 directions = cholesky_factor(fit + variance, self.rho) @ directions
-        if self.n_bits_ > count:
-            mixtures = directions @ rng.standard_normal((count, self.n_bits_ - count))
-            directions = np.concatenate([directions, mixtures], axis=1)
+        directions = with_mixtures(directions, self.n_bits_, rng)
         return Learned(linear(directions), eigenvalues_=values)
 
 

@@ -47,7 +47,7 @@ from hashlearn.opencode.familiarity import NEIGHBORS
 from hashlearn.opencode.metric import LearnedMetric
 from hashlearn.opencode.open_hasher import OpenHasher
 from hashlearn.opencode.quantizers import NIBBLE_WORDS, WORD_BITS, NibbleQuantizer
-from hashlearn.zoo.class_code import ClassCodeFunction
+from hashlearn.zoo.fsdh import ClassCodeFunction
 from hashlearn.zoo.nsh import PivotFunction
 
 Steps = tuple[Step, ...]

@@ -23,6 +23,19 @@ def unit_rows(features: Float32Array) -> Float32Array:
     return scaled
 
 
+def float_signs(values: NDArray[np.floating]) -> NDArray[np.floating]:
+    """Return signs in {-1, +1} in the precision of the values, with sgn(0) = +1."""
+    return np.where(values >= 0, values.dtype.type(1), values.dtype.type(-1))
+
+
+def with_mixtures(directions: FloatArray, count: int, rng: Rng) -> FloatArray:
+    """Return ``count`` columns: the directions, and random mixtures of them if they are fewer."""
+    n_directions = directions.shape[1]
+    if count <= n_directions:
+        return directions
+    return np.hstack([directions, directions @ rng.standard_normal((n_directions, count - n_directions))])
+
+
 GROUP_BLOCK = 2048
 
 
