@@ -491,10 +491,6 @@ class BaseHasher(OnHub, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Decla
         """The class that marks a row as unlabeled; None for methods without a parameter for it."""
         return getattr(self, "unlabeled", None)
 
-    def _label_sets(self, X: Matrix, y: Any) -> sparse.csr_matrix:
-        """Return labels of the training rows, in any form that ``hashlearn.labels`` reads, as label sets (n, c)."""
-        return self._read_labels(X, y).sets
-
     def _read_labels(self, X: Matrix, y: Any) -> Classes | LabelSets:
         """Return labels of the training rows as classes or label sets, and give advice about them."""
         if y is None:

@@ -63,7 +63,7 @@ class InMemoryHasher(BaseHasher):
         X = self._validate(X)
         labels = None
         if self._uses_labels:
-            labels = self._label_sets(X, y)
+            labels = self._read_labels(X, y).sets
             check_variety(len(group_rows(labels)[1]))
         rng, timer = self._rng(), PhaseTimer()
         with verbose_listening(self.verbose):

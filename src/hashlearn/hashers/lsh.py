@@ -28,8 +28,7 @@ class LSH(SumsHasher):
         remark="unsupervised, untrained",
     )
 
-    def _row_seed(self, rng: Rng) -> int:
-        return 0
+    draws_rows = False
 
     def _learn_rows(self, training: Training, context: FitContext, rng: Rng) -> Learned:
         self._set_center(training, np.zeros(training.n_features))

@@ -132,6 +132,8 @@ class SumsHasher(InMemoryHasher):
 
     by_group: ClassVar[bool] = False
     """Whether the method needs the sums of features by label set, which are n_groups x d numbers."""
+    draws_rows: ClassVar[bool] = True
+    """Whether anything is drawn by row numbers, for which a seed is taken from ``rng``."""
 
     @abstractmethod
     def _learn_sums(self, training: Training, sums: GramSums, context: FitContext, rng: Rng) -> Learned:
@@ -145,8 +147,7 @@ class SumsHasher(InMemoryHasher):
         """Raise ValueError if the method cannot learn from such labels or features, before the long passes."""
 
     def _row_seed(self, rng: Rng) -> int:
-        """Draw the seed of what is drawn by row numbers. A method that draws nothing so returns 0."""
-        return int(rng.randint(2**31))
+        return int(rng.randint(2**31)) if self.draws_rows else 0
 
     def fit(self, X: Matrix, y: Any = None) -> Self:
         """Learn from classes (n,) or label sets (n, c) of 0/1, dense or sparse; unsupervised methods ignore y."""
@@ -154,7 +155,7 @@ class SumsHasher(InMemoryHasher):
         group = table = counts = None
         n_unlabeled = 0
         if self._uses_labels:
-            labels = self._label_sets(X, y)
+            labels = self._read_labels(X, y).sets
             group, first = group_rows(labels)
             check_variety(len(first))
             table, counts = labels[first], np.bincount(group[group >= 0])

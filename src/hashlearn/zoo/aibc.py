@@ -56,6 +56,8 @@ class AIBC(RoundsHasher):
         remark="reconstruction",
     )
 
+    draws_rows = False
+
     similarity: str = parameter(
         Options("labels", "features"), "What S is computed from; 'features' needs no y.", default="labels"
     )
@@ -77,10 +79,6 @@ class AIBC(RoundsHasher):
     @property
     def _uses_labels(self) -> bool:
         return self.similarity == "labels"
-
-    def _row_seed(self, rng: Rng) -> int:
-        """Nothing is drawn by row numbers, so nothing is taken from ``rng``."""
-        return 0
 
     def _learn_rounds(self, queries: Rounds, rng: Rng) -> Learned:
         n_bits, training, sums = self.n_bits_, queries.training, queries.sums

@@ -47,6 +47,8 @@ class LFH(KernelParameters, SumsHasher):
         database="learned",
     )
 
+    draws_rows = False
+
     kernel: str | None = None
     beta: float = parameter(POSITIVE, "Spread of the factors: beta' = beta / n_bits.", default=30.0)
     ridge: float = parameter(POSITIVE, "Ridge of the hash function as a multiple of rows / features.", default=1.0)
@@ -57,10 +59,6 @@ class LFH(KernelParameters, SumsHasher):
     )
 
     n_iter_: int = fitted("Rounds made.")
-
-    def _row_seed(self, rng: Rng) -> int:
-        """Nothing is drawn by row numbers, so nothing is taken from ``rng``."""
-        return 0
 
     def _learn_rows(self, training: Training, context: FitContext, rng: Rng) -> Learned:
         group = groups_of_all_rows(training, context)

@@ -322,7 +322,7 @@ class DeepHasher(BaseHasher):
 
     def _labels(self, inputs: Inputs, y: Any) -> tuple[sparse.csr_matrix, IntArray]:
         """Return the label sets, and the rows that have any label."""
-        labels = self._label_sets(np.empty(len(inputs)), y)
+        labels = self._read_labels(np.empty(len(inputs)), y).sets
         known = np.flatnonzero(np.diff(labels.indptr))
         if inputs.usable is not None:
             known = np.intersect1d(known, inputs.usable)

@@ -101,7 +101,7 @@ class AutoHasher(BaseHasher):
         self
         """
         X = self._validate(X)
-        labels = None if y is None else self._label_sets(X, y)
+        labels = None if y is None else self._read_labels(X, y).sets
         known, timer = LabeledRows.from_labels(X.shape[0], labels), PhaseTimer()
         source, context = Source(X), FitContext(n_jobs=self.n_jobs)
         with verbose_listening(self.verbose):

@@ -34,6 +34,8 @@ GroupNumbers = NDArray[np.signedinteger]
 class TwoStepHasher(SumsHasher):
     """Base of such methods. A subclass implements ``_learn_codes`` and ``_learn_weights``."""
 
+    draws_rows = False
+
     @abstractmethod
     def _learn_codes(self, group: GroupNumbers, labels: LabelMatrix, rng: Rng) -> tuple[PackedCodes, Arrays]:
         """Learn codes from the groups of the labeled rows and the label set of each group.
@@ -46,9 +48,6 @@ class TwoStepHasher(SumsHasher):
     @abstractmethod
     def _learn_weights(self, rows: CodedRows) -> FloatArray:
         """Learn the weights (features, bits) of the hash function."""
-
-    def _row_seed(self, rng: Rng) -> int:
-        return 0
 
     def _learn_rows(self, training: Training, context: FitContext, rng: Rng) -> Learned:
         # Nothing is drawn after the codes, so a resumed fit needs no other state.
