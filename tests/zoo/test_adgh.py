@@ -1,15 +1,14 @@
 """ADGH: three steps that only rise, the graph without a graph, classes only, odd data."""
 
+from functools import partial
+
 import numpy as np
 import pytest
+from zoo_data import blobs
 
 from hashlearn import ADGH, LandmarkKernel, codes
 
-
-def blobs(n=200, d=30, c=5, seed=0, spread=2.0):
-    rng = np.random.default_rng(seed)
-    y = rng.permutation(np.arange(n) % c)
-    return (rng.normal(size=(c, d))[y] * spread + rng.normal(size=(n, d))).astype(np.float32), y
+blobs = partial(blobs, d=30, c=5)
 
 
 def features_of(hasher, X):

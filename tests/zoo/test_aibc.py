@@ -2,18 +2,13 @@
 
 import numpy as np
 import pytest
+from zoo_data import classes
 
 from hashlearn import AIBC, codes, metrics
 from hashlearn.labels import label_matrix
 from hashlearn.rows.reduce import GroupSums
 from hashlearn.zoo.aibc import CenteredLabels, InnerProducts
 from hashlearn.zoo.bases.rounds import CodeSums
-
-
-def classes(n=200, d=12, c=4, spread=2.0, seed=0):
-    rng = np.random.RandomState(seed)
-    y = rng.randint(c, size=n)
-    return (rng.standard_normal((n, d)) + spread * rng.standard_normal((c, d))[y]).astype(np.float32), y
 
 
 @pytest.mark.parametrize("kind", ["classes", "label sets"])

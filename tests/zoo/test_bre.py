@@ -1,16 +1,15 @@
 """BRE: moves priced exactly, a loss that never rises and equals the recomputed one, label sets, odd data."""
 
+from functools import partial
+
 import numpy as np
 import pytest
+from zoo_data import blobs
 
 from hashlearn import BRE, codes
 from hashlearn.zoo.bre import best_move, random_pairs
 
-
-def blobs(n=120, d=10, c=4, seed=0, spread=2.0):
-    rng = np.random.default_rng(seed)
-    y = rng.permutation(np.arange(n) % c)
-    return (rng.normal(size=(c, d))[y] * spread + rng.normal(size=(n, d))).astype(np.float32), y
+blobs = partial(blobs, n=120)
 
 
 def cost_of(t, projected, column, left, right, residual, unit):

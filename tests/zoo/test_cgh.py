@@ -1,19 +1,18 @@
 """CGH: columns, margins, the optimality of the weights, and an objective that never rises."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from scipy import optimize
+from zoo_data import classes
 
 from hashlearn import CGH
 from hashlearn.labels import label_matrix
 from hashlearn.zoo.bases.pairs import sample_triplets
 from hashlearn.zoo.cgh import best_function, repeats, solve_weights, triplet_form
 
-
-def classes(n=150, d=12, c=4, spread=1.0, seed=0):
-    rng = np.random.RandomState(seed)
-    y = rng.randint(c, size=n)
-    return (rng.standard_normal((n, d)) + spread * rng.standard_normal((c, d))[y]).astype(np.float32), y
+classes = partial(classes, n=150, spread=1.0)
 
 
 def test_triplet_form_is_the_difference_of_squared_distances():

@@ -5,16 +5,10 @@ import itertools
 import numpy as np
 import pytest
 from scipy import sparse
+from zoo_data import label_sets
 
 from hashlearn.labels import label_matrix
 from hashlearn.zoo.bases.pairs import BlockCuts, draw_partners, minimum_cut, similar_blocks
-
-
-def label_sets(n=80, c=6, seed=0):
-    rng = np.random.default_rng(seed)
-    Y = (rng.random((n, c)) < 0.3).astype(int)
-    Y[Y.sum(axis=1) == 0, 0] = 1
-    return Y
 
 
 def test_minimum_cut_equals_enumeration():

@@ -1,18 +1,17 @@
 """DSeRH: Theta between label sets against Theta between rows, a falling objective, class relevance."""
 
+from functools import partial
+
 import numpy as np
 import pytest
+from zoo_data import classes
 
 from hashlearn import DSeRH, codes
 from hashlearn.labels import label_matrix
 from hashlearn.zoo.bases.primitives import keep_sign
 from hashlearn.zoo.dserh import RankOrder
 
-
-def classes(n=200, d=20, c=4, spread=1.0, seed=0):
-    rng = np.random.RandomState(seed)
-    y = rng.randint(c, size=n)
-    return (rng.standard_normal((n, d)) + spread * rng.standard_normal((c, d))[y]).astype(np.float32), y
+classes = partial(classes, d=20, spread=1.0)
 
 
 def dense_theta(relevance):

@@ -1,25 +1,17 @@
 """FastHash: equal codes for equal losses, sweeps that never rise, label sets, odd data."""
 
+from functools import partial
+
 import numpy as np
 import pytest
+from zoo_data import blobs, label_sets
 
 from hashlearn import FastH, codes
 
+blobs = partial(blobs, n=120, d=8, spread=3.0)
+
 pytest.importorskip("lightgbm")
 FAST = {"n_trees": 10, "random_state": 0}
-
-
-def blobs(n=120, d=8, c=4, seed=0, spread=3.0):
-    rng = np.random.default_rng(seed)
-    y = rng.permutation(np.arange(n) % c)
-    return (rng.normal(size=(c, d))[y] * spread + rng.normal(size=(n, d))).astype(np.float32), y
-
-
-def label_sets(n=80, c=6, seed=0):
-    rng = np.random.default_rng(seed)
-    Y = (rng.random((n, c)) < 0.3).astype(int)
-    Y[Y.sum(axis=1) == 0, 0] = 1
-    return Y
 
 
 def test_ksh_and_bre_give_the_same_codes_and_hinge_others():

@@ -1,15 +1,14 @@
 """KSDH: half-steps that only rise, the constraint, shift invariance, label sets, odd data."""
 
+from functools import partial
+
 import numpy as np
 import pytest
+from zoo_data import blobs
 
 from hashlearn import KSDH, LandmarkKernel, codes
 
-
-def blobs(n=200, d=30, c=5, seed=0):
-    rng = np.random.default_rng(seed)
-    y = rng.permutation(np.arange(n) % c)
-    return (rng.normal(size=(c, d))[y] * 2 + rng.normal(size=(n, d))).astype(np.float32), y
+blobs = partial(blobs, d=30, c=5)
 
 
 def direct_objective(hasher, X, S, B):

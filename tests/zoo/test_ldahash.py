@@ -1,18 +1,17 @@
 """LDAHash: spreads without pairs, directions as scipy has them, thresholds as enumeration has them, odd data."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from scipy import linalg
+from zoo_data import blobs
 
 from hashlearn import LDAHash
 from hashlearn.labels import label_matrix
 from hashlearn.zoo.ldahash import best_threshold, pair_spreads
 
-
-def blobs(n=200, d=8, c=4, seed=0, spread=2.0):
-    rng = np.random.default_rng(seed)
-    y = rng.permutation(np.arange(n) % c)
-    return (rng.normal(size=(c, d))[y] * spread + rng.normal(size=(n, d))).astype(np.float32), y
+blobs = partial(blobs, d=8)
 
 
 def label_sets(n, seed=0):

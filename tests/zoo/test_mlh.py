@@ -4,18 +4,13 @@ import itertools
 
 import numpy as np
 import pytest
+from zoo_data import blobs
 
 from hashlearn import MLH
 from hashlearn.labels import label_matrix
 from hashlearn.zoo.mlh import adjusted_codes, loss_tables, random_radius
 
 FAST = {"epoch_pairs": 2000, "n_epochs": 10, "random_state": 0}
-
-
-def blobs(n=200, d=10, c=4, seed=0, spread=2.0):
-    rng = np.random.default_rng(seed)
-    y = rng.permutation(np.arange(n) % c)
-    return (rng.normal(size=(c, d))[y] * spread + rng.normal(size=(n, d))).astype(np.float32), y
 
 
 def test_losses_are_the_two_hinges():

@@ -2,16 +2,10 @@
 
 import numpy as np
 import pytest
+from zoo_data import label_sets
 
 from hashlearn.labels import label_matrix
 from hashlearn.zoo.bases.pairs import draw_partners, loss_table
-
-
-def label_sets(n=80, c=6, seed=0):
-    rng = np.random.default_rng(seed)
-    Y = (rng.random((n, c)) < 0.3).astype(int)
-    Y[Y.sum(axis=1) == 0, 0] = 1
-    return Y
 
 
 def exact_loss(loss, d, similar, r):

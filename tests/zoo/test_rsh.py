@@ -1,18 +1,17 @@
 """RSH: the ranking matrix against its sum over all triplets, its rank, and both solvers."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from scipy import linalg
+from zoo_data import classes
 
 from hashlearn import RSH
 from hashlearn.labels import label_matrix
 from hashlearn.zoo.rsh import ranking_matrix
 
-
-def classes(n=200, d=30, c=4, seed=0):
-    rng = np.random.RandomState(seed)
-    y = rng.randint(c, size=n)
-    return (rng.standard_normal((n, d)) + 2 * rng.standard_normal((c, d))[y]).astype(np.float32), y
+classes = partial(classes, d=30)
 
 
 def all_triplets(X, relevance):

@@ -1,16 +1,15 @@
 """SSH: orthogonal directions, eigenvalues that are the objective, PCA in the limit, the sequential rule."""
 
+from functools import partial
+
 import numpy as np
 import pytest
+from zoo_data import blobs
 
 from hashlearn import SSH
 from hashlearn.zoo.ssh import cholesky_factor, sequential
 
-
-def blobs(n=200, d=8, c=4, seed=0, spread=2.0):
-    rng = np.random.default_rng(seed)
-    y = rng.permutation(np.arange(n) % c)
-    return (rng.normal(size=(c, d))[y] * spread + rng.normal(size=(n, d))).astype(np.float32), y
+blobs = partial(blobs, d=8)
 
 
 def matrix_of(X, S, eta=1.0):

@@ -1,16 +1,15 @@
 """Top-RSBC: soft ranks against exact counts, the gradient, and that descent learns."""
 
+from functools import partial
+
 import numpy as np
 import pytest
+from zoo_data import classes
 
 from hashlearn import TopRSBC
 from hashlearn.zoo.top_rsbc import batch_loss, soft_ranks
 
-
-def classes(n=300, d=12, c=4, spread=2.0, seed=0):
-    rng = np.random.RandomState(seed)
-    y = rng.randint(c, size=n)
-    return (rng.standard_normal((n, d)) + spread * rng.standard_normal((c, d))[y]).astype(np.float32), y
+classes = partial(classes, n=300)
 
 
 @pytest.mark.parametrize("levels", [2, 4])

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import optimize, sparse
 from sklearn.svm import LinearSVC
+from zoo_data import blobs
 
 from hashlearn import TSH, codes
 from hashlearn.hashers.sums import Training
@@ -18,12 +19,6 @@ from hashlearn.zoo.bases.two_step import CodedRows
 from hashlearn.zoo.tsh import draw_followers, infer, smallest_eigenvector, squared_hinge
 
 FAST = {"n_landmarks": 40, "n_partners": 20, "random_state": 0}
-
-
-def blobs(n=200, d=10, c=4, seed=0, spread=2.0):
-    rng = np.random.default_rng(seed)
-    y = rng.permutation(np.arange(n) % c)
-    return (rng.normal(size=(c, d))[y] * spread + rng.normal(size=(n, d))).astype(np.float32), y
 
 
 def random_matrix(n, seed, density=0.5):

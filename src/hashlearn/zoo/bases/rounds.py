@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import iadd
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,18 +56,12 @@ class RoundsHasher(KernelParameters, SumsHasher):
         return self._learn_rounds(Rounds(self, training, sums, context), rng)
 
 
-class RoundStep(Protocol):
-    """How a round changes codes (n, m) in {-1, +1} of rows with projections ``projected`` and groups ``group``."""
-
-    weights: NDArray[np.floating]
-    """Of the features; projections are computed in their precision."""
-
-    def update(self, B: FloatArray, projected: NDArray[np.floating], group: IntArray) -> FloatArray: ...
-
-
 @dataclass
 class SignStep:
-    """b <- sgn(pull of its label set + nu x weights + inertia b); a bit whose update is a tie keeps its value."""
+    """b <- sgn(pull of its label set + nu x weights + inertia b); a bit whose update is a tie keeps its value.
+
+    Projections x weights are computed in the precision of the weights.
+    """
 
     weights: NDArray[np.floating]
     pull: FloatArray
@@ -151,7 +145,7 @@ class Rounds:
             self._n_rounds = k + 1
             yield f"round {k + 1}"
 
-    def run(self, step: RoundStep | None, phase: str) -> CodeSums:
+    def run(self, step: SignStep | SweepStep | None, phase: str) -> CodeSums:
         """Make a pass: codes after ``step``, or random ones to start with."""
         self._n_passes += 1
         name = f"{self.name}-{self._n_passes}"
@@ -228,7 +222,7 @@ class RoundPlan:
     seed: int
     n_bits: int
     intercept: bool
-    step: RoundStep | None = None
+    step: SignStep | SweepStep | None = None
 
 
 def code_round(plan: RoundPlan, task: tuple[RowRange, PackedCodes]) -> tuple[CodeSums, slice, PackedCodes]:
