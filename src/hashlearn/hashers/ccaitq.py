@@ -70,8 +70,8 @@ class CCAITQ(KernelParameters, SumsHasher):
         scaled = np.pad(directions * correlations, ((0, 0), (0, self.n_bits_ - len(correlations))))
         rotation, losses = itq_rotation(self._sample(training, scaled, context) - mean @ scaled, rng, self.max_iter)
         weights = scaled @ rotation
-        learned = {"ridge_": ridge, "correlations_": correlations, "losses_": losses, "n_iter_": len(losses)}
-        return Learned(linear(weights, -mean @ weights), **learned)
+        function, n_iter = linear(weights, -mean @ weights), len(losses)
+        return Learned(function, ridge_=ridge, correlations_=correlations, losses_=losses, n_iter_=n_iter)
 
 
 @dataclass

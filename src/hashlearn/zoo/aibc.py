@@ -100,7 +100,8 @@ class AIBC(RoundsHasher):
             objective.append(float(pairs + nu * (queries.hash_loss(W) + database.hash_loss(R))))
 
         B, Z = queries.run(start(), "start queries"), database.run(start(), "start database")
-        W, R, objective = queries.regression(), database.regression(), []
+        W, R = queries.regression(), database.regression()
+        objective: list[float] = []
         record()
         for phase in database.repeat():
             B = queries.run(step(Z, W), f"{phase}, queries")

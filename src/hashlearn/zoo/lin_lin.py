@@ -249,7 +249,7 @@ class PairProblem:
 
     def learn_bit(self, bit: int, turns: int, before: float, rng: Rng) -> float:
         """Replace a bit by a better one and return the loss; the bit stays if the loss would rise above ``before``."""
-        state = (self.queries, self.database, self.query_weights, self.database_weights)
+        state: list[NDArray[Any]] = [self.queries, self.database, self.query_weights, self.database_weights]
         old, thetas = [part[:, bit].copy() for part in state], [pairs.theta for pairs in self.relations]
         self._add(bit, -1)
         self._propose(bit, turns, rng)
