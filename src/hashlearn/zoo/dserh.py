@@ -92,10 +92,11 @@ class DSeRH(RoundsHasher):
         if self.n_samples is None:
             return super()._learn_rows(training, context, rng)
         group = groups_of_all_rows(training, context)
-        rows = np.flatnonzero(group >= 0)
-        keys = rowkeys.row_keys(training.seed, rowkeys.SAMPLE, 0, training.n_rows)[rows]
-        drawn = rowkeys.lowest(keys, self.n_samples)
-        rows, keys = rows[drawn], keys[drawn]
+        keys = rowkeys.row_keys(training.seed, rowkeys.SAMPLE, 0, training.n_rows)
+        limit = rowkeys.limit(self.n_samples, training.n_rows - training.n_unlabeled)
+        rows = np.flatnonzero((group >= 0) & (keys <= limit))
+        rows = rows[rowkeys.lowest(keys[rows], self.n_samples)]
+        keys = keys[rows]
         found = take_rows(training, rows, context, products=False)
         self._set_center(training, found.mean)
         features, center = np.concatenate(found.taken), self.features_.center_
