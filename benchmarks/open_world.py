@@ -67,7 +67,8 @@ def main() -> None:
         source = source_of(name, args.data_dir, folder)
         plan = FrontierPlan(source, tuple(args.bytes), args.seeds, methods=tuple(args.methods), budgets=BUDGETS)
         measured = run_frontier(plan, folder, str(args.data_dir), threads=1)
-        print(write_frontier(folder, name, plan, measured)[0], *measured.failed, sep="\n", flush=True)
+        failed = (f"{run.definition} failed: {run.error}" for run in measured.failed)
+        print(write_frontier(folder, name, plan, measured)[0], *failed, sep="\n", flush=True)
 
 
 if __name__ == "__main__":

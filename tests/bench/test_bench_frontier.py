@@ -2,46 +2,52 @@
 
 import csv
 import json
+import sys
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from hashlearn.bench import frontier
+from hashlearn.bench import BenchRun, PlanError, frontier
 from hashlearn.bench.frontier import (
     FrontierMethod,
     FrontierPlan,
-    FrontierPoint,
+    FrontierTask,
     LabelBudget,
-    PoolFacts,
     frontier_methods,
     run_frontier,
 )
 from hashlearn.bench.frontier_page import (
-    _best_section,
-    _budget_section,
-    _table_section,
+    best_section,
+    budget_section,
     frontier_notes,
     frontier_picture,
     frontier_rows,
-    paired_difference,
+    table_section,
 )
-from hashlearn.bench.plan import PlanError
 from hashlearn.bench.scoring import neighbor_recall, own_row_first
+from hashlearn.bench.store import RunDefinition
 from hashlearn.codecs import FloatCodec, ProductCodec
 from hashlearn.data.own import DataSource
 
 FEW = ("float cosine", "sign bits, all rescored by int8", "PQ", "itq", "LDA + PQ", "class number")
 BUDGETS = (LabelBudget(), LabelBudget(5), LabelBudget(None, 0.4), LabelBudget(absent=True))
-CLASSES, SETS = PoolFacts("mixed", False, True, 10_000, 6000), PoolFacts("new", True, True, 10_000, 10_000)
 
 
 def point(label, n_bytes, known, unknown, seed=0, sized=True, budget=BUDGETS[0]):
     values = {"bytes": n_bytes, "model bytes": 0, "fit seconds": 1.0, "encode seconds": 1.0, "own row first": 1.0}
     values |= {"distinct": 1.0, "map known": known, "map unknown": unknown, "map unknown-alone": unknown}
     values |= {"recall known": 0.5, "recall unknown": 0.5}
-    method = FrontierMethod(label.partition(",")[0], lambda size, _: FloatCodec(), sized=sized)
-    return FrontierPoint(label, method, n_bytes, seed, budget, values)
+    method = FrontierMethod(label.partition(",")[0], lambda size, _: FloatCodec(), sized)
+    definition = RunDefinition("d", "mixed", "frontier", "", seed, method.name, method.name, {}, 8 * n_bytes)
+    task = FrontierTask(definition, None, method, n_bytes, budget, quick=False)
+    return task, BenchRun(definition, views={label: values})
+
+
+def values_of(measured, budget, seed=0):
+    """What was measured of each way to search at a budget."""
+    rows = [row for row in frontier_rows(measured.fits) if row.budget == budget]
+    return {row.label: row.by_seed[seed] for row in rows}
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +62,7 @@ def made(tmp_path_factory):
 
 def test_points_have_every_measure(made):
     _, _, measured = made
-    first = {p.label: p.values for p in measured.points if p.seed == 0 and p.budget == BUDGETS[0]}
+    first = values_of(measured, BUDGETS[0])
     assert list(first) == [
         "float cosine", "sign bits, all rescored by int8", "class number", "LDA + PQ", "PQ", "itq, Hamming",
         "itq, real-valued queries",
@@ -78,16 +84,14 @@ def test_points_have_every_measure(made):
 
 def test_budgets_concern_what_learns_from_labels(made):
     _, _, measured = made
-    with_budget = {p.label for p in measured.points if p.budget in BUDGETS[1:3]}
-    assert with_budget == {"class number", "LDA + PQ"}
-    absent = {p.label: p.values for p in measured.points if p.budget == BUDGETS[3] and p.seed == 0}
-    present = {p.label: p.values for p in measured.points if p.budget == BUDGETS[0] and p.seed == 0}
+    present, few, wrong, absent = (values_of(measured, budget) for budget in BUDGETS)
+    assert set(few) == set(wrong) == {"class number", "LDA + PQ"}
     assert set(absent) == set(present)
     assert absent["PQ"]["map unknown"] != present["PQ"]["map unknown"]
     assert absent["float cosine"]["map unknown"] == present["float cosine"]["map unknown"]
-    scores = {p.budget: p.values["map known"] for p in measured.points if p.label == "class number" and p.seed == 0}
-    assert scores[BUDGETS[0]] > scores[BUDGETS[1]] + 0.05
-    assert scores[BUDGETS[0]] > scores[BUDGETS[2]]
+    scores = [found["class number"]["map known"] for found in (present, few, wrong)]
+    assert scores[0] > scores[1] + 0.05
+    assert scores[0] > scores[2]
 
 
 def test_a_budget_hides_and_replaces_labels():
@@ -109,7 +113,9 @@ def test_what_is_measured_is_not_measured_again(made, monkeypatch):
     monkeypatch.setattr(ProductCodec, "fit", lambda *_: pytest.fail("fitted again"))
     assert run_frontier(plan, folder).runs == measured.runs
     more = FrontierPlan(plan.source, sizes=(8, 4), seeds=1, quick=True, methods=("itq",))
-    assert [p.values["bytes"] for p in run_frontier(more, folder).points] == [8, 8, 4, 4]
+    assert [(row.bytes, row.size) for row in frontier_rows(run_frontier(more, folder).fits)] == [
+        (8, 8), (8, 8), (4, 4), (4, 4),
+    ]  # fmt: skip
     monkeypatch.setattr(frontier, "_REVISION", 2)
     with pytest.raises(pytest.fail.Exception, match="fitted again"):
         run_frontier(FrontierPlan(plan.source, sizes=(8,), seeds=1, quick=True, methods=("PQ",)), folder)
@@ -125,11 +131,12 @@ def test_runs_of_a_frontier_are_no_runs_of_a_table(made, call):
 def test_a_method_that_fails_stops_no_other(tmp_path):
     plan = FrontierPlan(DataSource("digits"), sizes=(2000,), seeds=1, quick=True, methods=("itq", "sign bits"))
     finished = []
-    measured = run_frontier(plan, tmp_path, threads=1, on_finished=lambda label, *_: finished.append(label))
+    measured = run_frontier(plan, tmp_path, threads=1, on_finished=lambda run, *_: finished.append(str(run.definition)))
     # Sign bits have as many bytes as the features give them.
-    assert finished == ["sign bits, seed 0", "itq, 2000 bytes, seed 0"]
-    assert [one.label for one in measured.points] == ["sign bits"]
-    assert measured.failed[0].startswith("itq, 2000 bytes, seed 0: ")
+    assert finished == ["sign bits, frontier, seed 0", "itq, 16000 bits, frontier, seed 0"]
+    assert [row.label for row in frontier_rows(measured.fits)] == ["sign bits"]
+    assert [run.definition.label for run in measured.failed] == ["itq"]
+    assert frontier_notes(plan, measured)[-1].startswith("Failed: itq, 16000 bits, frontier, seed 0: ")
 
 
 @pytest.mark.slow
@@ -177,7 +184,7 @@ def test_label_sets_are_searched_on_new_rows(call, tmp_path):
     code, _, err = call(*words, "--methods", "float cosine", "float Euclidean", "LDA + PQ", "posteriors + PQ", "gsdhp")
     assert code == 0, err
     text = (tmp_path / "out" / "report.md").read_text()
-    assert "Left out: LDA + PQ (it takes classes, not label sets)." in text
+    assert "Left out: LDA + PQ (LDA needs one class per row. Got label sets instead)." in text
     assert "Left out: 5 labels per class (label sets have no budget per class)." in text
     assert "| gsdhp, Hamming | 2 |" in text
     assert "| float Euclidean | 96 |" in text  # because rows are not of unit length
@@ -214,8 +221,8 @@ def test_rows_are_means_over_seeds_and_equal_sizes_count_once():
     points = [point("a", 8, 0.8, 0.4), point("a", 8, 0.9, 0.6, seed=1), point("a", 8, 0.1, 0.6, seed=1)]
     (row,) = frontier_rows(points)
     assert len(row.by_seed) == 2
-    assert row.mean("map known").mean == pytest.approx(0.85)
-    assert row.mean("map unknown").deviation == pytest.approx(np.std([0.4, 0.6], ddof=1))
+    assert row.sure("map known").mean == pytest.approx(0.85)
+    assert row.sure("map unknown").deviation == pytest.approx(np.std([0.4, 0.6], ddof=1))
 
 
 def test_rows_whose_bytes_follow_from_the_classes_are_one_row():
@@ -231,16 +238,8 @@ def test_budgets_of_fits_that_failed_are_dashes():
     points = [point("a", 8, known[b], 0.5, seed, budget=b) for b in known for seed in (0, 1)]
     points += [point("PQ", 8, 0.7, 0.5, seed) for seed in (0, 1)]
     points.append(point("PQ", 8, 0.6, 0.5, 1, budget=BUDGETS[3]))
-    section = _budget_section(frontier_rows(points), [BUDGETS[0], BUDGETS[3]], 8)
+    section = budget_section(frontier_rows(points), [BUDGETS[0], BUDGETS[3]], 8)
     assert section.rows == [["a", "0.900 / 0.500", "0.800 / 0.500"], ["PQ", "0.700 / 0.500", "–"]]
-
-
-def test_too_few_labeled_rows_for_centroids_are_not_tried():
-    plan = FrontierPlan(DataSource("digits"), budgets=(BUDGETS[0], BUDGETS[3]))
-    few = PoolFacts("mixed", False, True, 300, 200)
-    absent = {method.name for _, budget, method, _ in frontier._jobs(plan, few) if budget.absent}
-    assert "gsdhp" in absent
-    assert not absent & {"PQ", "LDA + PQ", "class number + PQ"}
 
 
 def test_differences_are_paired():
@@ -250,7 +249,7 @@ def test_differences_are_paired():
     points = [point("a", 8, a, 0.5, seed) for seed, a in enumerate(level)]
     points += [point("b", 8, b, 0.5, seed) for seed, b in enumerate(level + gain)]
     a, b = frontier_rows(points)
-    found = paired_difference(b, a, "map known")
+    found = b.minus(a, "map known")
     mean, half = found.mean, found.half
     assert mean == pytest.approx(0.11)
     assert str(found) == "+0.110 ± 0.025*"
@@ -258,26 +257,24 @@ def test_differences_are_paired():
     assert (mean - half, mean + half) == pytest.approx(tuple(expected))
     assert half < 0.03
     one = frontier_rows([point("c", 8, 0.9, 0.5, seed=2)])[0]
-    assert str(paired_difference(one, a, "map known")) == "+0.300"
+    assert str(one.minus(a, "map known")) == "+0.300"
 
 
-def test_a_plan_says_what_it_leaves_out(monkeypatch):
-    monkeypatch.setattr("hashlearn.codecs.TurboCodec.installed", lambda: False)
-    whole = FrontierPlan(DataSource("digits"), sizes=(4, 8, 32)).left_out(CLASSES)
-    assert whole.pop("rows have unit length, so it is the order by cosine") == ["float Euclidean"]
-    assert any("--matryoshka" in reason for reason in whole)
-    assert {reason: names for reason, names in whole.items() if reason.startswith("it needs")} == {
-        "it needs turbovec: pip install turbovec": ["TurboQuant, 4 bits", "TurboQuant, 2 bits"],
-        "it needs more than 8 bytes": ["RaBitQ, 1 bit of 4, 8 bytes"],
-        "it needs more than 21 bytes": ["RaBitQ, 2 bits of 4, 8 bytes"],
-    }
-    few = FrontierPlan(DataSource("digits"), methods=("PQ", "LDA + PQ")).left_out(SETS)
-    assert few["it takes classes, not label sets"] == ["LDA + PQ"]
-    assert "PQ" not in few["not asked for"]
-    notes = frontier_notes(
-        FrontierPlan(DataSource("digits"), sizes=(8,)), frontier.Measured([], [], ["x: broke"], CLASSES, [])
-    )
-    assert notes[-1] == "Failed: x: broke"
+def test_what_does_not_suit_the_data_is_left_out_with_the_reason(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "turbovec", None)
+    monkeypatch.setattr(frontier, "QUICK_ROWS", 200)
+    methods = ("float cosine", "TurboQuant, 4 bits", "TurboQuant, 2 bits", "RaBitQ, 1 bit", "PQ")
+    plan = FrontierPlan(DataSource("digits"), (4, 8), seeds=1, quick=True, methods=methods)
+    measured = run_frontier(plan, tmp_path, threads=1)
+    assert [row.label for row in frontier_rows(measured.fits)] == ["float cosine"]
+    assert not measured.failed
+    text = "\n".join(frontier_notes(plan, measured))
+    for sentence in (
+        "Left out: TurboQuant, 4 bits; TurboQuant, 2 bits (TurboQuant needs turbovec: pip install turbovec).",
+        "Left out: RaBitQ, 1 bit (RaBitQ with 1 bits needs more than 8 bytes per row. Got 4 instead).",
+        "Left out: PQ (PQ learns 256 centroids from at least as many rows. Got 200 rows instead).",
+    ):
+        assert sentence in text
 
 
 def test_deviations_are_bars_of_the_picture():
@@ -312,7 +309,7 @@ def test_the_table_of_methods():
 
 def test_budgets_are_measured_at_the_middle_size_with_few_seeds_and_methods():
     plan = FrontierPlan(DataSource("digits"), seeds=5, budgets=BUDGETS)
-    jobs = list(frontier._jobs(plan, CLASSES))
+    jobs = list(plan.fits("mixed"))
     some = [job for job in jobs if job[1] != BUDGETS[0]]
     assert {seed for seed, *_ in some} == {0, 1, 2}
     assert {size for *_, method, size in some if method.sized} == {16}
@@ -322,15 +319,15 @@ def test_budgets_are_measured_at_the_middle_size_with_few_seeds_and_methods():
 
 def test_a_row_of_fewer_seeds_is_not_the_best():
     points = [point("a", 8, 0.5, 0.5), point("a", 8, 0.5, 0.5, seed=1), point("b", 8, 0.9, 0.9)]
-    section = _best_section(frontier_rows(points), (8,))
+    section = best_section(frontier_rows(points), (8,))
     assert section.rows[0][1] == "a (8 B) 0.500"
 
 
 def test_what_is_not_measured_is_a_dash():
     hidden = point("TurboQuant", 100, 0.5, 0.5)
-    del hidden.values["distinct"]
+    del hidden[1].views["TurboQuant"]["distinct"]
     rows = frontier_rows([hidden])
-    text = _table_section(rows, []).rows[0]
+    text = table_section(rows, []).rows[0]
     assert "–" in text
 
 
@@ -338,7 +335,7 @@ def test_the_matryoshka_row_needs_the_word_of_the_user():
     names = {True: set(), False: set()}
     for asked in names:
         plan = FrontierPlan(DataSource("digits"), matryoshka=asked)
-        names[asked] = {method.name for method in plan.chosen(CLASSES)}
+        names[asked] = {method.name for method in plan.chosen}
     assert names[True] - names[False] == {"Matryoshka, 8 bits"}
 
 
@@ -378,7 +375,7 @@ class TestStrangersFiles:
     def test_few_rows(self, page):
         text = page(*self.rows(200, 5), *self.METHODS)
         assert "| PQ, 4 bits | 4 |" in text
-        assert "(it learns 256 centroids from at least as many rows, and there are 80 to train on)" in text
+        assert "PQ learns 256 centroids from at least as many rows. Got 80 rows instead" in text
         assert "Failed" not in text
 
     def test_two_classes(self, page):

@@ -18,8 +18,7 @@ from hashlearn.bench import BenchPlan, RunStore, Variant, run_plan
 from hashlearn.bench.paper import tables as paper
 from hashlearn.bench.paper.report import make_paper_report
 from hashlearn.bench.plots import LinePlot, svg
-from hashlearn.bench.report import TEMPLATE, page, write_report
-from hashlearn.bench.sections import Section, folder_sections
+from hashlearn.bench.report import TEMPLATE, Section, folder_sections, page, write_report
 
 pytest.importorskip("matplotlib")
 pytest.importorskip("jinja2")

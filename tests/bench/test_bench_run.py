@@ -104,10 +104,10 @@ def test_a_killed_process_fails_alone(tmp_path, monkeypatch):
     """The pool breaks under the first attempt; of the single attempts only one breaks."""
     plan = make_plan("holdout", ["itq", "lsh"], [8], 1, "digits")
 
-    def pool(tasks, jobs):
+    def pool(tasks, folder, jobs, threads):
         if len(tasks) > 1 or tasks[0].definition.method == "itq":
             raise runner.BrokenProcessPool
-        yield runner.perform(tasks[0])
+        yield runner.perform(tasks[0], folder, threads)
 
     monkeypatch.setattr(runner, "_over_processes", pool)
     outcome = run_plan(plan, tmp_path / "results", jobs=2)

@@ -11,6 +11,8 @@ import pytest
 from bench.conftest import SMALL
 from hashlearn.bench import RunStore, Variant, run_plan, scores_of
 from hashlearn.bench.plan import make_plan
+from hashlearn.bench.store import RunDefinition
+from hashlearn.bench.tables import TableRow, compare
 
 
 def test_means_and_deviations_are_those_of_the_runs(call, results):
@@ -68,22 +70,19 @@ def test_compare(call, results, tmp_path):
 
 
 def test_differences_are_paired_by_seed():
-    from hashlearn.bench.tables import TableRow, compare, mean_of
+    what = RunDefinition("d", "p", "s", "", 0, "m", "lsh", {}, 8)
 
     def row(values, seeds):
-        measured = mean_of(values)
-        return TableRow(
-            "d", "p", "s", "m", 8, 1, len(values), "MAP", "stable", None, measured, measured, None, {},
-            seed_numbers=seeds,
-        )  # fmt: skip
+        by_seed = {seed: {"hashed": value} for seed, value in zip(seeds, values, strict=True)}
+        return TableRow(by_seed, what, [], "MAP", "stable")
 
     first = row([0.5, 0.7, 0.6], (0, 1, 2))
     for second, certain in (([0.52, 0.73, 0.62], True), ([0.55, 0.65, 0.61], False)):
         (found,), _, _ = compare([first], [row(second, (0, 1, 2))])
-        assert found.certain is certain
-        assert found.difference == pytest.approx(np.mean(second) - 0.6)
+        assert found.difference.certain is certain
+        assert found.difference.mean == pytest.approx(np.mean(second) - 0.6)
     (found,), _, _ = compare([first], [row([0.75, 0.9], (1, 5))])
-    assert (found.seeds, found.difference, found.interval) == (1, pytest.approx(0.05), None)
+    assert found.difference == (pytest.approx(0.05), None, 1)
     assert compare([first], [row([0.9], (7,))])[0] == []
 
 

@@ -1,5 +1,7 @@
 """Codecs: one contract for all, every byte counted, and the known order of quality on real digits."""
 
+import sys
+
 import numpy as np
 import pytest
 
@@ -115,7 +117,7 @@ def test_more_bits_of_rabitq_are_nearer_to_the_floats(fitted, digits):
     assert three < one
 
 
-@pytest.mark.parametrize(("bits", "least"), [(1, 8), (4, 20)])
+@pytest.mark.parametrize(("bits", "least"), [(1, 8), (4, 23)])
 def test_rabitq_bills_its_factors(bits, least):
     with pytest.raises(ValueError, match=rf"more than {least} bytes per row\. Got {least}"):
         codecs.RaBitCodec(least, bits)
@@ -235,6 +237,20 @@ def test_turboquant_is_near_to_the_floats(digits):
     exact = unit_rows(queries) @ unit_rows(database).T
     assert codec.bytes_per_row == 36
     assert np.abs(codec.scores(queries, codec.encode(database)) - exact).max() < 0.2
+
+
+@pytest.mark.parametrize(
+    ("codec", "y", "message"),
+    [
+        (codecs.ProductCodec(2), None, "256 centroids from at least as many rows. Got 60"),
+        (codecs.MappedCodec(codecs.Discriminant(), codecs.FloatCodec()), np.eye(60), "LDA needs one class per row"),
+        (codecs.TurboCodec(2), None, "pip install turbovec"),
+    ],
+)
+def test_what_a_codec_cannot_learn_from_is_one_sentence(codec, y, message, monkeypatch):
+    monkeypatch.setitem(sys.modules, "turbovec", None)
+    with pytest.raises(codecs.NotSuited, match=message):
+        codec.fit(np.random.default_rng(0).normal(size=(60, 8)).astype(np.float32), y)
 
 
 def test_rows_that_do_not_differ_are_one_sentence_for_lda():

@@ -25,7 +25,7 @@ from hashlearn.data.pool import Dataset
 from hashlearn.data.protocols import protocol
 from hashlearn.metrics import Rules
 from hashlearn.metrics.rules import CHOICES as CHOICE_TYPES
-from hashlearn.typing import Float32Array, IntArray
+from hashlearn.typing import Float32Array, FloatArray, IntArray
 
 NAMES = ("map", "ndcg", "precision", "recall", "acg", "radius_precision", "radius_recall", "empty_balls")
 DATABASES = ("learned", "hashed", "real")
@@ -89,8 +89,7 @@ def scores_of(store: RunStore, run: BenchRun, rules: Rules | None = None, n_jobs
     rules.
     """
     rules = rules or Rules()
-    found = _kept(store, run.key, [asdict(rules)], lambda: _score(store, run, rules, n_jobs))
-    assert found is not None  # _score always returns scores
+    found: RunScores = _kept(store, run.key, [asdict(rules)], lambda: _score(store, run, rules, n_jobs))
     return found
 
 
@@ -113,11 +112,11 @@ def float_cosine(store: RunStore, run: BenchRun, rules: Rules, dataset: Dataset 
     return _kept(store, "cosine", facts, compute)
 
 
-def neighbor_recall(scores: Float32Array, neighbors: IntArray) -> float:
-    """Return the mean share of the true neighbors among the first rows, expected over random orders of equal scores.
+def neighbor_recall(scores: Float32Array, neighbors: IntArray) -> FloatArray:
+    """Return the share of each query's true neighbors among the first rows, expected over orders of equal scores.
 
-    >>> neighbor_recall(np.array([[3.0, 1.0, 1.0, 1.0]]), np.array([[0, 1]]))
-    0.6666666666666666
+    >>> neighbor_recall(np.array([[3.0, 1.0, 1.0, 1.0]]), np.array([[0, 1]])).round(3)
+    array([0.667])
     """
     count = neighbors.shape[1]
     last = -np.partition(-scores, count - 1, axis=1)[:, [count - 1]]
@@ -126,18 +125,18 @@ def neighbor_recall(scores: Float32Array, neighbors: IntArray) -> float:
     chance = (count - above.sum(axis=1)) / tied.sum(axis=1)
     true_above = np.take_along_axis(above, neighbors, axis=1).sum(axis=1)
     true_tied = np.take_along_axis(tied, neighbors, axis=1).sum(axis=1)
-    return float(np.mean((true_above + chance * true_tied) / count))
+    return (true_above + chance * true_tied) / count
 
 
-def own_row_first(scores: Float32Array, own: IntArray) -> float:
-    """Return how often the stored row that is the query comes first, expected over random orders of equal scores.
+def own_row_first(scores: Float32Array, own: IntArray) -> FloatArray:
+    """Return the chance of each stored row that is the query to come first, over random orders of equal scores.
 
     >>> own_row_first(np.array([[2.0, 2.0, 1.0], [0.0, 3.0, 1.0]]), np.array([0, 1]))
-    0.75
+    array([0.5, 1. ])
     """
     best = scores.max(axis=1)
     is_best = scores[np.arange(len(own)), own] == best
-    return float(np.mean(is_best / (scores == best[:, None]).sum(axis=1)))
+    return is_best / (scores == best[:, None]).sum(axis=1)
 
 
 def likeness(
@@ -150,16 +149,16 @@ def likeness(
     rows ``own``, hashed as queries.
     """
     floats, recalls, firsts = unit_rows(rows.database_X), [], []
-    for start in range(0, min(OWN_ROWS, len(codes.query)), _BLOCK):
-        block = slice(start, min(start + _BLOCK, OWN_ROWS))
-        near = best_places(unit_rows(rows.query_X[block]) @ floats.T, K)
-        recalls.append((len(near), neighbor_recall(_nearness(codes.query[block], codes.hashed, n_bits), near)))
+    queries, asked = rows.query_X[:OWN_ROWS], codes.query[:OWN_ROWS]
+    for start in range(0, len(queries), _BLOCK):
+        block = slice(start, start + _BLOCK)
+        near = best_places(unit_rows(queries[block]) @ floats.T, K)
+        recalls.append(neighbor_recall(_nearness(asked[block], codes.hashed, n_bits), near))
     for start in range(0, len(own), _BLOCK):
         block = slice(start, start + _BLOCK)
-        scores = _nearness(own_codes[block], codes.hashed, n_bits)
-        firsts.append((len(scores), own_row_first(scores, own[block])))
-    means = [float(np.average([v for _, v in found], weights=[n for n, _ in found])) for found in (recalls, firsts)]
+        firsts.append(own_row_first(_nearness(own_codes[block], codes.hashed, n_bits), own[block]))
     distinct = len(np.unique(codes.hashed, axis=0)) / len(codes.hashed)
+    means = (float(np.concatenate(found).mean()) for found in (recalls, firsts))
     return dict(zip(LIKENESS, (*means, distinct), strict=True))
 
 

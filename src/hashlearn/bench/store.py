@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_info
 
 import hashlearn
+from hashlearn.codecs import NotSuited
 from hashlearn.files.arrays import FileError
 from hashlearn.files.output import written_whole
 from hashlearn.parallel import thread_count
@@ -69,7 +70,8 @@ class RunDefinition:
         return f"{readable}-{digest}"
 
     def __str__(self) -> str:
-        return f"{self.label}, {self.n_bits} bits, {self.split}, seed {self.seed}"
+        bits = f"{self.n_bits} bits, " if self.n_bits else ""
+        return f"{self.label}, {bits}{self.split}, seed {self.seed}"
 
 
 @dataclass(frozen=True)
@@ -100,6 +102,11 @@ class BenchRun:
     @property
     def key(self) -> str:
         return self.definition.key
+
+    @property
+    def unsuited(self) -> bool:
+        """Whether there is no run because the codec does not suit the data, which is no failure."""
+        return (self.error or "").startswith(NotSuited.__name__)
 
 
 @dataclass(frozen=True)

@@ -16,13 +16,12 @@ from typer.core import TyperCommand
 
 from hashlearn.bench import frontier as frontiers
 from hashlearn.bench import runner, tables
-from hashlearn.bench.frontier import FLOATS
 from hashlearn.bench.frontier_page import write_frontier
 from hashlearn.bench.paper import tables as paper
 from hashlearn.bench.paper.report import make_paper_report
 from hashlearn.bench.plan import plan_from_options, spread_lists
 from hashlearn.bench.plots import need_bench_extra
-from hashlearn.bench.report import write_report
+from hashlearn.bench.report import folder_sections, write_report
 from hashlearn.bench.scoring import (
     CHOICES,
     FLOAT_COSINE,
@@ -34,9 +33,8 @@ from hashlearn.bench.scoring import (
     score_title,
     scores_of,
 )
-from hashlearn.bench.sections import folder_sections
 from hashlearn.bench.store import BenchRun, RunStore
-from hashlearn.bench.tables import is_stale, stale_remark, with_cosine
+from hashlearn.bench.tables import is_stale, stale_remark
 from hashlearn.cli.data import AsJson, DataDir
 from hashlearn.cli.options import command_group
 from hashlearn.cli.shell import BadUse, epilog, new_table, output, print_json, say, show_table
@@ -138,10 +136,8 @@ def run_bench(
     with bench_progress():
         outcome = runner.run_plan(plan, out, data_dir, jobs=jobs, threads=threads, on_finished=SayFinished())
     say(f"{len(outcome.made)} runs made, {len(outcome.kept)} were there already, {len(outcome.failed)} failed.")
-    if outcome.replaced:
-        say(f"{len(outcome.replaced)} of them were there, but of another revision of their methods.")
     runs = [run for run in (*outcome.kept, *outcome.made) if run.error is None]
-    rows = with_cosine(RunStore(out), tables.table_rows(RunStore(out), runs), runs)
+    rows = tables.table_rows(RunStore(out), runs, floats=True)
     print_rows(rows, "json" if as_json else "text", failed=outcome.failed)
     return 1 if outcome.failed else 0
 
@@ -191,7 +187,7 @@ def table(
     store = RunStore(folder)
     runs = store.runs()
     rules = rules_from_options(ties=ties, at=at, ndcg_at=ndcg_at, radius=radius)
-    rows = with_cosine(store, tables.table_rows(store, runs, rules, check_score(score)), runs, rules, score)
+    rows = tables.table_rows(store, runs, rules, check_score(score), floats=True)
     form = "json" if as_json else "markdown" if markdown else "csv" if as_csv else "text"
     failed = [run for run in runs if run.error is not None]
     print_rows(rows, form, failed)
@@ -229,7 +225,8 @@ def compare_folders(
         print("B - A: mean ± 95 % interval over common seeds; * is an interval without 0")
     for side, rows in (("A", only_first), ("B", only_second)):
         if rows:
-            say(f"only in {side}: {', '.join(f'{row.method} {row.bits} bits on {row.split}' for row in rows)}.")
+            names = (f"{row.what.label} {row.what.n_bits} bits on {row.what.split}" for row in rows)
+            say(f"only in {side}: {', '.join(names)}.")
 
 
 @bench.command("report", epilog=epilog("hashlearn bench report results -o report"))
@@ -335,7 +332,9 @@ def frontier(
     matryoshka: Annotated[
         bool, typer.Option("--matryoshka", help="The model was made to be cut: also measure its first dimensions.")
     ] = False,
-    against: Annotated[str, typer.Option(help="The row of the table that all others are compared with.")] = FLOATS,
+    against: Annotated[
+        str, typer.Option(help="The row of the table that all others are compared with.")
+    ] = FLOAT_COSINE,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer rows, one seed, all labels only.")] = False,
     threads: Threads = None,
 ) -> int:
@@ -367,13 +366,9 @@ def frontier(
         tuple(dict.fromkeys(budgets)),
         matryoshka,
     )
-    with bench_progress(frontiers.PHASE):
-        measured = frontiers.run_frontier(
-            plan, out, data_dir, threads=threads, on_finished=None if sys.stderr.isatty() else _say_fit
-        )
-    for sentence in measured.failed:
-        say(f"failed: {sentence}")
-    if not measured.points:
+    with bench_progress():
+        measured = frontiers.run_frontier(plan, out, data_dir, threads=threads, on_finished=SayFinished())
+    if not any(run.views for run in measured.runs):
         return 1
     title = DATA_SETS[name].title if name in DATA_SETS else Path(name).name
     for path in write_frontier(out, title, plan, measured, against):
@@ -381,12 +376,8 @@ def frontier(
     return 1 if measured.failed else 0
 
 
-def _say_fit(what: str, seconds: float, done: int, total: int) -> None:
-    say(f"{done}/{total} {what}: {seconds:.1f} s.")
-
-
 @contextmanager
-def bench_progress(shown: str = runner.PHASE) -> Iterator[None]:
+def bench_progress() -> Iterator[None]:
     """Show one bar of runs with the time left. Phases inside a run have no bar, because most are too short to read."""
     console = Console(stderr=True)
     columns = (SpinnerColumn(), TextColumn("runs"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
@@ -394,7 +385,7 @@ def bench_progress(shown: str = runner.PHASE) -> Iterator[None]:
         task = bars.add_task("runs", total=None)
 
         def listener(phase: str, done: int, total: int) -> None:
-            if phase == shown:
+            if phase == runner.PHASE:
                 bars.update(task, completed=done, total=total)
 
         with listening(listener):
@@ -414,6 +405,8 @@ class SayFinished:
         self.started = time.monotonic()
 
     def __call__(self, run: BenchRun, done: int, total: int) -> None:
+        if run.unsuited:
+            return  # the page of the frontier says why
         if run.error is not None:
             say(f"{run.definition} failed: {run.error}")
         elif not sys.stderr.isatty():
@@ -453,7 +446,7 @@ def print_rows(rows: list[tables.TableRow], form: str, failed: list[BenchRun]) -
         errors = [{"run": str(run.definition), "error": run.error} for run in failed]
         plain: dict[bool, list[Any]] = {False: [], True: []}
         for row in rows:
-            plain[row.method == FLOAT_COSINE].append(tables.plain_row(row))
+            plain[row.what.label == FLOAT_COSINE].append(tables.plain_row(row))
         print_json({"rows": plain[False], "baselines": plain[True], "failed": errors})
     elif form == "csv":
         print(tables.as_csv([tables.plain_row(row) for row in rows]), end="")
@@ -468,7 +461,7 @@ def print_rows(rows: list[tables.TableRow], form: str, failed: list[BenchRun]) -
             if likeness:
                 names = [*tables.TABLE_COLUMNS[first : first + 2], *LIKENESS.values()]
                 print_table("The same codes without labels (recall@10: neighbors by the floats)", names, likeness)
-        if any(row.real for row in rows):
+        if any(row.mean("real") for row in rows):
             print(tables.REAL_VALUED)
 
 

@@ -3,7 +3,7 @@
 The bench compares codecs at equal bytes (``hashlearn bench frontier``).
 """
 
-from hashlearn.codecs.base import Codec
+from hashlearn.codecs.base import Codec, NotSuited
 from hashlearn.codecs.hashed import HasherCodec, OpenMetric
 from hashlearn.codecs.labeled import ClassCodec, ContrastiveAdapter, Discriminant, MappedCodec, Posteriors
 from hashlearn.codecs.quantizers import (
@@ -27,6 +27,7 @@ __all__ = [
     "FloatCodec",
     "HasherCodec",
     "MappedCodec",
+    "NotSuited",
     "OpenMetric",
     "Posteriors",
     "ProductCodec",

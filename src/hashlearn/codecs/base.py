@@ -3,24 +3,42 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 
 from hashlearn.typing import Float32Array, IntArray, PackedCodes
 
 
+class NotSuited(ValueError):
+    """A codec cannot be used with these rows, labels or sizes, or needs another package; the message says why."""
+
+
 class Codec(ABC):
     """Turns rows of floats into bytes, and scores these bytes for queries, which stay floats.
 
-    All bytes that are stored for a row count in ``bytes_per_row``, also norms and correction factors. What is stored
-    once for all rows (codebooks, rotations, models) counts in ``model_bytes``. Supervised codecs learn from the labels
-    in ``y``, which may lack for some rows; all rows take part where labels are not needed. ``shows_codes`` says whether
-    ``encode`` gives what is stored; a package may keep that to itself.
+    Supervised codecs learn from the labels in ``y``, which may lack for some rows; all rows take part where labels are
+    not needed.
+
+    Attributes
+    ----------
+    bytes_per_row : int
+        Number of bytes that are stored for each row, with norms and correction factors; known after ``fit``.
+    model_bytes : int
+        Number of bytes that are stored once for all rows: codebooks, rotations, models; known after ``fit``.
+    supervised : bool
+        Whether labels change the codec.
+    shows_codes : bool
+        Whether ``encode`` gives what is stored; a package may keep that to itself.
+    revision : int
+        Increased when the codec gives other scores, so that kept runs are made again.
     """
 
-    supervised: ClassVar[bool] = False
-    shows_codes: ClassVar[bool] = True
+    bytes_per_row: int
+    model_bytes: int = 0
+    supervised: bool = False
+    shows_codes: bool = True
+    revision: int = 1
 
     @abstractmethod
     def fit(self, X: Float32Array, y: Any = None) -> Self:
@@ -29,16 +47,6 @@ class Codec(ABC):
     @abstractmethod
     def encode(self, X: Float32Array) -> PackedCodes:
         """Return the bytes of database rows, (n, bytes_per_row)."""
-
-    @property
-    @abstractmethod
-    def bytes_per_row(self) -> int:
-        """Number of bytes that are stored for each row."""
-
-    @property
-    @abstractmethod
-    def model_bytes(self) -> int:
-        """Number of bytes that are stored once for all rows."""
 
     @abstractmethod
     def scores(self, queries: Float32Array, codes: PackedCodes) -> Float32Array:

@@ -10,7 +10,7 @@ import numpy as np
 from hashlearn import codes as code_format
 from hashlearn.codecs.base import Codec, signs_product
 from hashlearn.codecs.labeled import RowMap
-from hashlearn.methods import make_hasher
+from hashlearn.methods import find_method, make_hasher
 from hashlearn.models import dumps
 from hashlearn.typing import Float32Array, PackedCodes
 
@@ -23,14 +23,11 @@ class OpenMetric(RowMap):
 
     def fit(self, X: Float32Array, y: Any) -> Self:
         self._metric = make_hasher("open", {"random_state": self.seed}).fit(X, y).coder_.metric
+        self.n_bytes = sum(held.nbytes for held in vars(self._metric).values() if isinstance(held, np.ndarray))
         return self
 
     def transform(self, X: Float32Array) -> Float32Array:
         return np.asarray(self._metric.map_block(X), dtype=np.float32)
-
-    @property
-    def n_bytes(self) -> int:
-        return sum(held.nbytes for held in vars(self._metric).values() if isinstance(held, np.ndarray))
 
 
 class HasherCodec(Codec):
@@ -43,10 +40,15 @@ class HasherCodec(Codec):
 
     def __init__(self, method: str, n_bytes: int, seed: int = 0, queries: str = "bits", labels: bool = True) -> None:
         self.method, self.n_bytes, self.seed, self.queries, self.labels = method, n_bytes, seed, queries, labels
+        info = find_method(method).info
+        self.supervised, self.revision = labels and bool(info.supervised), info.revision
 
     def fit(self, X: Float32Array, y: Any = None) -> Self:
         self.hasher_: Any = make_hasher(self.method, {"n_bits": 8 * self.n_bytes, "random_state": self.seed})
         self.hasher_.fit(X, y if self.labels else None)
+        self.bytes_per_row = code_format.n_bytes(self.hasher_.n_bits_)
+        # A model file also keeps the codes of the training rows, which encoding does not need.
+        self.model_bytes = len(dumps(self.hasher_)) - self.hasher_.codes_.nbytes
         return self
 
     def asked(self, queries: str) -> Self:
@@ -58,15 +60,6 @@ class HasherCodec(Codec):
     def encode(self, X: Float32Array) -> PackedCodes:
         codes: PackedCodes = self.hasher_.encode(X)
         return codes
-
-    @property
-    def bytes_per_row(self) -> int:
-        return code_format.n_bytes(self.hasher_.n_bits_)
-
-    @property
-    def model_bytes(self) -> int:
-        # A model file also keeps the codes of the training rows, which encoding does not need.
-        return len(dumps(self.hasher_)) - self.hasher_.codes_.nbytes
 
     def scores(self, queries: Float32Array, codes: PackedCodes) -> Float32Array:
         n_bits = self.hasher_.n_bits_

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from scipy import linalg
 
-from hashlearn.codecs.base import Codec, unit_rows
+from hashlearn.codecs.base import Codec, NotSuited, unit_rows
 from hashlearn.kernel import LandmarkKernel
 from hashlearn.labels import Classes, as_labels
 from hashlearn.parallel import one_blas_thread
@@ -23,8 +23,6 @@ _RIDGE = 1e-6
 _TEMPERATURES = np.geomspace(2.0, 64.0, 11)
 # The adapter: width, rows per step, passes over the rows, temperature of the cosines and step size of Adam.
 _ADAPTER_WIDTH, _BATCH, _EPOCHS, _CONTRAST, _STEP = 128, 256, 20, 0.1, 2e-3
-# What the probability of the stored class counts beside a similarity of unit rows.
-CLASS_WEIGHT = 1.0
 
 
 class LabeledRows(NamedTuple):
@@ -42,9 +40,17 @@ class LabeledRows(NamedTuple):
             raise ValueError("No row has a label: at least one labeled row is needed to learn from labels.")
         return cls(rows, labels.sets[rows].toarray().astype(np.float32), isinstance(labels, Classes))
 
+    def of_classes(self, what: str) -> LabeledRows:
+        """Return the rows; raise NotSuited unless each has one class."""
+        if not self.single:
+            raise NotSuited(f"{what} needs one class per row. Got label sets instead.")
+        return self
+
 
 class RowMap(ABC):
-    """Learns from labels how to map rows to other floats."""
+    """Learns from labels how to map rows to other floats. What was learned takes ``n_bytes``."""
+
+    n_bytes: int
 
     @abstractmethod
     def fit(self, X: Float32Array, y: Any) -> Self:
@@ -54,11 +60,6 @@ class RowMap(ABC):
     def transform(self, X: Float32Array) -> Float32Array:
         """Map rows."""
 
-    @property
-    @abstractmethod
-    def n_bytes(self) -> int:
-        """Number of bytes of what was learned."""
-
 
 class Discriminant(RowMap):
     """The discriminant directions of LDA with shrinkage; it takes classes."""
@@ -66,7 +67,7 @@ class Discriminant(RowMap):
     def fit(self, X: Float32Array, y: Any) -> Self:
         from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
-        labeled, rows = LabeledRows.find(y), unit_rows(X)
+        labeled, rows = LabeledRows.find(y).of_classes("LDA"), unit_rows(X)
         lda = LinearDiscriminantAnalysis(solver="eigen", shrinkage="auto")
         try:
             lda.fit(rows[labeled.rows], labeled.labels.argmax(axis=1))
@@ -74,14 +75,11 @@ class Discriminant(RowMap):
             raise ValueError("LDA needs classes with several rows that differ.") from error
         self._mean = rows.mean(axis=0)
         self._weights = lda.scalings_[:, : min(rows.shape[1], len(lda.classes_) - 1)].astype(np.float32)
+        self.n_bytes = self._mean.nbytes + self._weights.nbytes
         return self
 
     def transform(self, X: Float32Array) -> Float32Array:
         return (unit_rows(X) - self._mean) @ self._weights
-
-    @property
-    def n_bytes(self) -> int:
-        return int(self._mean.nbytes + self._weights.nbytes)
 
 
 class Posteriors(RowMap):
@@ -107,6 +105,7 @@ class Posteriors(RowMap):
             lower = linalg.cholesky(gram, lower=True)
             half = linalg.solve_triangular(lower, features.T, lower=True)
             self._weights = linalg.solve_triangular(lower, half @ targets, lower=True, trans="T").astype(np.float32)
+        self.n_bytes = self._kernel.landmarks_.nbytes + self._weights.nbytes
         leverage = np.minimum((half**2).sum(axis=0) + 1 / len(features), 0.999)
         left_out = labeled.labels - (targets - features @ self._weights) / (1 - leverage)[:, None]
         own = labeled.labels.argmax(axis=1)[:, None]
@@ -123,10 +122,6 @@ class Posteriors(RowMap):
         scores = (self._kernel.transform(X) - self._center).astype(np.float32) @ self._weights + self._offset
         found = np.clip(scores, 0, 1) if self._temperature is None else _softmax(self._temperature * scores)
         return found.astype(np.float32)
-
-    @property
-    def n_bytes(self) -> int:
-        return int(self._kernel.landmarks_.nbytes + self._weights.nbytes)
 
 
 class ContrastiveAdapter(RowMap):
@@ -157,6 +152,7 @@ class ContrastiveAdapter(RowMap):
                 square += 0.001 * (slope**2 - square)
                 corrected = (mean / (1 - 0.9**step)) / (np.sqrt(square / (1 - 0.999**step)) + 1e-8)
                 self._weights -= np.float32(_STEP) * corrected
+        self.n_bytes = self._mean.nbytes + self._weights.nbytes
         return self
 
     def _slope(self, rows: Float32Array, labels: Float32Array) -> Float32Array:
@@ -179,10 +175,6 @@ class ContrastiveAdapter(RowMap):
     def transform(self, X: Float32Array) -> Float32Array:
         return (unit_rows(X) - self._mean) @ self._weights
 
-    @property
-    def n_bytes(self) -> int:
-        return int(self._mean.nbytes + self._weights.nbytes)
-
 
 def _softmax(scores: Any) -> Any:
     exponents = np.exp(scores - scores.max(axis=1, keepdims=True))
@@ -192,25 +184,19 @@ def _softmax(scores: Any) -> Any:
 class MappedCodec(Codec):
     """A codec of rows that a map learned from labels, such as PQ of discriminant directions."""
 
-    supervised: ClassVar[bool] = True
+    supervised = True
 
     def __init__(self, row_map: RowMap, codec: Codec) -> None:
         self.row_map, self.codec = row_map, codec
 
     def fit(self, X: Float32Array, y: Any = None) -> Self:
         self.codec.fit(self.row_map.fit(X, y).transform(X))
+        self.bytes_per_row = self.codec.bytes_per_row
+        self.model_bytes = self.codec.model_bytes + self.row_map.n_bytes
         return self
 
     def encode(self, X: Float32Array) -> PackedCodes:
         return self.codec.encode(self.row_map.transform(X))
-
-    @property
-    def bytes_per_row(self) -> int:
-        return self.codec.bytes_per_row
-
-    @property
-    def model_bytes(self) -> int:
-        return self.codec.model_bytes + self.row_map.n_bytes
 
     def scores(self, queries: Float32Array, codes: PackedCodes) -> Float32Array:
         return self.codec.scores(self.row_map.transform(queries), codes)
@@ -224,7 +210,7 @@ class ClassCodec(Codec):
     ``make`` gives the other codec for a number of bytes: those of ``n_bytes`` that the class number leaves.
     """
 
-    supervised: ClassVar[bool] = True
+    supervised = True
 
     def __init__(
         self, make: Callable[[int], Codec] | None = None, *, n_bytes: int = 0, filtered: bool = False, seed: int = 0
@@ -232,26 +218,22 @@ class ClassCodec(Codec):
         self.make, self.n_bytes, self.filtered, self._posteriors = make, n_bytes, filtered, Posteriors(seed)
 
     def fit(self, X: Float32Array, y: Any = None) -> Self:
-        labeled = LabeledRows.find(y)
-        if not labeled.single:
-            raise ValueError("A class number needs one class per row. Got label sets instead.")
+        labeled = LabeledRows.find(y).of_classes("A class number")
         self._class_bytes = 1 if labeled.labels.shape[1] <= 256 else 2
+        if self.make is not None and 0 < self.n_bytes <= self._class_bytes:
+            raise NotSuited(f"A class number of {self._class_bytes} bytes leaves none of {self.n_bytes} bytes.")
         self._posteriors.fit(X, y)
         self.codec = None if self.make is None else self.make(self.n_bytes - self._class_bytes).fit(X, y)
+        self.bytes_per_row, self.model_bytes = self._class_bytes, self._posteriors.n_bytes
+        if self.codec is not None:
+            self.bytes_per_row += self.codec.bytes_per_row
+            self.model_bytes += self.codec.model_bytes
         return self
 
     def encode(self, X: Float32Array) -> PackedCodes:
         number = self._posteriors.transform(X).argmax(axis=1).astype("<u2")[:, None].view(np.uint8)
         parts = [number[:, : self._class_bytes], *([] if self.codec is None else [self.codec.encode(X)])]
         return np.hstack(parts)
-
-    @property
-    def bytes_per_row(self) -> int:
-        return self._class_bytes + (0 if self.codec is None else self.codec.bytes_per_row)
-
-    @property
-    def model_bytes(self) -> int:
-        return self._posteriors.n_bytes + (0 if self.codec is None else self.codec.model_bytes)
 
     def scores(self, queries: Float32Array, codes: PackedCodes) -> Float32Array:
         own = codes[:, : self._class_bytes].astype(np.intp) @ (256 ** np.arange(self._class_bytes))
@@ -260,7 +242,7 @@ class ClassCodec(Codec):
             # Similarities of unit rows differ by at most 2, so rows of the class come before all others.
             scores = np.where(own == chances.argmax(axis=1)[:, None], np.float32(3), np.float32(0))
         else:
-            scores = np.float32(CLASS_WEIGHT) * chances[:, own]
+            scores = chances[:, own]
         if self.codec is None:
             return scores
         return scores + self.codec.scores(queries, np.ascontiguousarray(codes[:, self._class_bytes :]))

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from importlib import import_module
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, Literal, Self
 
 import faiss
 import numpy as np
 
-from hashlearn.codecs.base import Codec, signs_product, unit_rows
-from hashlearn.typing import Float32Array, PackedCodes
+from hashlearn.codecs.base import Codec, NotSuited, signs_product, unit_rows
+from hashlearn.typing import Float32Array, IntArray, PackedCodes
 
 _METRIC = faiss.METRIC_L2
 _SCALARS = {4: faiss.ScalarQuantizer.QT_4bit, 8: faiss.ScalarQuantizer.QT_8bit}
@@ -37,7 +37,7 @@ class FloatCodec(Codec):
         self.metric = metric
 
     def fit(self, X: Float32Array, y: Any = None) -> Self:
-        self._width = X.shape[1]
+        self.bytes_per_row = 4 * X.shape[1]
         return self
 
     def _prepared(self, X: Float32Array) -> Float32Array:
@@ -45,14 +45,6 @@ class FloatCodec(Codec):
 
     def encode(self, X: Float32Array) -> PackedCodes:
         return np.ascontiguousarray(self._prepared(X)).view(np.uint8)
-
-    @property
-    def bytes_per_row(self) -> int:
-        return 4 * self._width
-
-    @property
-    def model_bytes(self) -> int:
-        return 0
 
     def scores(self, queries: Float32Array, codes: PackedCodes) -> Float32Array:
         rows = np.ascontiguousarray(codes).view(np.float32)
@@ -93,21 +85,15 @@ class FaissCodec(Codec):
             rows = self._transform.apply(rows)
         self._index = self._new_index(rows)
         self._index.train(rows)
+        self.bytes_per_row = int(self._index.sa_code_size())
+        # The file of an index without rows holds its codebooks.
+        transform = 0 if self._transform is None else faiss.vector_to_array(self._transform.A).nbytes
+        self.model_bytes = int(faiss.serialize_index(self._index).nbytes) + transform
         return self
 
     def encode(self, X: Float32Array) -> PackedCodes:
         codes: PackedCodes = self._index.sa_encode(self._transformed(X))
         return codes
-
-    @property
-    def bytes_per_row(self) -> int:
-        return int(self._index.sa_code_size())
-
-    @property
-    def model_bytes(self) -> int:
-        # The file of an index without rows holds its codebooks.
-        transform = 0 if self._transform is None else faiss.vector_to_array(self._transform.A).nbytes
-        return int(faiss.serialize_index(self._index).nbytes) + transform
 
     def scores(self, queries: Float32Array, codes: PackedCodes) -> Float32Array:
         decoded: Float32Array = self._index.sa_decode(codes)
@@ -142,15 +128,16 @@ class RescoredSignCodec(ScalarCodec):
     def __init__(self) -> None:
         super().__init__(8)
 
+    def fit(self, X: Float32Array, y: Any = None) -> Self:
+        super().fit(X)
+        self.bytes_per_row += -(-X.shape[1] // 8)
+        return self
+
     def encode(self, X: Float32Array) -> PackedCodes:
         return np.hstack([super().encode(X), np.packbits(X >= 0, axis=1)])
 
-    @property
-    def bytes_per_row(self) -> int:
-        return super().bytes_per_row + -(-self._index.d // 8)
-
     def scores(self, queries: Float32Array, codes: PackedCodes) -> Float32Array:
-        return super().scores(queries, np.ascontiguousarray(codes[:, : super().bytes_per_row]))
+        return super().scores(queries, np.ascontiguousarray(codes[:, : self._index.sa_code_size()]))
 
 
 class ProductCodec(FaissCodec):
@@ -165,7 +152,7 @@ class ProductCodec(FaissCodec):
         return np.ascontiguousarray(np.pad(rows, ((0, 0), (0, -rows.shape[1] % parts))))
 
     def _new_index(self, X: Float32Array) -> Any:
-        return _new_pq(X.shape[1], self.n_bytes, self.bits)
+        return _new_pq(X, self.n_bytes, self.bits)
 
 
 class RotatedProductCodec(FaissCodec):
@@ -184,36 +171,31 @@ class RotatedProductCodec(FaissCodec):
         return rotation
 
     def _new_index(self, X: Float32Array) -> Any:
-        return _new_pq(X.shape[1], self.n_bytes, 8)
+        return _new_pq(X, self.n_bytes, 8)
 
 
-def _new_pq(width: int, n_bytes: int, bits: int) -> Any:
-    index = faiss.IndexPQ(width, n_bytes * 8 // bits, bits, _METRIC)
+def _new_pq(X: Float32Array, n_bytes: int, bits: int) -> Any:
+    if len(X) < 2**bits:
+        raise NotSuited(f"PQ learns {2**bits} centroids from at least as many rows. Got {len(X)} rows instead.")
+    index = faiss.IndexPQ(X.shape[1], n_bytes * 8 // bits, bits, _METRIC)
     index.pq.cp.min_points_per_centroid = 1  # otherwise k-means warns for every codebook of few rows
     return index
 
 
 class RaBitCodec(FaissCodec):
-    """RaBitQ of faiss: a random rotation of principal directions with 1 to 8 bits each, and factors that are counted.
-
-    faiss stores 8 bytes of factors with one bit and 20 with several, so a codec needs more bytes than these.
-    """
+    """RaBitQ of faiss: principal directions, rotated at random, with 1 to 8 bits each, and factors that are counted."""
 
     def __init__(self, n_bytes: int, bits: int = 1) -> None:
-        least = self.factor_bytes(bits)
-        if n_bytes <= least:
-            raise ValueError(f"RaBitQ with {bits} bits needs more than {least} bytes per row. Got {n_bytes} instead.")
         self.n_bytes, self.bits = n_bytes, bits
-
-    @staticmethod
-    def factor_bytes(bits: int) -> int:
-        """Return the bytes of the factors that faiss stores beside the bits."""
-        return 8 if bits == 1 else 20
+        # With one bit faiss stores 8 bytes of factors, with several bits 20.
+        least = (8 if bits == 1 else 20) + bits - 1
+        if n_bytes <= least:
+            raise NotSuited(f"RaBitQ with {bits} bits needs more than {least} bytes per row. Got {n_bytes} instead.")
+        # The first bit and the others of a row are padded to bytes each, so whole bytes of directions fit best.
+        self._width = 8 * ((n_bytes - least + bits - 1) // bits)
 
     def _new_transform(self, X: Float32Array) -> Any:
-        # The first bit and the others of a row are padded to bytes each, so whole bytes of directions fit best.
-        width = 8 * ((self.n_bytes - self.factor_bytes(self.bits)) // self.bits)
-        return faiss.PCAMatrix(X.shape[1], max(1, min(width, X.shape[1], len(X))), 0, True)
+        return faiss.PCAMatrix(X.shape[1], min(self._width, X.shape[1], len(X)), 0, True)
 
     def _new_index(self, X: Float32Array) -> Any:
         index = faiss.IndexRaBitQ(X.shape[1], _METRIC, self.bits)
@@ -224,10 +206,7 @@ class RaBitCodec(FaissCodec):
         # The estimate uses the factors of a row, so it is no distance to the decoded row: faiss computes it.
         index = faiss.clone_index(self._index)
         index.add_sa_codes(codes)
-        values, places = index.search(self._transformed(queries), len(codes))
-        scores = np.empty_like(values)
-        np.put_along_axis(scores, places, -values, axis=1)
-        return scores
+        return _by_row(*index.search(self._transformed(queries), len(codes))) * np.float32(-1)
 
 
 class TurboCodec(Codec):
@@ -237,46 +216,39 @@ class TurboCodec(Codec):
     bits and a norm of 4 bytes.
     """
 
-    shows_codes: ClassVar[bool] = False
+    shows_codes = False
 
     def __init__(self, bits: Literal[2, 4]) -> None:
         self.bits = bits
-
-    @staticmethod
-    def installed() -> bool:
-        """Return whether turbovec can be imported."""
-        try:
-            import_module("turbovec")
-        except ImportError:
-            return False
-        return True
 
     def _prepared(self, X: Float32Array) -> Float32Array:
         rows = unit_rows(X)
         return np.ascontiguousarray(np.pad(rows, ((0, 0), (0, -rows.shape[1] % 8))))  # it takes multiples of 8
 
     def fit(self, X: Float32Array, y: Any = None) -> Self:
+        try:
+            self._turbovec = import_module("turbovec")
+        except ImportError as error:
+            raise NotSuited("TurboQuant needs turbovec: pip install turbovec.") from error
         self._width = X.shape[1] + -X.shape[1] % 8
+        self.bytes_per_row = self._width * self.bits // 8 + 4
+        self.model_bytes = 4 * self._width**2  # the rotation
         return self
 
     def encode(self, X: Float32Array) -> PackedCodes:
         return self._prepared(X).view(np.uint8)
 
-    @property
-    def bytes_per_row(self) -> int:
-        return self._width * self.bits // 8 + 4
-
-    @property
-    def model_bytes(self) -> int:
-        return 4 * self._width**2  # the rotation
-
     def scores(self, queries: Float32Array, codes: PackedCodes) -> Float32Array:
-        index = import_module("turbovec").TurboQuantIndex(dim=self._width, bit_width=self.bits)
+        index = self._turbovec.TurboQuantIndex(dim=self._width, bit_width=self.bits)
         index.add(codes.view(np.float32))
-        values, places = index.search(self._prepared(queries), k=len(codes))
-        scores = np.empty(values.shape, dtype=np.float32)
-        np.put_along_axis(scores, places, values, axis=1)
-        return scores
+        return _by_row(*index.search(self._prepared(queries), k=len(codes)))
+
+
+def _by_row(values: Float32Array, places: IntArray) -> Float32Array:
+    """Return the values of a search for all rows in the order of the rows."""
+    ordered = np.empty(values.shape, dtype=np.float32)
+    np.put_along_axis(ordered, places, values, axis=1)
+    return ordered
 
 
 class SignCodec(Codec):
@@ -297,6 +269,8 @@ class SignCodec(Codec):
             centered = rows - self._mean
             vectors = np.linalg.eigh(centered.T @ centered)[1][:, ::-1]
             self._directions = np.ascontiguousarray(vectors[:, : self._width], dtype=np.float32)
+            self.model_bytes = self._mean.nbytes + self._directions.nbytes
+        self.bytes_per_row = -(-self._width // 8)
         return self
 
     def _values(self, X: Float32Array) -> Float32Array:
@@ -305,14 +279,6 @@ class SignCodec(Codec):
 
     def encode(self, X: Float32Array) -> PackedCodes:
         return np.packbits(self._values(X) >= 0, axis=1)
-
-    @property
-    def bytes_per_row(self) -> int:
-        return -(-self._width // 8)
-
-    @property
-    def model_bytes(self) -> int:
-        return 0 if self._directions is None else self._mean.nbytes + self._directions.nbytes
 
     def scores(self, queries: Float32Array, codes: PackedCodes) -> Float32Array:
         values = self._values(queries)

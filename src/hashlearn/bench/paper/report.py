@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-from hashlearn.bench import sections as parts
 from hashlearn.bench.paper.tables import (
     BITS,
     DEEP_BALL_BITS,
@@ -23,12 +22,23 @@ from hashlearn.bench.paper.tables import (
 )
 from hashlearn.bench.plan import BenchPlan
 from hashlearn.bench.plots import LinePlot, need_bench_extra
-from hashlearn.bench.report import write_report
+from hashlearn.bench.report import (
+    Section,
+    bits_of,
+    convergence_lines,
+    heat_maps,
+    label_of,
+    precision_recall_lines,
+    run_notes,
+    score_lines,
+    shown_seconds,
+    table_section,
+    write_report,
+)
 from hashlearn.bench.runner import Finished, PlanOutcome, kept_runs, run_plan
-from hashlearn.bench.scoring import DATABASES, float_cosine, score_title, scores_of
-from hashlearn.bench.sections import Section
+from hashlearn.bench.scoring import DATABASES, float_cosine
 from hashlearn.bench.store import BenchRun, RunStore
-from hashlearn.bench.tables import SeedMean, TableRow, grouped, mean_of, plain_row, table_rows
+from hashlearn.bench.tables import NOTHING, Mean, TableRow, mean_in, plain_row, shown_mean, table_rows
 
 TITLE = "Pairwise based discrete hashing: the paper's tables and figures, made again"
 
@@ -72,14 +82,14 @@ def make_paper_report(
         for part in item.parts:
             if protocols is not None and part.protocol not in protocols:
                 continue
-            data, title = data_for(part, data_dir)
             name = f"{item.name.capitalize()}, {part.protocol}"
+            data, title = data_for(part, data_dir)
             plan = part_plan(part, data, seeds, methods, bits) if data is not None else None
             if plan is None or data is None:
                 reason = title if data is None else "no method or bit length of it was asked for"
                 report.left_out.append(f"{name} is left out: {reason}.")
                 if item.deep:  # show the paper's numbers alone
-                    made.append(deep_section(store, [], item, f"{item.name.capitalize()}: {item.about}"))
+                    made.append(deep_section([], [], item, f"{item.name.capitalize()}: {item.about}"))
                 continue
             try:
                 if kept:
@@ -90,23 +100,16 @@ def make_paper_report(
             except (ValueError, OSError) as error:  # some files are missing, or there are too few rows
                 report.left_out.append(f"{name} is left out: {error}")
                 continue
-            report.failed += outcome.failed
             runs = [*outcome.kept, *outcome.made]
             if not runs:
                 report.left_out.append(f"{name} is left out: no run of it is kept.")
                 continue
+            report.failed += outcome.failed
             used += runs
             heading = f"{item.name.capitalize()}: {item.about}. {title}, {part.protocol}"
-            section = item_section(store, runs, item, part, heading, data)
-            if item.deep:
-                section = deep_section(store, runs, item, heading)
-            if section.rows and item.name.startswith("table"):
-                first = min((run for run in runs if run.error is None), key=lambda run: run.definition.seed)
-                floats = float_cosine(store, first, item.rules)
-                if floats is not None:
-                    section.notes.append(f"Cosine on the features themselves, as floats: {floats[part.score]:.4f}.")
-            made.append(section)
-        report.paths = write_report(folder, TITLE, [*made, *_left_out(report)], used)
+            made.append(item_section(store, runs, item, part, heading, data))
+        left_out = [Section("What is left out, and why", notes=report.left_out)] if report.left_out else []
+        report.paths = write_report(folder, TITLE, [*made, *left_out], used)
     return report
 
 
@@ -130,132 +133,143 @@ def item_section(
     store: RunStore, runs: Sequence[BenchRun], item: PaperItem, part: PaperPart, title: str, data: str
 ) -> Section:
     """Make the section of one part of a table or figure."""
+    rows, notes = table_rows(store, runs, item.rules, part.score), run_notes(runs)
+    if item.deep:
+        return deep_section(rows, notes, item, title)
     # Plots have short titles, because the heading above them has the details.
     short = f"{item.name.capitalize()}, {TITLES.get(data, data)} {part.protocol}"
-    section = parts.table_section(store, runs, title, item.rules, part.score, short)
+    section = table_section(rows, notes, title, short)
     section.notes += item.notes
     if not item.tabled:
         section.columns, section.rows = [], []
     elif item.name.startswith("table"):
-        _set_beside(section, table_rows(store, runs, item.rules, part.score), part)
+        _set_beside(section, rows, part)
     if data != part.data and part.paper:
         section.notes.append("The paper's numbers are on its own data, not on this stand-in: compare order, not size.")
-    for name in item.drawn:
+    if section.rows and item.name.startswith("table"):
+        floats = float_cosine(store, min((row.runs[0] for row in rows), key=_seed_of), item.rules)
+        if floats is not None:
+            section.notes.append(f"Cosine on the features themselves, as floats: {floats[part.score]:.4f}.")
+    for name in item.drawn if rows else ():
         if name == "heat":
-            section.plots = parts.heat_maps(store, runs, short, item.rules, part.score)
+            section.plots = heat_maps(rows, short)
         elif name == "convergence":
-            section.plots = parts.convergence_lines(_longest_descents(runs), short)
+            most = max(map(_rounds_of, rows))
+            section.plots = convergence_lines([row for row in rows if _rounds_of(row) == most], short)
         elif name == "rounds":
-            section.plots.append(rounds_lines(store, runs, short, item, part))
+            section.plots.append(_rounds_lines(rows, short))
         elif name == "positions":
-            longest = [run for run in runs if run.definition.n_bits == 64]
-            section.plots.append(parts.position_lines(store, longest, short, item.rules, POSITIONS))
+            section.plots.append(_position_lines(store, [run for row in rows for run in row.runs], short, item))
         elif name == "curve":
-            section.plots.append(parts.precision_recall_lines(store, runs, short))
+            section.plots.append(precision_recall_lines(store, rows, short))
         else:
-            section.plots.append(parts.score_lines(store, runs, short, item.rules, name))
+            section.plots.append(_line_plot(table_rows(store, runs, item.rules, name), short))
     return section
+
+
+def _seed_of(run: BenchRun) -> int:
+    return run.definition.seed
 
 
 def _set_beside(section: Section, rows: Sequence[TableRow], part: PaperPart) -> None:
     """Put three numbers in each cell: ours at the paper's settings, ours at our defaults, and the printed one."""
-    bits = sorted({row.bits for row in rows})
-    found = {(row.method, row.bits): row for row in rows}
-    labels = dict.fromkeys(row.method.removesuffix(DEFAULTS) for row in rows)
+    bits = sorted({row.what.n_bits for row in rows})
+    found = {(row.what.label, row.what.n_bits): row for row in rows}
+    labels = dict.fromkeys(row.what.label.removesuffix(DEFAULTS) for row in rows)
     section.columns = ["method", "database", *(f"{count} bits" for count in bits), f"s at {bits[-1]} bits", "remark"]
     section.rows, section.records = [], []
     for label in labels:
         has_defaults = any((label + DEFAULTS, count) in found for count in bits)
-        scores, seconds = part.paper.get(label, ((None,) * len(BITS), None))
+        scores, printed_seconds = part.paper.get(label, ((None,) * len(BITS), None))
         printed = dict(zip(BITS, scores, strict=True))
+        last = (found.get((name, bits[-1])) for name in (label, label + DEFAULTS))
+        times = [shown_seconds(row) for row in last if row is not None]
+        times += [] if printed_seconds is None else [f"{printed_seconds:g}"]
+        beside = [" / ".join(times), remark(label)]
         for database in DATABASES:
             cells = []
             for count in bits:
-                ours, own = (getattr(found.get((name, count)), database, None) for name in (label, label + DEFAULTS))
+                both = (found.get((name, count)) for name in (label, label + DEFAULTS))
+                ours, own = (mean_in(row, database) for row in both)
                 theirs = printed.get(count) if database == "learned" else None
                 cells.append(_triple(ours, own if has_defaults else ours, theirs))
-                record = {"method": label, "bits": count, "database": database, "paper": theirs}
-                record |= {"ours": ours and ours.mean, "ours deviation": ours and ours.deviation}
-                record |= {"defaults": own and own.mean, "defaults deviation": own and own.deviation}
-                section.records.append({"section": section.title, **record})
-            if any(cell != _NOTHING for cell in cells):
-                last = (found.get((name, bits[-1])) for name in (label, label + DEFAULTS))
-                times = [f"{row.seconds.mean:.2f}" for row in last if row is not None]
-                times += [] if seconds is None else [f"{seconds:g}"]
-                first = database == "learned" or not section.rows or section.rows[-1][0] != label
-                about = remark(label) if first else ""
-                section.rows.append([label, database, *cells, " / ".join(times) if first else "", about])
+                record = {"section": section.title, "method": label, "bits": count, "database": database}
+                record["ours"], record["ours deviation"] = ours or (None, None)
+                record["defaults"], record["defaults deviation"] = own or (None, None)
+                section.records.append(record | {"paper": theirs})
+            if any(cell != NOTHING for cell in cells):
+                section.rows.append([label, database, *cells, *beside])
+                beside = ["", ""]
     section.notes.append(
         "In a cell: ours at the paper's settings / ours at our defaults / the paper's number, which is on the learned "
         "database. One number of ours: the paper's settings are our defaults."
     )
 
 
-_NOTHING = "–"
-
-
-def _triple(ours: SeedMean | None, own: SeedMean | None, theirs: float | None) -> str:
+def _triple(ours: Mean | None, own: Mean | None, theirs: float | None) -> str:
     means = [ours] if own is ours else [ours, own]
     if not any(means) and theirs is None:
-        return _NOTHING
-    return " / ".join(
-        [*(_NOTHING if mean is None else str(mean) for mean in means), *([] if theirs is None else [f"{theirs:.4f}"])]
-    )
+        return NOTHING
+    return " / ".join([*map(shown_mean, means), *([] if theirs is None else [f"{theirs:.4f}"])])
 
 
-def deep_section(store: RunStore, runs: Sequence[BenchRun], item: PaperItem, title: str) -> Section:
+def deep_section(rows: Sequence[TableRow], notes: Sequence[str], item: PaperItem, title: str) -> Section:
     """Make the section of Table 3 or 5: our rows of each method, with the paper's row below them."""
-    section = Section(title, notes=list(item.notes))
+    section = Section(title, notes=[*item.notes, *notes])
     ranked, within = (f"MAP@5000, {bits}" for bits in DEEP_RANKED_BITS), [f"MAP within 2, {b}" for b in DEEP_BALL_BITS]
     section.columns = ["method", "whose", *ranked, *within]
-    found = {(label, bits): seeds for (*_, label, bits), seeds in grouped(runs).items()}
+    found = {(row.what.label, row.what.n_bits): row for row in rows}
+
+    def cells(label: str, name: str, lengths: Sequence[int]) -> list[str]:
+        return [shown_mean(mean_in(found.get((label, bits)), name)) for bits in lengths]
+
     for label in dict.fromkeys([*item.deep, *(label for label, _ in found)]):
-        ours = [_mean_cell(store, found.get((label, bits)), item) for bits in DEEP_RANKED_BITS]
-        for whose, name in (("ours, strict", "radius_map"), ("ours, official", "official_radius_map")):
-            cells = [_measured_cell(found.get((label, bits)), name) for bits in DEEP_BALL_BITS]
-            if any(cell != "–" for cell in (*ours, *cells)):
-                section.rows.append([label, whose, *(ours if name == "radius_map" else [""] * len(ours)), *cells])
+        ours = cells(label, "hashed", DEEP_RANKED_BITS)
+        strict, official = (cells(label, name, DEEP_BALL_BITS) for name in ("radius_map", "official_radius_map"))
+        if set(ours + strict) != {NOTHING}:
+            section.rows.append([label, "ours, strict", *ours, *strict])
+            section.rows.append([label, "ours, official", *[""] * len(ours), *official])
         if label in item.deep:
             first, second = item.deep[label]
-            theirs = ["–"] * len(DEEP_RANKED_BITS) if first is None else [f"{value:.3f}" for value in first]
+            theirs = [NOTHING] * len(DEEP_RANKED_BITS) if first is None else [f"{value:.3f}" for value in first]
             section.rows.append([label, "the paper", *theirs, *(f"{value:.4f}" for value in second)])
-    section.notes += parts.run_notes(runs)
-    for row in table_rows(store, runs, item.rules, "map"):
-        values = [run.measured for run in found[row.method, row.bits]]
-        means = {name: mean_of([one.get(name) for one in values]) for name in values[0]}
-        section.records.append(
-            {"section": title, **plain_row(row), **{name: mean.mean for name, mean in means.items() if mean}}
-        )
+    section.records = [{"section": title, **plain_row(row)} for row in rows]
     return section
 
 
-def _mean_cell(store: RunStore, runs: Sequence[BenchRun] | None, item: PaperItem) -> str:
-    scores = [(scores_of(store, run, item.rules)["hashed"] or {}).get("map") for run in runs or ()]
-    return str(mean_of(scores) or "–")
+def _line_plot(rows: Sequence[TableRow], title: str) -> LinePlot:
+    """Plot a score of the learned database against bits."""
+    lines, name = score_lines(rows, "learned", bits_of, label_of), rows[0].measure
+    ticks = sorted({bits for x, _ in lines.values() for bits in x})
+    y = f"{name}, learned database"
+    return LinePlot(f"{title}: {name}", "bits", y, lines, log_x=True, ticks=ticks, tabled=False)
 
 
-def _measured_cell(runs: Sequence[BenchRun] | None, name: str) -> str:
-    return str(mean_of([run.measured.get(name) for run in runs or ()]) or "–")
+def _position_lines(store: RunStore, runs: Sequence[BenchRun], title: str, item: PaperItem) -> LinePlot:
+    """Plot NDCG of codes of 64 bits against the number of retrieved rows."""
+    lines: dict[str, tuple[list[float], list[float]]] = {}
+    for count in POSITIONS:
+        rows = table_rows(store, runs, replace(item.rules, ndcg_at=count), "ndcg")
+        for row in (row for row in rows if row.what.n_bits == 64):
+            mean, line = row.mean("learned"), lines.setdefault(f"{row.what.label}, 64 bits", ([], []))
+            if mean is not None:
+                line[0].append(count)
+                line[1].append(mean.mean)
+    y = "NDCG, learned database"
+    return LinePlot(f"{title}: NDCG", "retrieved", y, lines, log_x=True, ticks=POSITIONS, tabled=False)
 
 
-def rounds_lines(store: RunStore, runs: Sequence[BenchRun], title: str, item: PaperItem, part: PaperPart) -> LinePlot:
+def _rounds_of(row: TableRow) -> int:
+    return int(row.what.settings.get("solver__max_iter", 0))
+
+
+def _rounds_lines(rows: Sequence[TableRow], title: str) -> LinePlot:
     """Plot the score against the number of rounds after which learning was stopped."""
-    points: dict[str, list[tuple[float, float]]] = {}
-    for seeds in grouped(runs).values():
-        what = seeds[0].definition
-        mean = mean_of([(scores_of(store, run, item.rules)["learned"] or {}).get(part.score) for run in seeds])
-        if mean is not None:
-            line = points.setdefault(f"{what.method} batch {what.settings['solver__batch_size']}", [])
-            line.append((what.settings["solver__max_iter"], mean.mean))
-    lines = {name: tuple(zip(*sorted(values), strict=True)) for name, values in points.items()}
-    measure = score_title(item.rules, part.score)
-    return LinePlot(f"{title}: {measure}", "rounds", f"{measure}, learned database", lines)  # type: ignore[arg-type]
-
-
-def _longest_descents(runs: Sequence[BenchRun]) -> list[BenchRun]:
-    most = max((run.definition.settings.get("solver__max_iter", 0) for run in runs), default=0)
-    return [run for run in runs if run.definition.settings.get("solver__max_iter", 0) == most]
-
-
-def _left_out(report: PaperReport) -> list[Section]:
-    return [Section("What is left out, and why", notes=list(report.left_out))] if report.left_out else []
+    measure = rows[0].measure
+    lines = score_lines(
+        sorted(rows, key=_rounds_of),
+        "learned",
+        _rounds_of,
+        lambda row: f"{row.what.method} batch {row.what.settings['solver__batch_size']}",
+    )
+    return LinePlot(f"{title}: {measure}", "rounds", f"{measure}, learned database", lines)
