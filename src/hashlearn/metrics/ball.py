@@ -7,8 +7,8 @@ from typing import Any, Literal, NamedTuple, Unpack
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hashlearn.metrics.evaluate import CodeProblem, take_rows
-from hashlearn.metrics.rankings import HammingKeys, Progress, check_floats, map_blocks
+from hashlearn.metrics.evaluate import packed_sides, take_rows
+from hashlearn.metrics.rankings import Progress, check_floats, hamming_keys, map_blocks
 from hashlearn.metrics.relevance import Relevance
 from hashlearn.metrics.rules import DEFAULT, RuleChanges, Rules, check_choice
 from hashlearn.metrics.scores import TieGroups, expected_average_precision
@@ -78,13 +78,12 @@ def map_within_radius(
             f"Got radius={rules.radius} and ties={rules.ties!r} instead."
         )
     radius, ties = rules.radius, rules.ties
-    problem = CodeProblem(query_codes, database_codes, query_y, database_y, n_bits, n_jobs, progress)
-    queries, database, labels = problem.packed(rules)
+    queries, database, labels = packed_sides(query_codes, database_codes, query_y, database_y, rules, n_bits)
     outputs = _outputs(projections, labels) if form == "official" else None
-    keys = HammingKeys(queries, database)
+    keys = hamming_keys(queries, database)
 
     def work(start: int, stop: int) -> tuple[FloatArray, FloatArray, FloatArray]:
-        hits = _hits(labels, start, stop)
+        hits = labels.hits(start, stop)
         near = keys.block(start, stop)
         found = np.zeros((3, stop - start))
         for query in range(stop - start):
@@ -124,11 +123,6 @@ def _outputs(projections: Any, labels: Relevance) -> tuple[NDArray[Any], NDArray
     if outputs[0].shape[1] != outputs[1].shape[1]:
         raise ValueError("projections of queries and database must have the same number of columns.")
     return take_rows(outputs[0], labels.query_rows), take_rows(outputs[1], labels.database_rows)
-
-
-def _hits(labels: Relevance, start: int, stop: int) -> NDArray[np.bool_]:
-    distinct, member = np.unique(labels.query_groups[start:stop], return_inverse=True)
-    return (labels.table(distinct) > 0)[:, labels.database_groups][member]
 
 
 def _in_order(hit: NDArray[np.bool_]) -> float:

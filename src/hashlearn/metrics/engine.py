@@ -6,7 +6,6 @@ with many small operations the threads would wait for each other.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,45 +28,38 @@ from hashlearn.metrics.scores import (
 from hashlearn.typing import FloatArray, IntArray
 
 
-@dataclass(frozen=True)
-class QueryScores:
-    """Scores with one number per query.
+class Merged(NamedTuple):
+    """Which queries and database rows the keys have, where equal ones are merged.
 
-    ``ap_defined`` is the probability that AP is not 0/0; ``answerable`` is 1 if any row is relevant.
+    ``sizes`` is the number of database rows that each one represents; None means one each.
     """
 
-    ap: FloatArray
-    ap_defined: FloatArray
-    precision: FloatArray
-    recall: FloatArray
-    ndcg: FloatArray
-    answerable: FloatArray
-    ball_precision: FloatArray
-    ball_recall: FloatArray
-    ball_acg: FloatArray
-    ball_empty: FloatArray
+    queries: IntArray
+    rows: IntArray
+    sizes: FloatArray | None
 
 
 def score_queries(
     keys: Keys,
     relevance: Relevance,
-    query_groups: NDArray[np.intp],
-    database_groups: NDArray[np.intp],
-    sizes: FloatArray | None,
     rules: Rules,
-    depths: Depths,
     n_jobs: int | None = None,
     progress: Progress | None = None,
-) -> QueryScores:
-    """Score every query of ``keys``.
+    merged: Merged | None = None,
+) -> dict[str, FloatArray]:
+    """Score every query of ``keys``: one number per query, by the name of the score.
 
-    ``keys`` may have fewer rows than the caller has, because equal rows are merged; the groups are those of the rows of
-    ``keys``. ``sizes`` is the number of the caller's database rows that each database row of ``keys`` represents; None
-    means one each.
+    ``ap_defined`` is the probability that AP is not 0/0; ``answerable`` is 1 if any row is relevant. Scores of the
+    Hamming ball, whose names begin with ``ball``, exist only if the rules have a radius.
     """
     group_sizes = relevance.group_sizes.astype(np.float64)
+    depths = rules.depths(int(relevance.group_sizes.sum()))
+    query_groups, database_groups, sizes = relevance.query_groups, relevance.database_groups, None
+    if merged is not None:
+        query_groups, database_groups = query_groups[merged.queries], database_groups[merged.rows]
+        sizes = merged.sizes
 
-    def work(start: int, stop: int) -> QueryScores:
+    def work(start: int, stop: int) -> dict[str, FloatArray]:
         labels, member = np.unique(query_groups[start:stop], return_inverse=True)
         table = relevance.table(labels)
         block = QueryBlock(
@@ -85,17 +77,12 @@ def score_queries(
     listed = 0 if keys.exact and rules.ties == "expected" else max(depths)
     bytes_per_query = 16 * keys.n_database + 128 * listed
     blocks = map_blocks(keys.n_queries, bytes_per_query, work, n_jobs, progress)
-    return QueryScores(
-        **{
-            field.name: np.concatenate([getattr(block, field.name) for block in blocks])
-            for field in fields(QueryScores)
-        }
-    )
+    return {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
 
 
 def _score_block(
     block: QueryBlock, relevance: FloatArray, group_sizes: FloatArray, rules: Rules, depths: Depths
-) -> QueryScores:
+) -> dict[str, FloatArray]:
     """Score a block; ``relevance`` is the table of the block's distinct query labels and all database groups."""
     total = ((relevance > 0) @ group_sizes)[block.member]
     best = np.array([ideal_dcg(row, group_sizes, depths.ndcg_at, rules.gain) for row in relevance])[block.member]
@@ -113,19 +100,15 @@ def _score_block(
         hits = hit[:, : depths.at].sum(axis=1, dtype=np.float64)
         gained = dcg(found, depths.ndcg_at, rules.gain)
     recall, answerable = divide(hits, total)
-    inside, hits_inside, relevance_inside = balls(block, top, rules.radius)
-    return QueryScores(
-        ap=ap,
-        ap_defined=ap_defined,
-        precision=first_hits / max(1, depths.precision_at),
-        recall=recall,
-        ndcg=divide(gained, best)[0],
-        answerable=answerable,
-        ball_precision=divide(hits_inside, inside)[0],
-        ball_recall=divide(hits_inside, total)[0],
-        ball_acg=divide(relevance_inside, inside)[0],
-        ball_empty=(inside == 0).astype(np.float64),
-    )
+    scores = {
+        "ap": ap,
+        "ap_defined": ap_defined,
+        "precision": first_hits / depths.precision_at,
+        "recall": recall,
+        "ndcg": divide(gained, best)[0],
+        "answerable": answerable,
+    }
+    return scores if rules.radius is None else scores | _ball_scores(block, top, rules.radius, total)
 
 
 def radius_counts(
@@ -138,13 +121,10 @@ def radius_counts(
     """Count rows and hits at each distance 0 … n_distances − 1, summed over the queries. The keys must be exact."""
 
     def work(start: int, stop: int) -> tuple[FloatArray, FloatArray]:
-        distinct, member = np.unique(relevance.query_groups[start:stop], return_inverse=True)
-        hits = (relevance.table(distinct) > 0)[:, relevance.database_groups]
         block = keys.block(start, stop)
-        found = [block[query][hits[member[query]]] for query in range(len(block))]
-        width = n_distances
-        counted = np.bincount(block.ravel(), minlength=width), np.bincount(np.concatenate(found), minlength=width)
-        return counted[0].astype(np.float64), counted[1].astype(np.float64)
+        parts = block.ravel(), block[relevance.hits(start, stop)]
+        rows, hits = (np.bincount(part, minlength=n_distances).astype(np.float64) for part in parts)
+        return rows, hits
 
     blocks = map_blocks(keys.n_queries, 24 * keys.n_database, work, n_jobs, progress)
     rows, hits = zip(*blocks, strict=True)
@@ -212,13 +192,7 @@ def tie_groups(block: QueryBlock, top: TopRows | None, gain: Gain) -> TieGroups:
 
 def ordered(block: QueryBlock, top: TopRows | None, ties: Ties, depth: int) -> FloatArray:
     """Return the relevance of the first ``depth`` rows of each query, in the order that ``ties`` names."""
-    if top is None:
-        return np.stack(
-            [
-                relevance[_order(keys, relevance, ties)[:depth]]
-                for keys, relevance in zip(block.keys, block.relevance[block.member], strict=True)
-            ]
-        )
+    top = top or _all_rows(block)
     query = _queries(top).astype(np.uint16 if len(top.counts) < 2**16 else np.intp)
     order = _order(top.keys, top.relevance, ties)
     # The last sort is by query. It is stable, and fast because NumPy sorts small integers by counting.
@@ -227,11 +201,9 @@ def ordered(block: QueryBlock, top: TopRows | None, ties: Ties, depth: int) -> F
     return top.relevance[order[starts[:, None] + np.arange(depth)]]
 
 
-def balls(block: QueryBlock, top: TopRows | None, radius: int | None) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return rows, hits and summed relevance within the radius of each query."""
+def _ball_scores(block: QueryBlock, top: TopRows | None, radius: int, total: FloatArray) -> dict[str, FloatArray]:
+    """Return the scores of the rows within the radius of each query."""
     n_queries, n = block.keys.shape
-    if radius is None:
-        return np.zeros(n_queries), np.zeros(n_queries), np.zeros(n_queries)
     if top is None:
         top = _top(block, *true_places(block.keys <= radius))
     within = np.flatnonzero(top.keys <= radius)
@@ -241,7 +213,12 @@ def balls(block: QueryBlock, top: TopRows | None, radius: int | None) -> tuple[F
         np.bincount(query, weights, n_queries).astype(np.float64, copy=False)
         for weights in (sizes, sizes * (relevance > 0), sizes * relevance)
     )
-    return rows, hits, summed
+    return {
+        "ball_precision": divide(hits, rows)[0],
+        "ball_recall": divide(hits, total)[0],
+        "ball_acg": divide(summed, rows)[0],
+        "ball_empty": (rows == 0).astype(np.float64),
+    }
 
 
 def _whole_tie_groups(block: QueryBlock, gain: Gain) -> TieGroups:

@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, NamedTuple, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hashlearn.codes import as_words, check_packed
-from hashlearn.metrics.engine import QueryScores, radius_counts, score_queries
-from hashlearn.metrics.rankings import (
-    FloatKeys,
-    HammingKeys,
-    Keys,
-    Progress,
-    ScoreKeys,
-    asymmetric_keys,
-    check_floats,
-)
+from hashlearn.codes import as_words, check_packed, unpack_signs
+from hashlearn.metrics.engine import Merged, radius_counts, score_queries
+from hashlearn.metrics.rankings import Keys, Progress, check_floats, float_keys, hamming_keys
 from hashlearn.metrics.relevance import Relevance, relevance_between
-from hashlearn.metrics.rules import DEFAULT, Depths, RuleChanges, Rules, check_choice
+from hashlearn.metrics.rules import DEFAULT, RuleChanges, Rules, check_choice
 from hashlearn.metrics.scores import divide, mean
 from hashlearn.typing import FloatArray, Metric
 
@@ -140,8 +131,29 @@ def evaluate(
     1.0
     """
     check_choice("database", database, DatabaseProtocol)
-    problem = CodeProblem(query_codes, database_codes, query_y, database_y, n_bits, n_jobs, progress)
-    return _scores(problem.ranked(rules.changed(changes)), database)
+    rules, projections = rules.changed(changes), np.asarray(query_codes)
+    if projections.dtype.kind == "f":
+        columns = projections.shape[1] if projections.ndim == 2 else n_bits
+        if n_bits is not None and columns != n_bits:
+            raise ValueError(f"Float query_codes of {n_bits} bits must have {n_bits} columns. Got {columns} instead.")
+        packed = check_packed(database_codes, columns, "database_codes")
+        floats = check_floats(projections, "query_codes")
+        labels = relevance_between(query_y, database_y, rules, len(floats), len(packed))
+        signs = unpack_signs(take_rows(packed, labels.database_rows), floats.shape[1]).astype(floats.dtype)
+        keys = float_keys(take_rows(floats, labels.query_rows), signs, "dot")  # −q·h of queries q and codes h
+        return _float_scores(keys, labels, rules, "asymmetric", database, n_jobs, progress)
+    queries, packed, labels = packed_sides(query_codes, database_codes, query_y, database_y, rules, n_bits)
+    # The scores of a query depend only on its code and labels, so equal queries are scored once.
+    first_query, weights = _distinct(queries, labels.query_groups)
+    rows, sizes = np.arange(len(packed)), None
+    if rules.ties == "expected":
+        first_row, row_sizes = _distinct(packed, labels.database_groups)
+        if len(first_row) <= _MERGE_SHARE * len(packed):
+            rows, sizes = first_row, row_sizes
+    keys = hamming_keys(queries[first_query], packed[rows])
+    merged = Merged(first_query, rows, sizes)
+    per_query = score_queries(keys, labels, rules, n_jobs, progress, merged)
+    return _scores(per_query, weights, labels, rules, "hamming", database)
 
 
 def evaluate_floats(
@@ -177,8 +189,8 @@ def evaluate_floats(
         )
     rules = rules.changed(changes)
     labels = relevance_between(query_y, database_y, rules, len(queries), len(rows))
-    keys = FloatKeys(take_rows(queries, labels.query_rows), take_rows(rows, labels.database_rows), metric)
-    return _scores(_score_keys(keys, metric, labels, rules, n_jobs, progress), "floats")
+    keys = float_keys(take_rows(queries, labels.query_rows), take_rows(rows, labels.database_rows), metric)
+    return _float_scores(keys, labels, rules, metric, "floats", n_jobs, progress)
 
 
 def evaluate_scores(
@@ -209,7 +221,8 @@ def evaluate_scores(
     rules = rules.changed(changes)
     labels = relevance_between(query_y, database_y, rules, *table.shape)
     chosen = take_rows(take_rows(table, labels.query_rows).T, labels.database_rows).T
-    return _scores(_score_keys(ScoreKeys(chosen), "given", labels, rules, n_jobs, progress), "scores")
+    keys = Keys(*chosen.shape, exact=False, block=lambda start, stop: -chosen[start:stop])
+    return _float_scores(keys, labels, rules, "given", "scores", n_jobs, progress)
 
 
 def mean_average_precision(
@@ -225,8 +238,9 @@ def mean_average_precision(
     **changes: Unpack[RuleChanges],
 ) -> float:
     """Return MAP@at; ``at=None`` means the whole database. The parameters are those of ``evaluate``."""
-    problem = CodeProblem(query_codes, database_codes, query_y, database_y, n_bits, n_jobs, progress)
-    return problem.ranked(rules.changed(changes), "at").mean("ap")
+    problem = query_codes, database_codes, query_y, database_y
+    rules = replace(rules.changed(changes), radius=None)
+    return evaluate(*problem, rules=rules, n_bits=n_bits, n_jobs=n_jobs, progress=progress).map
 
 
 def precision_recall_curve(
@@ -253,112 +267,69 @@ def precision_recall_curve(
     Curve
     """
     check_packed(query_codes, name="query_codes")
-    problem = CodeProblem(query_codes, database_codes, query_y, database_y, n_bits, n_jobs, progress)
-    queries, packed, labels = problem.packed(rules.changed(changes))
+    rules = rules.changed(changes)
+    queries, packed, labels = packed_sides(query_codes, database_codes, query_y, database_y, rules, n_bits)
     n_distances = 8 * queries.shape[1] + 1
-    rows, hits = radius_counts(HammingKeys(queries, packed), labels, n_distances, n_jobs, progress)
+    rows, hits = radius_counts(hamming_keys(queries, packed), labels, n_distances, n_jobs, progress)
     radius = np.arange(n_distances if n_bits is None else n_bits + 1)
     rows, hits = np.cumsum(rows)[radius], np.cumsum(hits)[radius]
     total = np.full(len(radius), hits[-1])
     return Curve(radius, divide(hits, rows)[0], divide(hits, total)[0])
 
 
-class _Ranked(NamedTuple):
-    """Scores of the distinct labeled queries; ``weights`` is the number of queries that each represents."""
-
-    per_query: QueryScores
-    weights: FloatArray
-    rules: Rules
-    ranking: str
-    labels: Relevance
-
-    def mean(self, name: str) -> float:
-        """Return the mean of a score over the queries; ``rules.empty_queries`` decides how 0/0 counts."""
-        counted = None
-        if self.rules.empty_queries == "drop" and name in _DEFINED_BY:
-            counted = getattr(self.per_query, _DEFINED_BY[name])
-        return mean(getattr(self.per_query, name), self.weights, counted)
-
-
-class CodeProblem(NamedTuple):
-    """A database of packed codes, searched with packed or real-valued queries, and the labels of both."""
-
-    query_codes: ArrayLike
-    database_codes: ArrayLike
-    query_y: Any
-    database_y: Any
-    n_bits: int | None
-    n_jobs: int | None
-    progress: Progress | None
-
-    def packed(self, rules: Rules) -> tuple[NDArray[np.uint8], NDArray[np.uint8], Relevance]:
-        """Check codes and labels, and return the codes of the labeled rows of both sides and their relevance."""
-        queries = check_packed(self.query_codes, self.n_bits, "query_codes")
-        database = check_packed(self.database_codes, self.n_bits, "database_codes")
-        if queries.shape[1] != database.shape[1]:
-            raise ValueError(
-                "query_codes and database_codes must have the same number of bytes per row. "
-                f"Got {queries.shape[1]} and {database.shape[1]}."
-            )
-        labels = relevance_between(self.query_y, self.database_y, rules, len(queries), len(database))
-        return take_rows(queries, labels.query_rows), take_rows(database, labels.database_rows), labels
-
-    def ranked(self, rules: Rules, *names: str) -> _Ranked:
-        """Score the ranking by packed queries, or by float projections (then without a radius).
-
-        ``names`` are the cut-offs whose scores are computed, or "radius"; without names, all are.
-        """
-        names = names or (*Depths._fields, "radius")
-        projections = np.asarray(self.query_codes)
-        if projections.dtype.kind == "f":
-            return self._ranked_by_floats(projections, rules, names)
-        queries, database, labels = self.packed(rules)
-        depths = rules.depths(len(database), names)
-        rules = rules if "radius" in names else replace(rules, radius=None)
-        # The scores of a query depend only on its code and labels, so equal queries are scored once.
-        first_query, weights = _distinct(queries, labels.query_groups)
-        rows, sizes = np.arange(len(database)), None
-        if rules.ties == "expected":
-            first_row, row_sizes = _distinct(database, labels.database_groups)
-            if len(first_row) <= _MERGE_SHARE * len(database):
-                rows, sizes = first_row, row_sizes
-        keys = HammingKeys(queries[first_query], database[rows])
-        groups = labels.query_groups[first_query], labels.database_groups[rows]
-        per_query = score_queries(keys, labels, *groups, sizes, rules, depths, self.n_jobs, self.progress)
-        return _Ranked(per_query, weights, rules, "hamming", labels)
-
-    def _ranked_by_floats(self, projections: NDArray[Any], rules: Rules, names: Sequence[str]) -> _Ranked:
-        columns = projections.shape[1] if projections.ndim == 2 else self.n_bits
-        if self.n_bits is not None and columns != self.n_bits:
-            raise ValueError(
-                f"Float query_codes of {self.n_bits} bits must have {self.n_bits} columns. Got {columns} instead."
-            )
-        database = check_packed(self.database_codes, columns, "database_codes")
-        queries = check_floats(projections, "query_codes")
-        labels = relevance_between(self.query_y, self.database_y, rules, len(queries), len(database))
-        sides = take_rows(queries, labels.query_rows), take_rows(database, labels.database_rows)
-        keys = asymmetric_keys(*sides, int(queries.shape[1]))
-        return _score_keys(keys, "asymmetric", labels, rules, self.n_jobs, self.progress, names)
+def packed_sides(
+    query_codes: ArrayLike,
+    database_codes: ArrayLike,
+    query_y: Any,
+    database_y: Any,
+    rules: Rules,
+    n_bits: int | None,
+) -> tuple[NDArray[np.uint8], NDArray[np.uint8], Relevance]:
+    """Check codes and labels, and return the codes of the labeled rows of both sides and their relevance."""
+    queries = check_packed(query_codes, n_bits, "query_codes")
+    database = check_packed(database_codes, n_bits, "database_codes")
+    if queries.shape[1] != database.shape[1]:
+        raise ValueError(
+            "query_codes and database_codes must have the same number of bytes per row. "
+            f"Got {queries.shape[1]} and {database.shape[1]}."
+        )
+    labels = relevance_between(query_y, database_y, rules, len(queries), len(database))
+    return take_rows(queries, labels.query_rows), take_rows(database, labels.database_rows), labels
 
 
-def _score_keys(
+def _float_scores(
     keys: Keys,
-    ranking: str,
     labels: Relevance,
     rules: Rules,
+    ranking: str,
+    database: str,
     n_jobs: int | None,
     progress: Progress | None,
-    names: Sequence[str] = Depths._fields,
-) -> _Ranked:
-    rules, depths = replace(rules, radius=None), rules.depths(keys.n_database, names)
-    groups = labels.query_groups, labels.database_groups
-    per_query = score_queries(keys, labels, *groups, None, rules, depths, n_jobs, progress)
-    return _Ranked(per_query, np.ones(keys.n_queries), rules, ranking, labels)
+) -> Scores:
+    """Score a ranking without a Hamming radius."""
+    rules = replace(rules, radius=None)
+    per_query = score_queries(keys, labels, rules, n_jobs, progress)
+    return _scores(per_query, np.ones(keys.n_queries), labels, rules, ranking, database)
 
 
-def _scores(scored: _Ranked, database: str) -> Scores:
-    rules, labels = scored.rules, scored.labels
-    settings = {"ranking": scored.ranking, **asdict(rules), "database": database}
+def _scores(
+    per_query: dict[str, FloatArray],
+    weights: FloatArray,
+    labels: Relevance,
+    rules: Rules,
+    ranking: str,
+    database: str,
+) -> Scores:
+    """Average the scores of queries; ``weights`` is the number of queries that each represents."""
+
+    def average(name: str) -> float:
+        drop = rules.empty_queries == "drop" and name in _DEFINED_BY
+        return mean(per_query[name], weights, per_query[_DEFINED_BY[name]] if drop else None)
+
+    def average_ball(name: str) -> float | None:
+        return None if rules.radius is None else average(name)
+
+    settings = {"ranking": ranking, **asdict(rules), "database": database}
     del settings["unlabeled"]
     for name in ("at", "precision_at", "ndcg_at"):
         settings[name] = "all" if settings[name] is None else settings[name]
@@ -366,17 +337,16 @@ def _scores(scored: _Ranked, database: str) -> Scores:
         settings["relevance"] = getattr(rules.relevance, "__name__", repr(rules.relevance))
     settings["unlabeled_queries"] = labels.n_queries - len(labels.query_rows)
     settings["unlabeled_database"] = labels.n_database - len(labels.database_rows)
-    with_ball = rules.radius is not None
     return Scores(
-        map=scored.mean("ap"),
-        precision=scored.mean("precision"),
-        recall=scored.mean("recall"),
-        ndcg=scored.mean("ndcg"),
-        acg=scored.mean("ball_acg") if with_ball else None,
-        radius_precision=scored.mean("ball_precision") if with_ball else None,
-        radius_recall=scored.mean("ball_recall") if with_ball else None,
-        empty_balls=scored.mean("ball_empty") if with_ball else None,
-        n_queries=int(scored.weights.sum()),
+        map=average("ap"),
+        precision=average("precision"),
+        recall=average("recall"),
+        ndcg=average("ndcg"),
+        acg=average_ball("ball_acg"),
+        radius_precision=average_ball("ball_precision"),
+        radius_recall=average_ball("ball_recall"),
+        empty_balls=average_ball("ball_empty"),
+        n_queries=int(weights.sum()),
         n_database=len(labels.database_rows),
         settings=settings,
     )

@@ -7,12 +7,12 @@ exist for one block of queries at a time, and only rows that can reach the cut-o
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hashlearn.codes import as_words, unpack_signs, word_distances
+from hashlearn.codes import as_words, word_distances
 from hashlearn.kernel import as_matrix
 from hashlearn.parallel import ordered_map, thread_count
 from hashlearn.typing import IntArray, Metric
@@ -30,90 +30,61 @@ _TILE_COLUMNS = 2**16
 _SAMPLE_ROWS = 2048
 
 
-class Keys(Protocol):
-    """Distances by block. ``exact`` says whether they are small non-negative integers."""
+class Keys(NamedTuple):
+    """Distances by block of queries. ``exact`` says whether they are small non-negative integers."""
 
     n_queries: int
     n_database: int
     exact: bool
+    block: Callable[[int, int], NDArray[Any]]
 
-    def block(self, start: int, stop: int) -> NDArray[Any]: ...
 
+def hamming_keys(query_codes: NDArray[np.uint8], database_codes: NDArray[np.uint8]) -> Keys:
+    """Return the Hamming distances between packed codes."""
+    words = as_words(query_codes)
+    # Column-major, because word_distances reads one word of all rows at a time.
+    database = np.asfortranarray(as_words(database_codes))
+    # Distances up to 255 fit in one byte, which halves the memory traffic of every later step.
+    dtype = np.uint8 if 8 * query_codes.shape[1] <= 255 else np.uint16
+    n_database = len(database)
 
-class HammingKeys:
-    """Hamming distances between packed codes."""
-
-    exact = True
-
-    def __init__(self, queries: NDArray[np.uint8], database: NDArray[np.uint8]) -> None:
-        self.n_queries, self.n_database = len(queries), len(database)
-        self._queries = as_words(queries)
-        # Column-major, because word_distances reads one word of all rows at a time.
-        self._database = np.asfortranarray(as_words(database))
-        # Distances up to 255 fit in one byte, which halves the memory traffic of every later step.
-        self._dtype = np.uint8 if 8 * queries.shape[1] <= 255 else np.uint16
-
-    def block(self, start: int, stop: int) -> NDArray[Any]:
-        keys = np.empty((stop - start, self.n_database), dtype=self._dtype)
-        columns = max(1, min(_TILE_COLUMNS, self.n_database))
+    def block(start: int, stop: int) -> NDArray[Any]:
+        keys = np.empty((stop - start, n_database), dtype=dtype)
+        columns = max(1, min(_TILE_COLUMNS, n_database))
         rows = max(1, _TILE_WORDS // columns)
         for row in range(start, stop, rows):
-            queries = self._queries[row : min(row + rows, stop)]
-            for column in range(0, self.n_database, columns):
-                tile = word_distances(queries, self._database[column : column + columns])
+            queries = words[row : min(row + rows, stop)]
+            for column in range(0, n_database, columns):
+                tile = word_distances(queries, database[column : column + columns])
                 keys[row - start : row - start + len(queries), column : column + columns] = tile
         return keys
 
+    return Keys(len(words), n_database, exact=True, block=block)
 
-class FloatKeys:
-    """Negated similarities (or squared distances up to a constant per query) between float rows.
+
+def float_keys(queries: NDArray[Any], database: NDArray[Any], metric: Metric) -> Keys:
+    """Return negated similarities (or squared distances up to a constant per query) between float rows.
 
     Products are computed from the rows as given and norms are applied afterwards, so that rows of ±1 have exactly the
     ties of their codes.
     """
+    if metric not in get_args(Metric):
+        raise ValueError(f"metric must be 'cosine', 'euclidean' or 'dot'. Got {metric!r} instead.")
+    norms = np.linalg.norm(database, axis=1)
+    # A zero row has no direction, so its similarity to every row is 0.
+    scale = np.divide(1, norms, out=np.zeros_like(norms), where=norms > 0)
+    offset = np.einsum("ij,ij->i", database, database) / 2
 
-    exact = False
-
-    def __init__(self, queries: NDArray[Any], database: NDArray[Any], metric: Metric) -> None:
-        self.n_queries, self.n_database = len(queries), len(database)
-        self._queries, self._database = queries, database
-        self._offset: NDArray[Any] | None = None
-        self._scale: NDArray[Any] | None = None
-        if metric == "euclidean":
-            self._offset = np.einsum("ij,ij->i", database, database) / 2
-        elif metric == "cosine":
-            norms = np.linalg.norm(database, axis=1)
-            # A zero row has no direction, so its similarity to every row is 0.
-            self._scale = np.divide(1, norms, out=np.zeros_like(norms), where=norms > 0)
-        elif metric != "dot":
-            raise ValueError(f"metric must be 'cosine', 'euclidean' or 'dot'. Got {metric!r} instead.")
-
-    def block(self, start: int, stop: int) -> NDArray[Any]:
-        keys = self._queries[start:stop] @ self._database.T
-        if self._scale is not None:
-            keys *= self._scale
+    def block(start: int, stop: int) -> NDArray[Any]:
+        keys = queries[start:stop] @ database.T
+        if metric == "cosine":
+            keys *= scale
         np.negative(keys, out=keys)
-        if self._offset is not None:
-            keys += self._offset
+        if metric == "euclidean":
+            keys += offset
         return keys
 
-
-class ScoreKeys:
-    """Negated scores that are given as a table (queries, database)."""
-
-    exact = False
-
-    def __init__(self, scores: NDArray[Any]) -> None:
-        self.n_queries, self.n_database = scores.shape
-        self._scores = scores
-
-    def block(self, start: int, stop: int) -> NDArray[Any]:
-        return -self._scores[start:stop]
-
-
-def asymmetric_keys(queries: NDArray[Any], database: NDArray[np.uint8], n_bits: int) -> FloatKeys:
-    """Return the keys −q·h of real-valued queries q and packed codes h."""
-    return FloatKeys(queries, unpack_signs(database, n_bits).astype(queries.dtype), "dot")
+    return Keys(len(queries), len(database), exact=False, block=block)
 
 
 def check_floats(rows: ArrayLike, name: str) -> NDArray[Any]:

@@ -70,6 +70,11 @@ class Relevance:
             return (queries[:, None] == self._database[None, :]).astype(np.float64)
         return named_relevance(queries, self._database, self._relevance)
 
+    def hits(self, start: int, stop: int) -> NDArray[np.bool_]:
+        """Return which labeled database rows (stop - start, n) are relevant to some labeled queries."""
+        distinct, member = np.unique(self.query_groups[start:stop], return_inverse=True)
+        return (self.table(distinct) > 0)[:, self.database_groups][member]
+
 
 def relevance_between(query_y: Any, database_y: Any, rules: Rules, n_queries: int, n_database: int) -> Relevance:
     """Return the relevance; raise ValueError unless labels match the rows and each side has a labeled row."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, NamedTuple, TypedDict, Unpack, get_args
 
@@ -31,7 +31,7 @@ class RuleChanges(TypedDict, total=False):
 
 
 class Depths(NamedTuple):
-    """Cut-offs as numbers of positions; 0 means that the score is not computed."""
+    """Cut-offs as numbers of positions."""
 
     at: int
     precision_at: int
@@ -123,10 +123,9 @@ class Rules:
                 raise TypeError(f"There is no rule {name!r}; the rules are {', '.join(names)}.")
         return replace(self, **changes)
 
-    def depths(self, n_database: int, names: Sequence[str] = Depths._fields) -> Depths:
-        """Return the named cut-offs, which are at most the number of database rows, and 0 for the others."""
-        given = ((name in names, getattr(self, name)) for name in Depths._fields)
-        return Depths(*(0 if not use else n_database if cut is None else min(cut, n_database) for use, cut in given))
+    def depths(self, n_database: int) -> Depths:
+        """Return the cut-offs as numbers of positions, which are at most the number of database rows."""
+        return Depths(*(min(getattr(self, name) or n_database, n_database) for name in Depths._fields))
 
 
 DEFAULT = Rules()

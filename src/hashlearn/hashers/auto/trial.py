@@ -21,7 +21,7 @@ from hashlearn.hashers.metric_itq import TaughtAxes
 from hashlearn.kernel import LandmarkKernel, dense_rows
 from hashlearn.labels import Classes, LabelMatrix, group_rows
 from hashlearn.metrics.engine import score_queries
-from hashlearn.metrics.rankings import HammingKeys
+from hashlearn.metrics.rankings import hamming_keys
 from hashlearn.metrics.relevance import Relevance
 from hashlearn.metrics.rules import Rules
 from hashlearn.pairwise.gsdhp import GSDHP
@@ -225,19 +225,10 @@ class Round:
         self, queries: NDArray[np.uint8], database: NDArray[np.uint8], query_y: Matrix, database_y: Matrix
     ) -> tuple[FloatArray, NDArray[np.bool_]]:
         """Return the score of every query, and whether anything in the database is relevant to it."""
-        name = "at" if self.sample.labeled_rows.plain else "ndcg_at"
-        rules, relevance = Rules(at=None, radius=None), Relevance(query_y, database_y)
-        found = score_queries(
-            HammingKeys(queries, database),
-            relevance,
-            relevance.query_groups,
-            relevance.database_groups,
-            None,
-            rules,
-            rules.depths(len(database), [name]),
-            self.n_jobs,
-        )
-        return found.ap if name == "at" else found.ndcg, found.answerable > 0
+        plain = self.sample.labeled_rows.plain
+        rules = Rules(at=None, radius=None) if plain else Rules(at=50, radius=None)
+        found = score_queries(hamming_keys(queries, database), Relevance(query_y, database_y), rules, self.n_jobs)
+        return found["ap" if plain else "ndcg"], found["answerable"] > 0
 
     @cached_property
     def _features(self) -> Float32Array:
