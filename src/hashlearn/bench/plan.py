@@ -28,8 +28,8 @@ USUAL_DATA = {
     "coco-10k": "coco",
     "coco-full": "coco",
 }
-_FIELDS = ("data", "labels", "text", "embed", "protocol", "methods", "variant", "bits", "seeds")
 _WORDS = ("data", "labels", "text", "embed", "protocol")
+_LISTS: dict[str, type] = {"methods": str, "bits": int, "seeds": int}
 # The plan sets these parameters, so a variant must not set them too.
 _OF_THE_PLAN = {"n_bits": "bits", "random_state": "seeds", "n_jobs": "--threads", "verbose": "the progress bar"}
 
@@ -115,11 +115,11 @@ class BenchPlan:
         twice = sorted({label for label in labels if labels.count(label) > 1})
         if twice:
             raise PlanError(f"The name {twice[0]!r} stands for two methods of the plan; give one another name.")
+        if not self.bits or not self.seeds:
+            raise PlanError("A plan needs at least one bit length and one seed.")
         for bits in self.bits:
             if not 1 <= bits <= MAX_BITS:
                 raise PlanError(f"Bits must be between 1 and {MAX_BITS}. Got {bits} instead.")
-        if not self.bits or not self.seeds:
-            raise PlanError("A plan needs at least one bit length and one seed.")
 
     @property
     def source(self) -> DataSource:
@@ -133,32 +133,29 @@ class BenchPlan:
 
 
 def make_plan(
-    protocol: str,
-    methods: Sequence[str],
-    bits: Sequence[int],
+    protocol: str = FIRST_PROTOCOL,
+    methods: Sequence[str] = (),
+    bits: Sequence[int] = BenchPlan.bits,
     seeds: int | Sequence[int] = 1,
     data: str | None = None,
     variants: Sequence[Variant] = (),
-    *,
-    labels: str | None = None,
-    text: str | None = None,
-    embed: str | None = None,
+    **of_a_file: str,
 ) -> BenchPlan:
     """Make a plan of methods with their default parameters, and of variants.
 
-    With a number of seeds they are 0, 1, 2, and so on.
+    With a number of seeds they are 0, 1, 2, and so on. ``labels``, ``text`` and ``embed`` are those of ``BenchPlan``.
     """
     data = data or USUAL_DATA.get(protocol)
     if protocol in PROTOCOLS and data is None:
         raise PlanError(f"The protocol {protocol} takes any data set: name one, for example digits.")
-    plain = tuple(Variant(name, name) for name in dict.fromkeys(methods))
     if isinstance(seeds, int) and seeds < 1:
         raise PlanError(f"The number of seeds must be at least 1. Got {seeds} instead.")
     chosen = range(seeds) if isinstance(seeds, int) else seeds
     if any(seed < 0 for seed in chosen):
         raise PlanError(f"Seeds must not be negative. Got {min(chosen)} instead.")
+    plain = tuple(Variant(name, name) for name in dict.fromkeys(methods))
     numbers = tuple(dict.fromkeys(bits)), tuple(dict.fromkeys(chosen))
-    return BenchPlan(data or "", protocol, (*plain, *variants), *numbers, labels, text, embed)
+    return BenchPlan(data or "", protocol, (*plain, *variants), *numbers, **of_a_file)
 
 
 def read_plan(path: str | Path) -> BenchPlan:
@@ -178,51 +175,36 @@ def read_plan(path: str | Path) -> BenchPlan:
     """
     path = Path(path)
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
+        return _plan_from_table(tomllib.loads(path.read_text(encoding="utf-8")))
     except OSError as error:
         raise PlanError(f"{path} cannot be read: {error.strerror}.") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise PlanError(f"{path} is not TOML: {error}.") from error
-    try:
-        return _plan_from_table(table)
     except PlanError as error:
         raise PlanError(f"{path}: {error}") from error
 
 
 def _plan_from_table(table: dict[str, Any]) -> BenchPlan:
-    for name in table:
-        if name not in _FIELDS:
-            raise PlanError(f"A plan has no field {name!r}; it has {', '.join(_FIELDS)}.")
-    for name in _WORDS:
-        if not isinstance(table.get(name, ""), str):
-            raise PlanError(f"{name} must be a name. Got {table[name]!r} instead.")
-    methods = _list(table, "methods", str, [])
-    bits = _list(table, "bits", int, list(BenchPlan.bits))
-    seeds = table.get("seeds", 1)
-    if not _is_a(seeds, int):
-        seeds = _list(table, "seeds", int, [])
-    variants = table.get("variant", {})
+    variants = table.pop("variant", {})
     if not isinstance(variants, dict):
         raise PlanError("Variants are tables, [variant.NAME], with method = and settings in them.")
-    own = {name: table.get(name) for name in ("labels", "text", "embed")}
-    chosen = [_variant(*item) for item in variants.items()]
-    return make_plan(table.get("protocol", FIRST_PROTOCOL), methods, bits, seeds, table.get("data"), chosen, **own)
+    for name, value in table.items():
+        if name in _LISTS:
+            words = "names" if _LISTS[name] is str else "whole numbers"
+            good = isinstance(value, list) and all(_is_a(one, _LISTS[name]) for one in value)
+            if not good and not (name == "seeds" and _is_a(value, int)):
+                raise PlanError(f"{name} must be a list of {words}. Got {value!r} instead.")
+        elif name not in _WORDS:
+            raise PlanError(f"A plan has no field {name!r}; it has {', '.join((*_WORDS, *_LISTS, 'variant'))}.")
+        elif not isinstance(value, str):
+            raise PlanError(f"{name} must be a name. Got {value!r} instead.")
+    return make_plan(variants=[_variant(*item) for item in variants.items()], **table)
 
 
 def _variant(label: str, fields: Any) -> Variant:
     if not isinstance(fields, dict) or not isinstance(fields.get("method"), str):
         raise PlanError(f"The table [variant.{label}] needs method = one of {', '.join(method_names())}.")
-    settings = {name: value for name, value in fields.items() if name != "method"}
-    return Variant(label, fields["method"], settings)
-
-
-def _list(table: dict[str, Any], name: str, kind: type, default: list[Any]) -> list[Any]:
-    values = table.get(name, default)
-    if not isinstance(values, list) or not all(_is_a(value, kind) for value in values):
-        raise PlanError(
-            f"{name} must be a list of {'names' if kind is str else 'whole numbers'}. Got {values!r} instead."
-        )
-    return values
+    return Variant(label, fields["method"], {name: value for name, value in fields.items() if name != "method"})
 
 
 def _is_a(value: Any, kind: type) -> bool:
@@ -251,15 +233,11 @@ def spread_lists(words: Sequence[str], options: Collection[str]) -> list[str]:
 
 def plan_from_options(plan_file: str | None, options: dict[str, Any]) -> BenchPlan:
     """Return the plan of a file or of options by their command-line names; raise PlanError if both are given."""
-    given = [name for name, value in options.items() if value]
+    given = {name: value for name, value in options.items() if value}
     if plan_file is not None:
         if given:
-            raise PlanError(f"{given[0]} and a plan file contradict each other: give one of them.")
+            raise PlanError(f"{next(iter(given))} and a plan file contradict each other: give one of them.")
         return read_plan(plan_file)
-    if not options["--methods"]:
+    if "--methods" not in given:
         raise PlanError("Give a plan file, or --methods.")
-    bits, seeds = options["--bits"] or BenchPlan.bits, options["--seeds"] or 1
-    own = {name: options[f"--{name}"] for name in ("labels", "text", "embed")}
-    return make_plan(
-        options["--protocol"] or FIRST_PROTOCOL, options["--methods"], bits, seeds, options["--data"], **own
-    )
+    return make_plan(**{name.removeprefix("--"): value for name, value in given.items()})

@@ -15,6 +15,7 @@ import os
 import platform
 import re
 import sys
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime
 from functools import cache
@@ -32,7 +33,6 @@ from hashlearn.files.arrays import FileError
 from hashlearn.files.output import written_whole
 from hashlearn.parallel import thread_count
 
-FORMAT = 3
 _HASH_LETTERS = 16
 _STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 _LIBRARIES = ("numpy", "scipy", "scikit-learn", "faiss-cpu", "lightgbm")
@@ -97,7 +97,7 @@ class BenchRun:
     source: dict[str, Any] = field(default_factory=dict)
     finished: str = ""
     traceback: str | None = None
-    format: int = FORMAT
+    format: int = 3
 
     @property
     def key(self) -> str:
@@ -211,72 +211,52 @@ def write_json(path: Path, value: Any) -> None:
 def _read_run(path: Path) -> BenchRun:
     try:
         fields = json.loads(path.read_text(encoding="utf-8"))
-        if fields.get("format") != FORMAT:
-            raise FileError(f"{path} is of format {fields.get('format')}; this version reads format {FORMAT}.")
         return BenchRun(**{**fields, "definition": RunDefinition(**fields["definition"])})
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        if isinstance(error, FileError):
-            raise
-        raise FileError(f"{path} is not a run of hashlearn bench.") from error
+    except (ValueError, TypeError, KeyError) as error:
+        raise FileError(f"{path} is not a run of this version of hashlearn bench.") from error
 
 
 @cache
-def cpu_name() -> str:
+def _cpu_name() -> str:
     """Return the model name that the processor reports."""
-    try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()
+    names = _fields(Path("/proc/cpuinfo"), "model name")
+    return names[0] if names else platform.processor() or platform.machine()
 
 
-def library_versions() -> dict[str, str]:
-    """Return the versions of hashlearn, Python and the numerical libraries that are installed."""
-    found = {"hashlearn": hashlearn.__version__, "python": platform.python_version()}
-    for name in _LIBRARIES:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return found
+def _fields(path: Path, name: str) -> list[str]:
+    """Return the values of a field in a file of the kernel; none on systems without that file."""
+    lines = path.read_text().splitlines() if path.exists() else []
+    return [line.partition(":")[2].strip() for line in lines if line.startswith(name)]
 
 
 def machine_facts(threads: int) -> dict[str, Any]:
-    """Return processor, system, threads and versions, ready for JSON."""
-    blas = {
-        f"{library['internal_api']} {library['version']}"
-        for library in threadpool_info()
-        if library["user_api"] == "blas"
-    }
+    """Return processor, system, threads and versions of the numerical libraries, ready for JSON."""
+    versions = {"hashlearn": hashlearn.__version__, "python": platform.python_version()}
+    for name in _LIBRARIES:
+        with suppress(PackageNotFoundError):
+            versions[name] = version(name)
+    blas = {f"{one['internal_api']} {one['version']}" for one in threadpool_info() if one["user_api"] == "blas"}
     return {
-        "cpu": cpu_name(),
+        "cpu": _cpu_name(),
         "cores": thread_count(None),
         "threads": threads,
         "platform": platform.platform(),
-        "versions": library_versions(),
+        "versions": versions,
         "blas": sorted(blas),
     }
 
 
-def start_peak_memory() -> bool:
-    """Reset the peak of resident memory, so that it covers one run only. Returns False if that is impossible."""
-    try:
+def start_peak_memory() -> None:
+    """Reset the peak of resident memory, so that it covers one run only, where the system can do that."""
+    with suppress(OSError):
         _CLEAR.write_text("5")
-    except OSError:
-        return False
-    return True
 
 
 def peak_memory() -> int | None:
     """Return the peak resident memory in bytes since ``start_peak_memory`` (of the process if that could not reset)."""
-    try:
-        for line in _STATUS.read_text().splitlines():
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) * 1024
-    except OSError:
-        pass
+    peak = _fields(_STATUS, "VmHWM:")
+    if peak:
+        return int(peak[0].split()[0]) * 1024
     if os.name != "posix":
         return None
     import resource

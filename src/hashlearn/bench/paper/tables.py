@@ -115,66 +115,40 @@ def remark(label: str) -> str:
 def _table(
     table: Mapping[str, Mapping[str, PublishedScores]], data: str, score: str, others: Sequence[str] = ()
 ) -> tuple[PaperPart, ...]:
-    parts = [
-        PaperPart(
-            protocol,
-            data,
-            with_defaults(tuple(map(variant, rows))),
-            BITS,
-            score,
-            rows,
-            _fitting(protocol, score, rows, others),
-        )
-        for protocol, rows in table.items()
-    ]
+    parts = []
+    for protocol, rows in table.items():
+        variants = with_defaults(tuple(map(variant, rows)))
+        # Methods without a row in the paper that are fast enough and can learn from such labels.
+        fitting = tuple(one for name in others if name not in rows and _fits(one := variant(name), protocol, score))
+        parts.append(PaperPart(protocol, data, variants, BITS, score, rows, fitting))
     # The same methods on a database that training never saw, for which the paper has no numbers.
     return (*parts, replace(parts[0], protocol="new", paper={}))
 
 
-def _fitting(
-    protocol: str, score: str, rows: Mapping[str, PublishedScores], others: Sequence[str]
-) -> tuple[Variant, ...]:
-    """Return the methods without a row in the paper that are fast enough and can learn from such labels."""
-    variants = [variant(name) for name in others if name not in rows]
-    if protocol.endswith("-full"):
-        # The paper does not run slow methods on this many rows either.
-        variants = [one for one in variants if not (one.label in _SLOW_VARIANTS or METHODS[one.method].info.slow)]
-    if score == "ndcg":
-        variants = [one for one in variants if METHODS[one.method].info.multilabel]
-    return tuple(variants)
+def _fits(one: Variant, protocol: str, score: str) -> bool:
+    info = METHODS[one.method].info
+    # The paper does not run slow methods on all rows either.
+    too_slow = protocol.endswith("-full") and (one.label in _SLOW_VARIANTS or info.slow)
+    return not too_slow and (info.multilabel or score != "ndcg")
 
 
 def _curves(protocol: str, data: str, score: str, methods: Sequence[str]) -> tuple[PaperPart, ...]:
     return (PaperPart(protocol, data, tuple(map(variant, methods)), FIGURE_BITS, score),)
 
 
-def _rounds() -> tuple[Variant, ...]:
-    """Return Figure 1: both algorithms, several batch sizes, stopped after several numbers of rounds."""
-    # With several starts, the curve would mix several descents.
-    shared = {"n_anchors": _FIGURE_1_ROWS, "solver__n_starts": 1}
+def _over_batches(
+    batches: Sequence[int], word: str, parameter: str, values: Sequence[float], **shared: int
+) -> tuple[Variant, ...]:
+    """Return both algorithms over batch sizes and the values of another parameter, which labels call ``word``."""
     return tuple(
         Variant(
-            f"{method} batch {batch} rounds {rounds}",
+            f"{method} batch {batch} {word} {value:g}",
             method,
-            _printed(method) | shared | {"solver__batch_size": batch, "solver__max_iter": rounds},
+            _printed(method) | shared | {"solver__batch_size": batch, parameter: value},
         )
         for method in ("sdhp", "gsdhp")
-        for batch in _FIGURE_1_BATCHES
-        for rounds in _FIGURE_1_ROUNDS
-    )
-
-
-def _grid() -> tuple[Variant, ...]:
-    """Return Figure 5: both algorithms over batch sizes and β."""
-    return tuple(
-        Variant(
-            f"{method} batch {batch} beta {beta:g}",
-            method,
-            _printed(method) | {"solver__batch_size": batch, "solver__beta": beta},
-        )
-        for method in ("sdhp", "gsdhp")
-        for batch in BATCHES
-        for beta in BETAS
+        for batch in batches
+        for value in values
     )
 
 
@@ -195,37 +169,43 @@ def _deep_item(name: str, about: str, protocol: str, data: str, paper: numbers.D
 
 def _tables() -> tuple[PaperItem, ...]:
     paper = Rules.paper()
+    first = _table(numbers.TABLE_1, "cifar10-gist", "map", _OTHERS)
+    second = _table(numbers.TABLE_2, "cifar10-gist", "map")
+    fourth = _table(numbers.TABLE_4, "nuswide", "ndcg", _OTHERS)
+    sixth = _table(numbers.TABLE_6, "coco", "ndcg", _OTHERS)
     return (
-        PaperItem(
-            "table 1",
-            "MAP@500 of discrete and ranking methods",
-            paper,
-            _table(numbers.TABLE_1, "cifar10-gist", "map", _OTHERS),
-        ),
+        PaperItem("table 1", "MAP@500 of discrete and ranking methods", paper, first),
         PaperItem(
             "table 2",
             "MAP@1000 of losses and functions",
             Rules.paper(at=1000),
-            _table(numbers.TABLE_2, "cifar10-gist", "map"),
+            second,
             notes=("The paper's numbers are means of ten draws, which --seeds 10 makes too.",),
         ),
         _deep_item("table 3", "deep codes on CIFAR-10", "cifar10-deep", "cifar10-lite2", numbers.TABLE_3),
-        PaperItem("table 4", "NDCG@50 of label sets", paper, _table(numbers.TABLE_4, "nuswide", "ndcg", _OTHERS)),
+        PaperItem("table 4", "NDCG@50 of label sets", paper, fourth),
         _deep_item("table 5", "deep codes on label sets", "label-sets-deep", "coco18", numbers.TABLE_5),
-        PaperItem("table 6", "NDCG@50 of label sets", paper, _table(numbers.TABLE_6, "coco", "ndcg", _OTHERS)),
+        PaperItem("table 6", "NDCG@50 of label sets", paper, sixth),
     )
 
 
 def _figures() -> tuple[PaperItem, ...]:
-    paper, grid = Rules.paper(), _grid()
+    paper = Rules.paper()
     # ADGH cannot learn from label sets.
     multi = tuple(name for name in _DISCRETE if name != "adgh")
+    cifar, nuswide = ("cifar10-1k", "cifar10-gist", "map"), ("nuswide-10k", "nuswide", "ndcg")
+    coco = ("coco-10k", "coco", "ndcg")
+    # With several starts, the curve would mix several descents.
+    single = {"n_anchors": _FIGURE_1_ROWS, "solver__n_starts": 1}
+    rounds = _over_batches(_FIGURE_1_BATCHES, "rounds", "solver__max_iter", _FIGURE_1_ROUNDS, **single)
+    grid = _over_batches(BATCHES, "beta", "solver__beta", BETAS)
+    of_sets, drawn = "ACG within radius 2 and NDCG", ("acg", "positions")
     return (
         PaperItem(
             "figure 1",
             "convergence and batch size",
             paper,
-            (PaperPart("cifar10-fig1", "cifar10-gist", _rounds(), (64,), "map"),),
+            (PaperPart("cifar10-fig1", "cifar10-gist", rounds, (64,), "map"),),
             ("convergence", "rounds"),
             ("At 64 bits; our notes on the paper do not give its number of bits. All training rows are anchors.",),
             tabled=False,
@@ -234,32 +214,16 @@ def _figures() -> tuple[PaperItem, ...]:
             "figure 2",
             "precision and recall within Hamming radius 2",
             paper,
-            _curves("cifar10-1k", "cifar10-gist", "map", _DISCRETE),
+            _curves(*cifar, _DISCRETE),
             ("radius_precision", "radius_recall", "curve"),
         ),
-        PaperItem(
-            "figure 3",
-            "ACG within radius 2 and NDCG",
-            paper,
-            _curves("nuswide-10k", "nuswide", "ndcg", multi),
-            ("acg", "positions"),
-        ),
-        PaperItem(
-            "figure 4",
-            "ACG within radius 2 and NDCG",
-            paper,
-            _curves("coco-10k", "coco", "ndcg", multi),
-            ("acg", "positions"),
-        ),
+        PaperItem("figure 3", of_sets, paper, _curves(*nuswide, multi), drawn),
+        PaperItem("figure 4", of_sets, paper, _curves(*coco, multi), drawn),
         PaperItem(
             "figure 5",
             "batch size and β",
             paper,
-            (
-                PaperPart("cifar10-1k", "cifar10-gist", grid, (16,), "map"),
-                PaperPart("nuswide-10k", "nuswide", grid, (16,), "ndcg"),
-                PaperPart("coco-10k", "coco", grid, (16,), "ndcg"),
-            ),
+            tuple(PaperPart(name, data, grid, (16,), score) for name, data, score in (cifar, nuswide, coco)),
             ("heat",),
             ("Batches are drawn from the 1,000 anchors, so the paper's 5,000 and 10,000 would be the same as 1,000.",),
             tabled=False,
