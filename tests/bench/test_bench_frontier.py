@@ -40,7 +40,7 @@ def point(label, n_bytes, known, unknown, seed=0, sized=True, budget=BUDGETS[0])
     values |= {"recall known": 0.5, "recall unknown": 0.5}
     method = FrontierMethod(label.partition(",")[0], lambda size, _: FloatCodec(), sized)
     definition = RunDefinition("d", "mixed", "frontier", "", seed, method.name, method.name, {}, 8 * n_bytes)
-    task = FrontierTask(definition, None, method, n_bytes, budget, quick=False)
+    task = FrontierTask(None, "mixed", seed, budget, method, n_bytes, quick=False)
     return task, BenchRun(definition, views={label: values})
 
 

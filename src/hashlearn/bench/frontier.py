@@ -11,7 +11,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -273,16 +273,39 @@ class FrontierPlan:
 class FrontierTask:
     """A codec to fit, whose codes are searched in every way that it has. The codes are not kept."""
 
-    definition: RunDefinition
     rows: Rows
+    protocol: str
+    seed: int
+    budget: LabelBudget
     method: FrontierMethod
     size: int
-    budget: LabelBudget
     quick: bool
 
+    @cached_property
+    def definition(self) -> RunDefinition:
+        hashes = "".join(split.hash for split in splits_of(self.rows, self.protocol, self.seed))
+        settings: dict[str, Any] = {"quick": self.quick}
+        if self.protocol == "new":  # what is searched by label sets is scored by NDCG
+            settings |= {"ndcg at": NDCG_AT}
+        if self.method.supervised:
+            settings |= {"labels per class": self.budget.per_class, "wrong labels": self.budget.wrong}
+        if self.budget.absent:
+            settings |= {"absent": True}
+        return RunDefinition(
+            data=self.rows.source.title,
+            protocol=self.protocol,
+            split="frontier",
+            split_hash=hashlib.sha256(hashes.encode()).hexdigest(),
+            seed=self.seed,
+            label=self.method.name,
+            method=self.method.name,
+            settings=settings,
+            n_bits=8 * self.size if self.method.sized else 0,
+            revision=self.method.revision,
+        )
+
     def make(self, store: RunStore, threads: int) -> tuple[BenchRun, None]:
-        seed = self.definition.seed
-        searches = _searches(self.rows, self.definition.protocol, seed, self.quick)
+        seed, searches = self.seed, _searches(self.rows, self.protocol, self.seed, self.quick)
         first = searches[0].rows
         train_X, train_y = first.train_X, first.train_y
         if self.budget.absent:
@@ -350,10 +373,7 @@ def run_frontier(
     name, notes = _protocol_for(pool)
     if pool.multilabel:
         plan = replace(plan, budgets=plan.budgets[:1])
-    tasks = []
-    for seed, budget, method, size in plan.fits(name):
-        definition = _definition(plan, rows, name, seed, budget, method, size)
-        tasks.append(FrontierTask(definition, rows, method, size, budget, plan.quick))
+    tasks = [FrontierTask(rows, name, *fit, plan.quick) for fit in plan.fits(name)]
     lonely = "; ".join(found for seed in range(plan.seeds) for found in _lonely_queries(rows, name, seed))
     if lonely:
         notes.append(f"No row of the database is relevant to {lonely}: these count 0 for every method.")
@@ -399,37 +419,6 @@ def _lonely_queries(rows: Rows, protocol_name: str, seed: int) -> Iterator[str]:
             count = int((~np.isin(asked, stored)).sum())
         if count:
             yield f"{count} of {len(asked)} queries of seed {split.seed} ({split.name})"
-
-
-def _definition(
-    plan: FrontierPlan,
-    rows: Rows,
-    protocol_name: str,
-    seed: int,
-    budget: LabelBudget,
-    method: FrontierMethod,
-    size: int,
-) -> RunDefinition:
-    hashes = "".join(split.hash for split in splits_of(rows, protocol_name, seed))
-    settings: dict[str, Any] = {"quick": plan.quick}
-    if protocol_name == "new":  # what is searched by label sets is scored by NDCG
-        settings |= {"ndcg at": NDCG_AT}
-    if method.supervised:
-        settings |= {"labels per class": budget.per_class, "wrong labels": budget.wrong}
-    if budget.absent:
-        settings |= {"absent": True}
-    return RunDefinition(
-        data=plan.source.title,
-        protocol=protocol_name,
-        split="frontier",
-        split_hash=hashlib.sha256(hashes.encode()).hexdigest(),
-        seed=seed,
-        label=method.name,
-        method=method.name,
-        settings=settings,
-        n_bits=8 * size if method.sized else 0,
-        revision=method.revision,
-    )
 
 
 class Search(NamedTuple):

@@ -150,12 +150,12 @@ def make_plan(
         raise PlanError(f"The protocol {protocol} takes any data set: name one, for example digits.")
     if isinstance(seeds, int) and seeds < 1:
         raise PlanError(f"The number of seeds must be at least 1. Got {seeds} instead.")
-    chosen = range(seeds) if isinstance(seeds, int) else seeds
+    chosen: Sequence[int] = range(seeds) if isinstance(seeds, int) else seeds
     if any(seed < 0 for seed in chosen):
         raise PlanError(f"Seeds must not be negative. Got {min(chosen)} instead.")
     plain = tuple(Variant(name, name) for name in dict.fromkeys(methods))
-    numbers = tuple(dict.fromkeys(bits)), tuple(dict.fromkeys(chosen))
-    return BenchPlan(data or "", protocol, (*plain, *variants), *numbers, **of_a_file)
+    lengths, draws = tuple(dict.fromkeys(bits)), tuple(dict.fromkeys(chosen))
+    return BenchPlan(data or "", protocol, (*plain, *variants), lengths, draws, **of_a_file)
 
 
 def read_plan(path: str | Path) -> BenchPlan:

@@ -29,7 +29,6 @@ class LinePlot:
     y: str
     lines: Mapping[str, tuple[Sequence[float], Sequence[float]]] = field(default_factory=dict)
     log_x: bool = False
-    log_y: bool = False
     ticks: Sequence[float] | None = None
     markers: bool = True
     tabled: bool = True
@@ -115,7 +114,7 @@ def svg(plot: Plot) -> str:
         "font.size": 12,
     }
     with rc_context(style):
-        figure: Any = _draw_panels(plot, Figure) if isinstance(plot, Panels) else _draw_one(plot, Figure)
+        figure: Any = _draw(plot, Figure)
         stream = io.StringIO()
         figure.savefig(stream, format="svg", metadata={"Date": None, "Creator": None})
     text = stream.getvalue()
@@ -123,40 +122,33 @@ def svg(plot: Plot) -> str:
     return text[text.index("<svg") :].strip()
 
 
-def _draw_one(plot: LinePlot | HeatMap, new_figure: Any) -> Any:
-    figure = new_figure(figsize=(6.4, 4.4), layout="constrained")
-    axes = figure.subplots()
-    if isinstance(plot, HeatMap):
-        _draw_heat(axes, figure, plot)
-    else:
-        _draw_lines(axes, plot)
-        if plot.lines:
-            axes.legend(fontsize=8.5, frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
-    _name_axes(axes, plot)
-    return figure
-
-
-def _draw_panels(plot: Panels, new_figure: Any) -> Any:
-    count = len(plot.panels)
-    figure = new_figure(figsize=(6.4 + 4.2 * (count - 1), 5.4), layout="constrained")
-    figure.suptitle(plot.title, fontsize=13)
-    all_axes = figure.subplots(1, count, squeeze=False, sharey=True)[0]
-    for axes, panel in zip(all_axes, plot.panels, strict=True):
-        _draw_lines(axes, panel)
-        _name_axes(axes, panel)
+def _draw(plot: Plot, new_figure: Any) -> Any:
+    panels = plot.panels if isinstance(plot, Panels) else (plot,)
+    size = (6.4 + 4.2 * (len(panels) - 1), 5.4 if isinstance(plot, Panels) else 4.4)
+    figure = new_figure(figsize=size, layout="constrained")
+    all_axes = figure.subplots(1, len(panels), squeeze=False, sharey=True)[0]
+    for axes, panel in zip(all_axes, panels, strict=True):
+        if isinstance(panel, HeatMap):
+            _draw_heat(axes, figure, panel)
+        else:
+            _draw_lines(axes, panel)
+        axes.set_title("\n".join(wrap(panel.title, _TITLE_WIDTH)), fontsize=12)
+        axes.set_xlabel(panel.x)
+        axes.set_ylabel(panel.y)
         axes.tick_params(labelleft=True)
     handles, names = all_axes[0].get_legend_handles_labels()
-    figure.legend(handles, names, fontsize=12, frameon=False, loc="outside lower center", ncols=2 + count)
+    if isinstance(plot, Panels):
+        figure.suptitle(plot.title, fontsize=13)
+        ncols = 2 + len(panels)
+        figure.legend(handles, names, fontsize=12, frameon=False, loc="outside lower center", ncols=ncols)
+    elif names:
+        all_axes[0].legend(fontsize=8.5, frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
     return figure
-
-
-def _name_axes(axes: Any, plot: LinePlot | HeatMap) -> None:
-    axes.set_title("\n".join(wrap(plot.title, _TITLE_WIDTH)), fontsize=12)
-    axes.set_xlabel(plot.x)
-    axes.set_ylabel(plot.y)
 
 
 def _draw_lines(axes: Any, plot: LinePlot) -> None:
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter  # type: ignore[import-not-found,unused-ignore]
+
     for number, (name, (x, y)) in enumerate(plot.lines.items()):
         color = _COLORS[number % len(_COLORS)]
         style = _STYLES[number // len(_COLORS) % len(_STYLES)]
@@ -165,24 +157,16 @@ def _draw_lines(axes: Any, plot: LinePlot) -> None:
         if name in plot.spreads:
             axes.errorbar(x, y, yerr=plot.spreads[name], fmt="none", ecolor=color, elinewidth=1, capsize=2)
     if plot.log_x:
-        _log_axis(axes)
-    if plot.log_y:
-        axes.set_yscale("log")
+        # With powers of ten only, a short axis could have no label at all; labels on all minor ticks would overlap.
+        axes.set_xscale("log")
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axes.xaxis.set_minor_formatter(NullFormatter())
     if plot.ticks is not None:
         axes.set_xticks(list(plot.ticks), [f"{tick:g}" for tick in plot.ticks])
         axes.minorticks_off()
     axes.grid(True, alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)
-
-
-def _log_axis(axes: Any) -> None:
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter  # type: ignore[import-not-found,unused-ignore]
-
-    # With powers of ten only, a short axis could have no label at all; labels on all minor ticks would overlap.
-    axes.set_xscale("log")
-    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axes.xaxis.set_minor_formatter(NullFormatter())
 
 
 def _draw_heat(axes: Any, figure: Any, plot: HeatMap) -> None:

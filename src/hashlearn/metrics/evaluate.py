@@ -221,7 +221,7 @@ def evaluate_scores(
     rules = rules.changed(changes)
     labels = relevance_between(query_y, database_y, rules, *table.shape)
     chosen = take_rows(take_rows(table, labels.query_rows).T, labels.database_rows).T
-    keys = Keys(*chosen.shape, exact=False, block=lambda start, stop: -chosen[start:stop])
+    keys = Keys(len(chosen), chosen.shape[1], exact=False, block=lambda start, stop: -chosen[start:stop])
     return _float_scores(keys, labels, rules, "given", "scores", n_jobs, progress)
 
 
