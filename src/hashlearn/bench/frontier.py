@@ -43,10 +43,11 @@ from hashlearn.codecs import (
     TurboCodec,
 )
 from hashlearn.codecs.base import best_places, unit_rows
+from hashlearn.codecs.labeled import RowMap
 from hashlearn.data.own import DataSource
 from hashlearn.data.pool import Dataset, Pool
 from hashlearn.data.protocols import LEAST_ROWS, protocol
-from hashlearn.typing import IntArray, PackedCodes
+from hashlearn.typing import IntArray, Metric, PackedCodes
 
 MATRYOSHKA = "Matryoshka, 8 bits"
 QUICK_ROWS, QUICK_QUERIES = 3000, 300
@@ -97,7 +98,7 @@ class FrontierMethod(NamedTuple):
         return {f"{self.name}, {words}": codec.asked(queries) for words, queries in ways.items()}
 
 
-def _floats_of(row_map: Any, metric: Any = "cosine") -> Codec:
+def _floats_of(row_map: RowMap, metric: Metric = "cosine") -> Codec:
     return MappedCodec(row_map, FloatCodec(metric))
 
 

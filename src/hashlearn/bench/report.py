@@ -146,26 +146,14 @@ def _row_plots(rows: Sequence[TableRow], title: str) -> list[Plot]:
     y = f"{rows[0].measure}, hashed database"
     ordered = sorted((row for row in rows if row.what.label in chosen), key=lambda row: chosen.index(row.what.label))
 
-    def seconds(row: TableRow) -> float:
+    def seconds_of(row: TableRow) -> float:
         return sum(run.seconds["fit"] for run in row.runs) / len(row.runs)
 
     ticks = sorted({row.what.n_bits for row in rows})
+    by_bits, by_seconds = (score_lines(ordered, "hashed", x, label_of) for x in (bits_of, seconds_of))
     return [
-        LinePlot(
-            f"{title}: against bits",
-            "bits",
-            y,
-            score_lines(ordered, "hashed", bits_of, label_of),
-            log_x=True,
-            ticks=ticks,
-        ),
-        LinePlot(
-            f"{title}: against training time",
-            "training seconds",
-            y,
-            score_lines(ordered, "hashed", seconds, label_of),
-            log_x=True,
-        ),
+        LinePlot(f"{title}: against bits", "bits", y, by_bits, log_x=True, ticks=ticks),
+        LinePlot(f"{title}: against training time", "training seconds", y, by_seconds, log_x=True),
     ]
 
 
