@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from hashlearn.opencode.familiarity import NEIGHBORS, Familiarity
+from hashlearn.opencode.labels import NEIGHBORS, Familiarity
 
 
 def two_clusters(n=200):

@@ -15,6 +15,18 @@ def rows_of_classes(n_per_class=30, n_classes=4, width=10, seed=0):
     return X.astype(np.float32), y
 
 
+def metric_of(X, labels=None):
+    """The metric of rows in memory and their label sets; rows with an empty set are unlabeled."""
+    rows = unit_rows(X)
+    mean = rows.mean(axis=0, dtype=np.float64)
+    centered = rows.astype(np.float64) - mean
+    known = [] if labels is None else np.flatnonzero(np.diff(labels.indptr))
+    sums = LabelSums.from_rows(centered[known], labels[known], True) if len(known) else None
+    metric = LabelMetric(mean, centered.T @ centered / len(rows), sums)
+    metric.set_axes(metric.moments(rows))
+    return metric
+
+
 def plain_vectors(X, y, labeled, shrinkage=0.6):
     """The formulas as the notes write them, row by row."""
     U = X / np.linalg.norm(X, axis=1, keepdims=True)
@@ -34,7 +46,7 @@ def plain_vectors(X, y, labeled, shrinkage=0.6):
 def test_inner_products_are_those_of_the_plain_formulas(share):
     X, y = rows_of_classes()
     labeled = np.random.default_rng(1).random(len(y)) < share
-    got = LabelMetric.of_rows(X, one_hot(np.where(labeled, y, -1))).map_block(X)
+    got = metric_of(X, one_hot(np.where(labeled, y, -1))).map_block(X)
     wanted = plain_vectors(X.astype(np.float64), y, labeled)
     np.testing.assert_allclose(got @ got.T, wanted @ wanted.T, atol=2e-5)
 
@@ -63,7 +75,7 @@ def test_directions_that_vary_within_labels_count_for_less():
     y = np.repeat([0, 1], 200)
     X = np.stack([np.where(y, 1.0, -1.0) + rng.normal(size=400) * 0.1, 2 * rng.normal(size=400)], axis=1)
     X = np.column_stack([X, np.full(400, 3.0)]).astype(np.float32)
-    z = LabelMetric.of_rows(X, one_hot(y)).map_block(X)
+    z = metric_of(X, one_hot(y)).map_block(X)
     same = y[:, None] == y
     gram = z @ z.T
     assert gram[same].mean() > gram[~same].mean() + 0.8
@@ -72,7 +84,7 @@ def test_directions_that_vary_within_labels_count_for_less():
 @pytest.mark.parametrize("labels", [None, one_hot(np.full(40, -1)), one_hot(np.arange(40))])
 def test_without_repeated_labels_rows_are_only_centered(labels):
     X = np.random.default_rng(0).normal(size=(40, 6)).astype(np.float32)
-    metric = LabelMetric.of_rows(X, labels)
+    metric = metric_of(X, labels)
     rows = unit_rows(X)
     rows = unit_rows(rows - rows.mean(axis=0))
     z = metric.map_block(X)
@@ -83,12 +95,6 @@ def test_without_repeated_labels_rows_are_only_centered(labels):
 def test_constant_features_rows_of_zeros_and_more_features_than_rows():
     X, y = rows_of_classes(n_per_class=5, width=60)
     X[:, 7], X[3] = 1.0, 0.0
-    z = LabelMetric.of_rows(sparse.csr_matrix(X), one_hot(y)).map_block(X)
+    z = metric_of(sparse.csr_matrix(X), one_hot(y)).map_block(X)
     assert np.isfinite(z).all()
     np.testing.assert_allclose(np.linalg.norm(z, axis=1), 1, atol=1e-4)
-
-
-def test_results_do_not_depend_on_the_number_of_threads():
-    X, y = rows_of_classes(n_per_class=1500)
-    one, two = (LabelMetric.of_rows(X, one_hot(y), n_jobs=n).map_block(X) for n in (1, 2))
-    np.testing.assert_array_equal(one, two)

@@ -404,7 +404,7 @@ def test_few_labels_among_many_rows_are_all_used(chunks, digits, monkeypatch):
     """Here a sample of all rows has hardly any row with a label."""
     monkeypatch.setattr("hashlearn.opencode.learn.LEAST_LEFT_OUT", 8)
     monkeypatch.setattr("hashlearn.opencode.learn.LEFT_OUT_ROWS", 8)
-    monkeypatch.setattr("hashlearn.opencode.sums.SAMPLE_ROWS", 16)
+    monkeypatch.setattr("hashlearn.opencode.learn.SAMPLE_ROWS", 16)
     X, y = digits[0], np.full(1797, -1)
     y[300:400] = digits[1][300:400]
     fitted = make(64, unlabeled=-1)

@@ -40,7 +40,7 @@ def make_spec(
             raise ValueError("Without a hasher, give vector_size= to keep vectors.")
         vector_size = int(hasher.n_features_in_)
     if kind == "flat" and getattr(hasher, "searched_by_tables", False):
-        from hashlearn.opencode.quantizers import WORD_BITS
+        from hashlearn.opencode.coder import WORD_BITS
 
         settings = {"word_bits": WORD_BITS, **settings}  # a search skips the rows of most label words
     return CollectionSpec(

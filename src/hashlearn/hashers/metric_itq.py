@@ -142,4 +142,4 @@ def _taught(x: Float32Array, labels: LabelMatrix) -> LabelMetric:
         np.zeros((0, 0)) if single else (labels.T @ labels).toarray().astype(np.float64),
     )
     covariance = (xx + other.T @ other) / len(x)
-    return LabelMetric.learn(np.zeros(x.shape[1]), covariance, sums)
+    return LabelMetric(np.zeros(x.shape[1]), covariance, sums)

@@ -10,10 +10,8 @@ w_x is the label word of x. Strength and familiarity depend on the query and on 
 each search, so the same codes answer "most alike" and "same label". Read in this order:
 
 1. ``metric``: rows to content vectors z, in a metric that labels teach
-2. ``label_scores``: rows to a score for each label, and to label probabilities p
-3. ``quantizers``: nibbles of content vectors, and words of label probabilities
-4. ``familiarity``: how well a query fits any known label
-5. ``coder``: rows to codes, and queries to score tables, by the formula above
-6. ``sums``: the pass over all rows; ``learn``: the parts of the coder from its sums
-7. ``open_hasher``: OpenHasher, the estimator; ``report``, ``updates`` (``partial_fit``) and ``migration``
+2. ``labels``: rows to label scores and label probabilities p, and how well a query fits any known label (familiarity)
+3. ``coder``: label words and nibbles, rows to codes, and queries to score tables by the formula above
+4. ``learn``: the pass over all rows, and the parts of the coder from its sums
+5. ``open_hasher``: OpenHasher, the estimator; ``report``, and ``updates`` (``partial_fit`` and migration)
 """

@@ -10,7 +10,6 @@ serves rows whose labels no row of the fit has.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import reduce
 from typing import Any, Self
 
 import numpy as np
@@ -19,8 +18,8 @@ from scipy import linalg, sparse
 
 from hashlearn.functions.linalg import fix_signs, top_eigenvectors
 from hashlearn.kernel import dense_rows
-from hashlearn.opencode.label_scores import LabelScores
-from hashlearn.parallel import one_blas_thread, ordered_map, row_blocks
+from hashlearn.opencode.labels import LabelScores
+from hashlearn.rows.reduce import AdditiveSums
 from hashlearn.typing import Float32Array, FloatArray, Matrix
 
 SHRINKAGE = 0.6
@@ -32,7 +31,7 @@ LEAST_SCALE = 1e-4
 
 
 @dataclass
-class LabelSums:
+class LabelSums(AdditiveSums):
     """Sums over labeled rows x and their label vectors y (zeros and ones), both counted from any fixed center.
 
     ``yy`` is empty if every row has one label; ``y`` then says all.
@@ -57,13 +56,6 @@ class LabelSums:
             np.asarray(labels.sum(axis=0), dtype=np.float64).ravel(),
             np.zeros((0, 0)) if single else (labels.T @ labels).toarray().astype(np.float64),
         )
-
-    def __iadd__(self, other: Self) -> Self:
-        self.count += other.count
-        for name in ("x", "xx", "xy", "y", "yy"):
-            ours = getattr(self, name)
-            ours += getattr(other, name)
-        return self
 
     def scatter(self) -> tuple[FloatArray, FloatArray, int]:
         """Return the scatter of x, the part of it that linear regression on y explains, and the rank of y."""
@@ -98,59 +90,31 @@ class LabelMetric:
         Share of the variance that labels explain; 0 without labels.
     """
 
-    def __init__(self, mean: FloatArray, scales: FloatArray | None, explained: float) -> None:
-        self.mean_ = mean.astype(np.float32)
-        self.scales_ = None if scales is None else scales.astype(np.float32)
-        self.explained_ = explained
-        self.axes_: Float32Array | None = None
-
-    @classmethod
-    def learn(
-        cls, mean: FloatArray, covariance: FloatArray, labeled: LabelSums | None, shrinkage: float = SHRINKAGE
-    ) -> LabelMetric:
+    def __init__(self, mean: FloatArray, covariance: FloatArray, labeled: LabelSums | None) -> None:
         """Learn the scales from moments of all (unit) rows and sums over labeled ones. ``set_axes`` must follow."""
-        scales, explained = None, 0.0
-        if labeled is not None and labeled.count > 1:
-            total, between, rank = labeled.scatter()
-            within = (total - between) / max(labeled.count - rank - 1, 1)
-            rest, all_of_it = float(np.trace(within)), float(np.trace(total)) / labeled.count
-            # Without variance within labels (one row each, say) there is nothing to compare with.
-            if rest > 1e-6 * all_of_it > 0:
-                explained = max(0.0, 1 - rest / all_of_it)
-        if explained > 0:
-            size = len(within)
-            within = (1 - shrinkage) * within + shrinkage * rest / size * np.eye(size)
-            # The share is of the variance of all rows, so that unlabeled rows do not change the scale of psi.
-            share = explained * all_of_it / float(np.trace(covariance))
-            psi, vectors = linalg.eigh(share * covariance, within)
-            psi = np.maximum(psi, 0)
-            scale = np.sqrt(psi / (2 * psi + 1))
-            kept = np.flatnonzero(scale > LEAST_SCALE * scale[-1])[::-1]
-            scales = fix_signs(vectors[:, kept]) * scale[kept]
-        return cls(mean, scales, explained)
-
-    @classmethod
-    def of_rows(
-        cls, X: Matrix, labels: sparse.csr_matrix | None = None, shrinkage: float = SHRINKAGE, n_jobs: int | None = None
-    ) -> LabelMetric:
-        """Learn from rows in memory and their label sets (n, c); rows with an empty set are unlabeled.
-
-        Unlabeled rows take part in mean, covariance and axes.
-        """
-        rows = unit_rows(X)
-        mean = rows.mean(axis=0, dtype=np.float64)
-        with one_blas_thread():
-            centered = rows.astype(np.float64) - mean
-            covariance = centered.T @ centered / len(rows)
-            known = np.empty(0, dtype=np.intp) if labels is None else np.flatnonzero(np.diff(labels.indptr))
-            labeled = None
-            if labels is not None and len(known):
-                single = bool((np.diff(labels.indptr)[known] == 1).all())
-                labeled = LabelSums.from_rows(centered[known], labels[known], single)
-            metric = cls.learn(mean, covariance, labeled, shrinkage)
-            blocks = row_blocks(len(rows))
-            metric.set_axes(reduce(np.add, ordered_map(lambda block: metric.moments(rows[block]), blocks, n_jobs)))
-        return metric
+        self.mean_ = mean.astype(np.float32)
+        self.scales_: Float32Array | None = None
+        self.axes_: Float32Array | None = None
+        self.explained_ = 0.0
+        if labeled is None or labeled.count < 2:
+            return
+        total, between, rank = labeled.scatter()
+        within = (total - between) / max(labeled.count - rank - 1, 1)
+        rest, variance = float(np.trace(within)), float(np.trace(total)) / labeled.count
+        # Without variance within labels (one row each, say) there is nothing to compare with.
+        if rest > 1e-6 * variance > 0:
+            self.explained_ = max(0.0, 1 - rest / variance)
+        if self.explained_ == 0:
+            return
+        size = len(within)
+        within = (1 - SHRINKAGE) * within + SHRINKAGE * rest / size * np.eye(size)
+        # The share is of the variance of all rows, so that unlabeled rows do not change the scale of psi.
+        share = self.explained_ * variance / float(np.trace(covariance))
+        psi, vectors = linalg.eigh(share * covariance, within)
+        psi = np.maximum(psi, 0)
+        scale = np.sqrt(psi / (2 * psi + 1))
+        kept = np.flatnonzero(scale > LEAST_SCALE * scale[-1])[::-1]
+        self.scales_ = (fix_signs(vectors[:, kept]) * scale[kept]).astype(np.float32)
 
     def moments(self, rows: Float32Array) -> FloatArray:
         """Return the sum of z z' over a block of unit rows, before the axes are chosen."""

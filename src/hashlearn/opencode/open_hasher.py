@@ -22,16 +22,12 @@ from hashlearn.kernel import LandmarkKernel, dense_rows, validated_rows
 from hashlearn.labels import Classes, as_labels, check_variety, sets_by_name
 from hashlearn.methodinfo import MethodInfo
 from hashlearn.metrics import evaluate_scores
-from hashlearn.opencode.coder import LabelPart, OpenCoder, emphasis_number
-from hashlearn.opencode.familiarity import Familiarity
-from hashlearn.opencode.label_scores import LabelScores
-from hashlearn.opencode.learn import learn_coder
+from hashlearn.opencode.coder import LabelPart, LabelWords, NibbleQuantizer, OpenCoder, emphasis_number
+from hashlearn.opencode.labels import Familiarity, LabelScores
+from hashlearn.opencode.learn import PassPlan, RowSums, UnitRows, code_range, learn_coder, sum_rows
 from hashlearn.opencode.metric import LabelMetric, LearnedMetric
-from hashlearn.opencode.migration import migrated_coder
-from hashlearn.opencode.quantizers import LabelWords, NibbleQuantizer
 from hashlearn.opencode.report import OpenReport, advice_of
-from hashlearn.opencode.sums import PassPlan, RowSums, UnitRows, code_range, sum_rows
-from hashlearn.opencode.updates import KeptSums, updated
+from hashlearn.opencode.updates import KeptSums, migrated_coder, updated
 from hashlearn.pairwise.supervision import anchor_count
 from hashlearn.parallel import BLOCK_ROWS, one_blas_thread, ordered_map, row_blocks
 from hashlearn.parameters import COUNT, Anything, Interval, fitted, parameter
@@ -241,8 +237,9 @@ class OpenHasher(BaseHasher):
             raise ValueError(f"The fit had labels by name, such as {known[0]!r}. Got a matrix of 0 and 1 instead.")
         if known and width != len(known) and not grows:
             raise ValueError(f"The fit had label sets of {len(known)} columns. Got {width} instead.")
-        names = list(range(max(width, len(known))))
-        return sparse.csr_matrix((read.sets.data, read.sets.indices, read.sets.indptr), (n_rows, len(names))), names
+        names, sets = list(range(max(width, len(known)))), read.sets.copy()
+        sets.resize(n_rows, len(names))
+        return sets, names
 
     def _validate(self, X: Matrix) -> Matrix:
         X = super()._validate(X)
@@ -321,9 +318,11 @@ class OpenHasher(BaseHasher):
         coder, labels = self.coder_, None
         if y is not None:
             labels = self._sets_by_name(y, X.shape[0], grows=False)[0][:, : len(self.classes_)]
-        return np.concatenate(
-            self._by_blocks(lambda block: coder.encode(X[block], None if labels is None else labels[block]), X.shape[0])
-        )
+
+        def codes_of(block: slice) -> PackedCodes:
+            return coder.encode(X[block], None if labels is None else labels[block])
+
+        return np.concatenate(self._by_blocks(codes_of, X.shape[0]))
 
     def transform(self, X: Matrix) -> NDArray[np.uint8]:
         """Hash rows to the bits of ``encode``.
@@ -395,15 +394,14 @@ class OpenHasher(BaseHasher):
         labeled = np.flatnonzero(np.diff(labels.indptr))
         if len(labeled) < 2:
             raise ValueError(f"score needs at least 2 labeled rows: one searches the other. Got {len(labeled)}.")
-        found, halves = [], (labeled[::2], labeled[1::2])
+        total, halves = 0.0, (labeled[::2], labeled[1::2])
         for queries, database in (halves, halves[::-1]):
             for block in row_blocks(len(queries), QUERY_ROWS):
                 rows = queries[block]
                 scores = self.query(X[rows]).scores(packed[database])
-                found.append(
-                    (evaluate_scores(scores, labels[rows], labels[database], at=None).map, len(rows) / len(queries))
-                )
-        return float(sum(value * share for value, share in found) / 2)
+                precision = evaluate_scores(scores, labels[rows], labels[database], at=None).map
+                total += precision * (len(rows) / len(queries))
+        return float(total / 2)
 
     def _block_projection(self) -> Callable[[Matrix], NDArray[Any]]:
         return partial(_code_signs, self.coder_)
@@ -431,11 +429,10 @@ def _class_names(found: Survey, names: list[Any] | None) -> NDArray[Any]:
     """Return the names of the labels; without names, their column numbers."""
     if found.table is None or found.groups is None:
         return np.empty(0, dtype=np.intp)
-    if names is None:
-        # The identities of classes are the classes themselves, those of label sets random numbers.
-        identity = found.groups.identity
-        return np.arange(found.table.shape[1]) if identity.dtype == np.uint64 else np.array(identity)
-    return _name_array(names)
+    if names is not None:
+        return _name_array(names)
+    # The identities of classes are the classes themselves, those of label sets random numbers.
+    return np.arange(found.table.shape[1]) if found.groups.names is None else np.array(found.groups.identity)
 
 
 def _name_array(names: list[Any]) -> NDArray[Any]:

@@ -42,11 +42,18 @@ from hashlearn.models.export.steps import (
     Trees,
     Unit,
 )
-from hashlearn.opencode.coder import OWN_WORD, WORD_NIBBLES, OpenCoder, nibbles_of
-from hashlearn.opencode.familiarity import NEIGHBORS
+from hashlearn.opencode.coder import (
+    NIBBLE_WORDS,
+    OWN_WORD,
+    WORD_BITS,
+    WORD_NIBBLES,
+    NibbleQuantizer,
+    OpenCoder,
+    nibbles_of,
+)
+from hashlearn.opencode.labels import NEIGHBORS
 from hashlearn.opencode.metric import LearnedMetric
 from hashlearn.opencode.open_hasher import OpenHasher
-from hashlearn.opencode.quantizers import NIBBLE_WORDS, WORD_BITS, NibbleQuantizer
 from hashlearn.zoo.fsdh import ClassCodeFunction
 from hashlearn.zoo.nsh import PivotFunction
 

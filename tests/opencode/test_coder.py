@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hashlearn.opencode.quantizers import LabelWords, NibbleQuantizer, balanced_groups, k_means, nearest
+from hashlearn.opencode.coder import LabelWords, NibbleQuantizer, balanced_groups, k_means, nearest
 
 
 def test_k_means_does_what_plain_loops_do():

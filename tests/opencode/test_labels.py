@@ -5,7 +5,7 @@ import pytest
 
 from hashlearn.functions.linear import RidgeSums
 from hashlearn.kernel import LandmarkKernel
-from hashlearn.opencode.label_scores import RIDGE, LabelRegression, best_temperature
+from hashlearn.opencode.labels import RIDGE, LabelRegression, best_temperature
 
 
 @pytest.fixture(scope="module")
