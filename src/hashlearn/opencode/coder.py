@@ -279,9 +279,12 @@ def nearest(vectors: NDArray[np.floating], words: NDArray[np.floating]) -> IntAr
 def k_means(vectors: Float32Array, start: Float32Array, rounds: int, n_jobs: int | None) -> Float32Array:
     """Move words to the means of the vectors that are nearest to them; a word without vectors stays where it is."""
     words, blocks = np.array(start, dtype=np.float32), row_blocks(len(vectors))
+
+    def nearest_now(block: slice) -> IntArray:
+        return nearest(vectors[block], words)
+
     for _ in range(rounds):
-        parts = ordered_map(lambda block, words=words: nearest(vectors[block], words), blocks, n_jobs)
-        word = np.concatenate(list(parts))
+        word = np.concatenate(list(ordered_map(nearest_now, blocks, n_jobs)))
         counts = np.bincount(word, minlength=len(words))
         order, seen = np.argsort(word, kind="stable"), np.flatnonzero(counts)
         firsts = np.cumsum(counts)[seen] - counts[seen]
