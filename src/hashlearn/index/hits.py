@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,13 +40,30 @@ class Found(Table):
     """Base of ``Hits`` and ``RangeHits``: what several queries found."""
 
     columns = ("query", "id", "distance")
+    _arrays: ClassVar[tuple[str, ...]]
+    """What unpacking gives."""
 
-    def __init__(self, details: RowDetails | None) -> None:
+    def __init__(
+        self,
+        ids: NDArray[Any],
+        distances: NDArray[Any],
+        details: RowDetails | None = None,
+        numbers: Ids | None = None,
+        skipped: Ids | None = None,
+    ) -> None:
+        self.ids, self.distances, self.skipped = ids, distances, skipped
         self._details = details
+        self._numbers = ids if numbers is None else numbers  # of the rows in the store
 
-    @property
-    def _has_payloads(self) -> bool:
-        return self._details is not None and self._details.payloads is not None
+    def __iter__(self) -> Iterator[NDArray[Any]]:
+        """Iterate over the arrays, so that they can be unpacked; ``per_query`` iterates over the queries."""
+        return (getattr(self, name) for name in self._arrays)
+
+    def __repr__(self) -> str:
+        if self._details is not None and self._details.payloads is not None:
+            return self._as_text()
+        arrays = ", ".join(f"{name}={getattr(self, name)!r}" for name in self._arrays)
+        return f"{type(self).__name__}({arrays})"
 
     @abstractmethod
     def __len__(self) -> int:
@@ -111,17 +128,7 @@ class Hits(Found):
         How many rows of the index were not looked at because their group could not hold any of the k best.
     """
 
-    def __init__(
-        self,
-        ids: NDArray[Any],
-        distances: NDArray[Any],
-        details: RowDetails | None = None,
-        numbers: Ids | None = None,
-        skipped: Ids | None = None,
-    ) -> None:
-        super().__init__(details)
-        self.ids, self.distances, self.skipped = ids, distances, skipped
-        self._numbers = ids if numbers is None else numbers  # of the rows in the store
+    _arrays = ("ids", "distances")
 
     @property
     def filled(self) -> NDArray[np.bool_]:
@@ -131,17 +138,8 @@ class Hits(Found):
     def scores(self) -> NDArray[Any]:
         return np.where(self.filled, -self.distances, -np.inf)
 
-    def __repr__(self) -> str:
-        if self._has_payloads:
-            return self._as_text()
-        return f"Hits(ids={self.ids!r}, distances={self.distances!r})"
-
     def __len__(self) -> int:
         return len(self.ids)
-
-    def __iter__(self) -> Iterator[NDArray[Any]]:
-        """Iterate over the two arrays, for ``ids, distances = hits``; see ``per_query``."""
-        return iter((self.ids, self.distances))
 
     def after(self, offset: int) -> Hits:
         """Return the hits without the first ``offset`` rows of each query."""
@@ -168,11 +166,11 @@ class RangeHits(Found):
     distances : int32 array, or float32 where queries have scores
     scores : array
         Minus the distances.
-    skipped : int64 array (queries,) or None
-        As in ``Hits``.
     found : int64 array (queries,)
         How many rows each query found, also those that a limit cut off.
     """
+
+    _arrays = ("offsets", "ids", "distances")
 
     def __init__(
         self,
@@ -184,26 +182,15 @@ class RangeHits(Found):
         skipped: Ids | None = None,
         found: Ids | None = None,
     ) -> None:
-        super().__init__(details)
-        self.offsets, self.ids, self.distances, self.skipped = offsets, ids, distances, skipped
-        self.found = np.diff(offsets) if found is None else found
-        self._numbers = ids if numbers is None else numbers
+        super().__init__(ids, distances, details, numbers, skipped)
+        self.offsets, self.found = offsets, np.diff(offsets) if found is None else found
 
     @property
     def scores(self) -> NDArray[Any]:
         return -self.distances
 
-    def __repr__(self) -> str:
-        if self._has_payloads:
-            return self._as_text()
-        return f"RangeHits(offsets={self.offsets!r}, ids={self.ids!r}, distances={self.distances!r})"
-
     def __len__(self) -> int:
         return len(self.offsets) - 1
-
-    def __iter__(self) -> Iterator[NDArray[Any]]:
-        """Iterate over the three arrays, for ``offsets, ids, distances = ball``; see ``per_query``."""
-        return iter((self.offsets, self.ids, self.distances))
 
     def _of_query(self, number: int) -> tuple[NDArray[Any], NDArray[Any], Ids]:
         rows = slice(self.offsets[number], self.offsets[number + 1])

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from hashlearn.codes import MAX_BITS, BitOrder, check_codes, n_bytes
 from hashlearn.index import file, inputs, scan
 from hashlearn.index.groups import GroupedRows, Lists
-from hashlearn.index.hits import RangeHits
+from hashlearn.index.hits import Hits, RangeHits
 from hashlearn.index.scan import ScoreTables
 from hashlearn.index.sorted_rows import SomeIds, SortedRows, id_array, ids_at
 from hashlearn.typing import Ids, PackedCodes
@@ -192,7 +192,10 @@ class Index:
         The arrays belong to the index: do not change them.
         """
         with self._lock:
-            return self._selected(ids)
+            if ids is not None:
+                return self._rows.select(inputs.sorted_ids(ids))
+            row_ids, codes = self._rows.all_rows()
+            return id_array(row_ids), codes
 
     def get(self, ids: Any) -> Any:
         """Return the code of the row with this id, or None. For a list of ids, return a list of them."""
@@ -226,26 +229,21 @@ class Index:
             Ordered by (distance, id). Where queries have scores, the distance is minus the score; ``hits.scores`` are
             the scores.
         """
-        single = not isinstance(codes, ScoreTables) and np.ndim(codes) == 1
         k = inputs.checked_count(k, "k", 1)
-        queries = self._queries(codes, single)
-        by_tables = isinstance(queries, ScoreTables)
+        queries, single = self._queries(codes)
         with self._lock:
             grouped = None if ids is not None else self._groups_for(queries)
             row_ids, row_codes, allowed = self._allowed(ids)
         count = min(k, len(row_ids) if allowed is None else int(np.bitwise_count(allowed).sum()))
-        found = inputs.no_hits(len(queries), count, np.float32 if by_tables else np.int32)
-        if count and len(queries):
-            if grouped is None:
-                best = scan.nearest(row_codes, queries, count, allowed, n_jobs=n_jobs)
-            else:
-                chosen = None
-                if not isinstance(queries, ScoreTables) and self._lists is not None:
-                    chosen = self._lists.chosen(queries, self.settings["n_probes"] or 1, n_jobs)
-                best = grouped.nearest(row_codes, queries, count, chosen, n_jobs)
-            found.ids[:] = np.where(best.rows < 0, -1, ids_at(row_ids, np.maximum(best.rows, 0)))
-            found.distances[:] = best.distances
-            found.skipped = best.skipped
+        if grouped is None:
+            best = scan.nearest(row_codes, queries, count, allowed, n_jobs=n_jobs)
+        else:
+            chosen = None
+            if not isinstance(queries, ScoreTables) and self._lists is not None:
+                chosen = self._lists.chosen(queries, self.settings["n_probes"] or 1, n_jobs)
+            best = grouped.nearest(row_codes, queries, count, chosen, n_jobs)
+        found_ids = np.where(best.rows < 0, -1, ids_at(row_ids, np.maximum(best.rows, 0)))
+        found = Hits(found_ids, best.distances, skipped=best.skipped)
         return found[0] if single else found
 
     def within(
@@ -276,13 +274,12 @@ class Index:
         RangeHits, or for a single query HitList
             Ordered by (distance, id).
         """
-        single = not isinstance(codes, ScoreTables) and np.ndim(codes) == 1
-        queries = self._queries(codes, single)
+        queries, single = self._queries(codes)
         limit = inputs.checked_limit(radius, least_score, isinstance(queries, ScoreTables), self.n_bits)
         with self._lock:
             row_ids, row_codes, allowed = self._allowed(ids)
         inside = scan.within(row_codes, queries, limit, allowed, n_jobs=n_jobs)
-        found = RangeHits(inside.offsets, ids_at(row_ids, inside.rows), inside.distances, skipped=inside.skipped)
+        found = RangeHits(inside.offsets, ids_at(row_ids, inside.rows), inside.distances)
         return found[0] if single else found
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -332,24 +329,25 @@ class Index:
     def _codes(self, codes: ArrayLike, name: str = "codes") -> PackedCodes:
         return np.ascontiguousarray(check_codes(codes, self.n_bits, self.bit_order, name))
 
-    def _queries(self, codes: ArrayLike | ScoreTables, single: bool) -> PackedCodes | ScoreTables:
+    def _queries(self, codes: ArrayLike | ScoreTables) -> tuple[PackedCodes | ScoreTables, bool]:
+        """Check queries, and return them with whether they are a single one."""
         if isinstance(codes, ScoreTables):
             if codes.nibbles.shape[1] != 2 * n_bytes(self.n_bits):
                 raise ValueError(
                     f"ScoreTables for codes of {self.n_bits} bits must have {2 * n_bytes(self.n_bits)} nibbles. "
                     f"Got {codes.nibbles.shape[1]} instead."
                 )
-            return codes
+            return codes, False
+        single = np.ndim(codes) == 1
         array = np.asarray(codes)[None] if single else np.asarray(codes)
-        if np.issubdtype(array.dtype, np.floating):
-            return ScoreTables.from_bits(inputs.projections(array, self.n_bits), self.bit_order)
-        return self._codes(array, "queries")
-
-    def _selected(self, ids: ArrayLike | None) -> tuple[Ids, PackedCodes]:
-        if ids is not None:
-            return self._rows.select(inputs.sorted_ids(ids))
-        row_ids, codes = self._rows.all_rows()
-        return id_array(row_ids), codes
+        if not np.issubdtype(array.dtype, np.floating):
+            return self._codes(array, "queries"), single
+        if array.ndim != 2 or array.shape[1] != self.n_bits:
+            raise ValueError(f"Projections must have the shape (queries, {self.n_bits}). Got {array.shape} instead.")
+        array = np.ascontiguousarray(array, dtype=np.float32)
+        if not np.isfinite(array).all():
+            raise ValueError("Projections must be finite numbers. Got NaN or infinity instead.")
+        return ScoreTables.from_bits(array, self.bit_order), single
 
     def _allowed(self, ids: ArrayLike | None) -> tuple[SomeIds, PackedCodes, scan.Bitmap | None]:
         """Return ids and codes of rows to scan, and a bitmap of those that these ids allow.

@@ -1,13 +1,12 @@
-"""Checks of the arguments of an index, and the arrays of its results."""
+"""Checks of the arguments of an index."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from hashlearn.index.hits import Hits
 from hashlearn.typing import Ids
 
 _LARGEST_ID = np.iinfo(np.int64).max
@@ -51,16 +50,6 @@ def check_distinct(ids: Ids) -> None:
         raise ValueError(f"Each id may stand only once in a batch. Got {ids[repeated[0]]} twice.")
 
 
-def projections(queries: NDArray[Any], n_bits: int) -> NDArray[np.float32]:
-    """Check real-valued queries, which have one column per bit, and return them as float32."""
-    if queries.ndim != 2 or queries.shape[1] != n_bits:
-        raise ValueError(f"Projections must have the shape (queries, {n_bits}). Got {queries.shape} instead.")
-    queries = np.ascontiguousarray(queries, dtype=np.float32)
-    if not np.isfinite(queries).all():
-        raise ValueError("Projections must be finite numbers. Got NaN or infinity instead.")
-    return queries
-
-
 def checked_count(value: Any, name: str, least: int) -> int:
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
         raise ValueError(f"{name} must be a whole number from {least}. Got {value!r} instead.")
@@ -78,10 +67,3 @@ def checked_limit(radius: Any, least_score: Any, by_tables: bool, n_bits: int) -
     if not isinstance(least_score, (int, float, np.number)) or not np.isfinite(np.float32(least_score)):
         raise ValueError(f"least_score must be a finite number. Got {least_score!r} instead.")
     return float(least_score)
-
-
-def no_hits(n_queries: int, k: int, dtype: type[np.generic]) -> Hits:
-    """Return hits with all places empty."""
-    empty = np.inf if np.issubdtype(dtype, np.floating) else -1
-    ids, distances = np.full((n_queries, k), -1, dtype=np.int64), np.full((n_queries, k), empty, dtype=dtype)
-    return Hits(ids, distances)

@@ -32,9 +32,10 @@ _VARIABLE = "HASHLEARN_SCAN"
 _BLOCK_ROWS = 2**24 if _scan is not None else 2**17  # per call: Ctrl-C waits for one call only; NumPy needs memory
 _THREAD_WORK = 2**25  # rows x queries x bytes per thread; starting a thread takes as long as scanning less
 _PART_QUERIES = 256  # per call: the compiled scan holds some kilobytes per query
-_NO_RANK = 2**32  # above every rank
+_NO_RANK = 2**32 - 1  # above every rank, because scores are finite
 _ROW_BITS = np.uint64(32)
 _ROW_MASK = np.uint64(2**32 - 1)
+_NO_KEY = np.uint64(2**64 - 1)
 _SIGN, _OTHER_BITS = np.uint32(2**31), np.uint32(2**31 - 1)
 
 
@@ -148,7 +149,6 @@ class Inside(NamedTuple):
     offsets: Ids
     distances: NDArray[Any]
     rows: Ids
-    skipped: Ids
 
 
 def scan_info() -> ScanInfo:
@@ -190,27 +190,22 @@ def nearest(
     n_jobs: int | None = 1,
 ) -> Best:
     """Find the k rows of each query that are nearest or, by tables, have the highest scores."""
-    skipped, n = np.zeros(len(queries), dtype=np.int64), len(queries)
-    look = _look(codes, queries, allowed, groups, skipped)
+    search, skipped = _Search(codes, queries, allowed, groups), np.zeros(len(queries), dtype=np.int64)
 
-    def best(part: _Part) -> tuple[NDArray[np.int64], Ids]:
-        n_here = part.queries.stop - part.queries.start
-        held = np.full((n_here, 0), _NO_RANK), np.full((n_here, 0), -1)
-        for rows in part.blocks(groups):
-            full = held[0].shape[1] == k
-            limits = np.ascontiguousarray(held[0][:, -1]) if full else np.full(n_here, _NO_RANK)
-            found = _square(*look(part.queries, rows, limits, k), rows.start, k)
-            held = _least([held, found], k) if held[0].size else found
+    def best(part: _Part) -> _Table:
+        held = _no_rows(part.n_queries, k)
+        for number, rows in enumerate(part.blocks(groups)):
+            looked = _look(search, part.queries, rows, np.ascontiguousarray(held[0][:, -1]), k)
+            skipped[part.queries] += looked.skipped
+            found = _table(looked, rows.start, k)
+            held = _least([held, found], k) if number else found
         return held
 
-    ranks, rows = np.full((n, k), _NO_RANK), np.full((n, k), -1)
-    by_queries: dict[int, list[Any]] = {}
-    parts = _parts(codes, n, groups, n_jobs)
-    for part, found in zip(parts, _in_threads(best, parts, n_jobs), strict=True):
-        by_queries.setdefault(part.queries.start, []).append((part.queries, found))
-    for same in by_queries.values():
-        here, least = same[0][0], same[0][1] if len(same) == 1 else _least([found for _, found in same], k)
-        ranks[here, : least[0].shape[1]], rows[here, : least[1].shape[1]] = least
+    parts = _parts(codes, len(queries), groups, n_jobs) if k else []
+    tables = _in_threads(best, parts, n_jobs)
+    if len(parts) > 1 and parts[0].queries == parts[1].queries:  # threads shared the rows, not the queries
+        tables = [_least(tables, k)]
+    ranks, rows = map(np.concatenate, zip(*tables, strict=True)) if tables else _no_rows(len(queries), k)
     empty = np.float32(np.inf) if isinstance(queries, ScoreTables) else np.int32(-1)
     return Best(np.where(rows < 0, empty, _distances(queries, ranks)), rows, skipped)
 
@@ -220,113 +215,109 @@ def within(
     queries: PackedCodes | ScoreTables,
     limit: float,
     allowed: Bitmap | None = None,
-    groups: Groups | None = None,
     n_jobs: int | None = 1,
 ) -> Inside:
     """Find all rows at most ``limit`` bits away from each query or, by tables, all with at least this score."""
-    skipped = np.zeros(len(queries), dtype=np.int64)
-    look = _look(codes, queries, allowed, groups, skipped)
+    search = _Search(codes, queries, allowed, None)
     limit_rank = 1 + (_rank(limit) if isinstance(queries, ScoreTables) else int(limit))
 
     def inside(part: _Part) -> list[tuple[Any, Any, Any]]:
-        limits = np.full(part.queries.stop - part.queries.start, limit_rank)
         triples = []
-        for block in part.blocks(groups):
-            numbers, found = look(part.queries, block, limits, 0)
-            query = np.repeat(np.arange(part.queries.start, part.queries.stop), numbers)
-            triples.append((query, *_ranks_and_rows(found, block.start)))
+        for block in part.blocks(None):
+            found = _look(search, part.queries, block, np.full(part.n_queries, limit_rank), 0)
+            query = np.repeat(np.arange(part.queries.start, part.queries.stop), found.numbers)
+            triples.append((query, *_ranks_and_rows(found.keys, block.start)))
         return triples
 
     none = np.empty(0, dtype=np.int64)
-    found = _in_threads(inside, _parts(codes, len(queries), groups, n_jobs), n_jobs)
+    found = _in_threads(inside, _parts(codes, len(queries), None, n_jobs), n_jobs)
     triples = [(none, none, none)] + [triple for some in found for triple in some]
     query, ranks, rows = (np.concatenate(arrays) for arrays in zip(*triples, strict=True))
     order = np.lexsort((rows, ranks, query))
     offsets = np.searchsorted(query[order], np.arange(len(queries) + 1))
-    return Inside(offsets, _distances(queries, ranks[order]), rows[order], skipped)
+    return Inside(offsets, _distances(queries, ranks[order]), rows[order])
 
 
 # ---- Looking at rows. A key is rank << 32 | row; less is better. ----
 
 Keys = NDArray[np.uint64]
 
-# Finds the keys of the k best rows (all if k is 0) of a rank below a limit per query, in no order:
-# (queries, rows, limits, k) -> (number of keys per query, keys of all queries).
-_Look = Callable[[slice, slice, NDArray[np.int64], int], tuple[NDArray[np.int64], Keys]]
+# Ranks and rows (queries, k), sorted; empty places have the row -1 and a rank above all others.
+_Table = tuple[NDArray[np.int64], Ids]
 
 
-def _look(
-    codes: PackedCodes,
-    queries: PackedCodes | ScoreTables,
-    allowed: Bitmap | None,
-    groups: Groups | None,
-    skipped: Ids,
-) -> _Look:
-    if _scan is None:
-        by_numpy = _look_in_numpy(codes, queries, allowed, groups)
-        if isinstance(queries, ScoreTables) or allowed is not None or groups is not None:
-            return by_numpy
-        return _look_with_faiss(codes, queries, by_numpy)
+class _Search(NamedTuple):
+    """What is searched by what."""
+
+    codes: PackedCodes
+    queries: PackedCodes | ScoreTables
+    allowed: Bitmap | None
+    groups: Groups | None
+
+
+class _Looked(NamedTuple):
+    """The number of keys of each query, the keys of all queries in no order, and how many rows were skipped."""
+
+    numbers: NDArray[np.int64]
+    keys: Keys
+    skipped: NDArray[np.int64] | int = 0
+
+
+def _look(search: _Search, part: slice, rows: slice, limits: NDArray[np.int64], k: int) -> _Looked:
+    """Find the keys of the k best of these rows (all if k is 0) for a part of the queries, with ranks below limits."""
+    if _scan is not None:
+        return _look_compiled(search, part, rows, limits, k)
+    if not k or search.allowed is not None or search.groups is not None or isinstance(search.queries, ScoreTables):
+        return _look_in_numpy(search, part, rows, limits, k)
+    return _look_with_faiss(search.codes[rows], search.queries[part], limits, k)
+
+
+def _look_compiled(search: _Search, part: slice, rows: slice, limits: NDArray[np.int64], k: int) -> _Looked:
+    codes, queries, allowed, groups = search
     _scan.use(scan_info().kernel)
     starts, numbers, chosen = groups or (None, None, None)
-
-    def look(part: slice, rows: slice, limits: NDArray[np.int64], k: int) -> tuple[NDArray[np.int64], Keys]:
-        bits = None if allowed is None else allowed[rows.start // 8 : -(-rows.stop // 8)]
-        arrays: list[Any] = [queries, None, None]
-        if isinstance(queries, ScoreTables):
-            arrays = [None, queries.nibbles, queries.words]
-        asked = [None if array is None else array[part] for array in arrays]
-        some = None if chosen is None else np.ascontiguousarray(chosen[part])
-        found, keys, seen = _scan.scan(codes[rows], codes.shape[1], bits, numbers, *asked, starts, some, limits, k)
-        skipped[part] += rows.stop - rows.start - np.frombuffer(seen, dtype=np.int64)
-        return np.frombuffer(found, dtype=np.int64), np.frombuffer(keys, dtype=np.uint64)
-
-    return look
+    bits = None if allowed is None else allowed[rows.start // 8 : -(-rows.stop // 8)]
+    arrays: list[Any] = [queries, None, None]
+    if isinstance(queries, ScoreTables):
+        arrays = [None, queries.nibbles, queries.words]
+    asked = [None if array is None else array[part] for array in arrays]
+    some = None if chosen is None else np.ascontiguousarray(chosen[part])
+    answer = _scan.scan(codes[rows], codes.shape[1], bits, numbers, *asked, starts, some, limits, k)
+    found, keys, seen = map(np.frombuffer, answer, (np.int64, np.uint64, np.int64))
+    return _Looked(found, keys, rows.stop - rows.start - seen)
 
 
-def _look_with_faiss(codes: PackedCodes, queries: PackedCodes, by_numpy: _Look) -> _Look:
-    """Return a look that finds the k nearest of all rows with faiss, which orders ties by row, and others by NumPy."""
+def _look_with_faiss(codes: PackedCodes, queries: PackedCodes, limits: NDArray[np.int64], k: int) -> _Looked:
+    """Find the k nearest of all rows: faiss orders ties by row."""
     import faiss
 
-    def look(part: slice, rows: slice, limits: NDArray[np.int64], k: int) -> tuple[NDArray[np.int64], Keys]:
-        if not k:
-            return by_numpy(part, rows, limits, k)
-        threads = faiss.omp_get_max_threads()
-        faiss.omp_set_num_threads(1)  # the queries are shared out already
-        try:
-            count = min(k, rows.stop - rows.start)
-            distances, places = faiss.knn_hamming(np.ascontiguousarray(queries[part]), codes[rows], count)
-        finally:
-            faiss.omp_set_num_threads(threads)
-        near = distances < limits[:, None]
-        keys = distances.astype(np.uint64) << _ROW_BITS | places.astype(np.uint64)
-        return near.sum(axis=1), keys[near]
-
-    return look
+    threads = faiss.omp_get_max_threads()
+    faiss.omp_set_num_threads(1)  # the queries are shared out already
+    try:
+        distances, places = faiss.knn_hamming(np.ascontiguousarray(queries), codes, min(k, len(codes)))
+    finally:
+        faiss.omp_set_num_threads(threads)
+    near = distances < limits[:, None]
+    keys = distances.astype(np.uint64) << _ROW_BITS | places.astype(np.uint64)
+    return _Looked(near.sum(axis=1), keys[near])
 
 
-def _look_in_numpy(
-    codes: PackedCodes, queries: PackedCodes | ScoreTables, allowed: Bitmap | None, groups: Groups | None
-) -> _Look:
-    def look(part: slice, rows: slice, limits: NDArray[np.int64], k: int) -> tuple[NDArray[np.int64], Keys]:
-        found, here, places = [], codes[rows], None
-        if allowed is not None:
-            bits = np.unpackbits(allowed[rows.start // 8 :], count=len(here), bitorder="little")
-            places = np.flatnonzero(bits)
-        for number, limit in zip(range(part.start, part.stop), limits, strict=True):
-            if groups is not None and groups.chosen is not None:
-                ends = [groups.starts[one : one + 2] for one in groups.chosen[number]]
-                places = np.concatenate([np.arange(*both) for both in ends] + [np.arange(0)])
-            ranks = _ranks(here if places is None else here[places], queries, number)
-            worst = limit - 1 if not 0 < k < len(ranks) else min(limit - 1, int(np.partition(ranks, k - 1)[k - 1]))
-            near = np.flatnonzero(ranks <= worst)
-            known: NDArray[Any] = near if places is None else places[near]
-            known = known if groups is None else groups.numbers[known]
-            keys = ranks[near].astype(np.uint64) << _ROW_BITS | known.astype(np.uint64)
-            found.append(np.partition(keys, k - 1)[:k] if 0 < k < len(keys) else keys)
-        return np.array([len(keys) for keys in found], dtype=np.int64), np.concatenate(found)
-
-    return look
+def _look_in_numpy(search: _Search, part: slice, rows: slice, limits: NDArray[np.int64], k: int) -> _Looked:
+    found, here, places, groups = [], search.codes[rows], None, search.groups
+    if search.allowed is not None:
+        bits = np.unpackbits(search.allowed[rows.start // 8 :], count=len(here), bitorder="little")
+        places = np.flatnonzero(bits)
+    for number, limit in zip(range(part.start, part.stop), limits, strict=True):
+        if groups is not None and groups.chosen is not None:
+            ends = [groups.starts[one : one + 2] for one in groups.chosen[number]]
+            places = np.concatenate([np.arange(*both) for both in ends] + [np.arange(0)])
+        ranks = _ranks(here if places is None else here[places], search.queries, number)
+        near = np.flatnonzero(ranks < limit)
+        known: NDArray[Any] = near if places is None else places[near]
+        known = known if groups is None else groups.numbers[known]
+        keys = ranks[near].astype(np.uint64) << _ROW_BITS | known.astype(np.uint64)
+        found.append(np.partition(keys, k - 1)[:k] if 0 < k < len(keys) else keys)
+    return _Looked(np.array([len(keys) for keys in found], dtype=np.int64), np.concatenate(found))
 
 
 def _ranks(codes: PackedCodes, queries: PackedCodes | ScoreTables, number: int) -> NDArray[np.integer]:
@@ -378,6 +369,10 @@ class _Part(NamedTuple):
     first: int
     end: int
 
+    @property
+    def n_queries(self) -> int:
+        return self.queries.stop - self.queries.start
+
     def blocks(self, groups: Groups | None) -> list[slice]:
         """Return the rows of each call: all if they have groups, otherwise from a multiple of 8 on, for filters."""
         size = _BLOCK_ROWS if groups is None else max(self.end, 1)
@@ -405,20 +400,21 @@ def _ranks_and_rows(keys: Keys, first: int) -> tuple[NDArray[np.int64], Ids]:
     return (keys >> _ROW_BITS).astype(np.int64), (keys & _ROW_MASK).astype(np.int64) + first
 
 
-def _square(numbers: NDArray[np.int64], found: Keys, first: int, k: int) -> tuple[NDArray[np.int64], Ids]:
-    """Return sorted ranks and rows (queries, k) from the keys of all queries, padded where there are fewer than k."""
-    if len(found) == len(numbers) * k:
-        return _ranks_and_rows(np.sort(found.reshape(len(numbers), k), axis=1), first)
-    there = np.arange(k) < numbers[:, None]
-    square = np.full(there.shape, np.iinfo(np.uint64).max)
-    square[there] = found
-    square.sort(axis=1)
-    ranks, rows = _ranks_and_rows(square, first)
-    return np.where(there, ranks, _NO_RANK), np.where(there, rows, -1)
+def _no_rows(n_queries: int, k: int) -> _Table:
+    return np.full((n_queries, k), _NO_RANK), np.full((n_queries, k), -1)
 
 
-def _least(found: list[tuple[NDArray[np.int64], Ids]], k: int) -> tuple[NDArray[np.int64], Ids]:
-    """Merge ranks and rows (queries, any number) of several parts of the rows."""
+def _table(looked: _Looked, first: int, k: int) -> _Table:
+    """Return sorted ranks and rows."""
+    keys = np.full((len(looked.numbers), k), _NO_KEY)
+    keys[np.arange(k) < looked.numbers[:, None]] = looked.keys
+    keys.sort(axis=1)
+    ranks, rows = _ranks_and_rows(keys, first)
+    return ranks, np.where(keys == _NO_KEY, -1, rows)
+
+
+def _least(found: list[_Table], k: int) -> _Table:
+    """Merge the k best of several parts of the rows."""
     ranks, rows = (np.concatenate(arrays, axis=1) for arrays in zip(*found, strict=True))
     order = np.lexsort((rows, ranks), axis=1)[:, :k]
     return np.take_along_axis(ranks, order, axis=1), np.take_along_axis(rows, order, axis=1)

@@ -30,76 +30,64 @@ class Table(ABC):
 
     def to_pandas(self) -> Any:
         """Return a data frame of pandas with one line per row: id, distance and the fields of payloads."""
-        return to_pandas(self.lines(), self.columns)
+        try:
+            import pandas as pd
+        except ImportError as error:
+            raise ImportError("to_pandas needs pandas: pip install pandas.") from error
+        lines = self.lines()
+        return pd.DataFrame(lines, columns=self._names(lines))
 
     def to_arrow(self) -> Any:
         """Return a table of PyArrow with the columns of ``to_pandas``. UUIDs are text in it.
 
-        Polars, DuckDB and others take it as it is.
+        Polars, DuckDB and others take it as it is. ValueError for a field that holds values of different kinds.
         """
-        return to_arrow(self.lines(), self.columns)
+        try:
+            import pyarrow as pa
+        except ImportError as error:
+            raise ImportError("to_arrow needs pyarrow: pip install '.[files]'.") from error
+        lines, arrays = self.lines(), {}
+        for name in self._names(lines):
+            values = [line.get(name) for line in lines]
+            try:
+                arrays[name] = pa.array([str(value) if isinstance(value, uuid.UUID) else value for value in values])
+            except pa.ArrowException as error:
+                raise ValueError(
+                    f"The field {name!r} holds values of different kinds, which a column of Arrow cannot hold: use "
+                    "to_pandas or to_list."
+                ) from error
+        return pa.table(arrays)
 
     def _as_text(self) -> str:
         """Return the first lines as text, for ``repr``."""
-        return to_text(self.lines(), self.columns)
+        lines = self.lines()
+        shown = lines[:PRINTED_LINES]
+        names = self._names(shown)
+        table = [names, *([_printed(line.get(name, "")) for name in names] for line in shown)]
+        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+        texts = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in table]
+        return "\n".join(texts + ([f"and {len(lines) - len(shown):,} more"] if len(lines) > len(shown) else []))
 
     def _repr_html_(self) -> str:
-        return to_html(self.lines(), self.columns)
+        """Return the first lines; long values are cut, and names of picture files become thumbnails."""
+        lines = self.lines()
+        names = self._names(lines)
+        head = "".join(f"<th>{html.escape(name)}</th>" for name in names)
+        body = "".join(
+            "<tr>" + "".join(f"<td>{_cell(line[name]) if name in line else ''}</td>" for name in names) + "</tr>"
+            for line in lines[:SHOWN_LINES]
+        )
+        rest = f"<p>and {len(lines) - SHOWN_LINES:,} more</p>" if len(lines) > SHOWN_LINES else ""
+        return f"<table><tr>{head}</tr>{body}</table>{rest}"
+
+    def _names(self, lines: list[dict[str, Any]]) -> list[str]:
+        """Return the columns that are always there, then the other fields in the order in which they first occur."""
+        return list(dict.fromkeys([*self.columns, *(name for line in lines for name in line)]))
 
 
 def fields_as_columns(payload: Mapping[str, Any] | None, taken: Sequence[str]) -> dict[str, Any]:
     """Return the fields of a payload under names that are not among the ``taken`` ones."""
     return {f"payload.{name}" if name in taken else name: value for name, value in (payload or {}).items()}
-
-
-def to_pandas(lines: list[dict[str, Any]], columns: Sequence[str]) -> Any:
-    """Return a data frame of pandas."""
-    try:
-        import pandas as pd
-    except ImportError as error:
-        raise ImportError("to_pandas needs pandas: pip install pandas.") from error
-    return pd.DataFrame(lines, columns=_all_columns(lines, columns))
-
-
-def to_arrow(lines: list[dict[str, Any]], columns: Sequence[str]) -> Any:
-    """Return a table of PyArrow; ValueError for a field that holds values of different kinds."""
-    try:
-        import pyarrow as pa
-    except ImportError as error:
-        raise ImportError("to_arrow needs pyarrow: pip install '.[files]'.") from error
-    arrays = {}
-    for name in _all_columns(lines, columns):
-        values = [line.get(name) for line in lines]
-        try:
-            arrays[name] = pa.array([str(value) if isinstance(value, uuid.UUID) else value for value in values])
-        except pa.ArrowException as error:
-            raise ValueError(
-                f"The field {name!r} holds values of different kinds, which a column of Arrow cannot hold: use "
-                "to_pandas or to_list."
-            ) from error
-    return pa.table(arrays)
-
-
-def to_html(lines: list[dict[str, Any]], columns: Sequence[str]) -> str:
-    """Return the first lines as an HTML table; long values are cut, and names of picture files become thumbnails."""
-    names = _all_columns(lines, columns)
-    head = "".join(f"<th>{html.escape(name)}</th>" for name in names)
-    body = "".join(
-        "<tr>" + "".join(f"<td>{_cell(line[name]) if name in line else ''}</td>" for name in names) + "</tr>"
-        for line in lines[:SHOWN_LINES]
-    )
-    rest = f"<p>and {len(lines) - SHOWN_LINES:,} more</p>" if len(lines) > SHOWN_LINES else ""
-    return f"<table><tr>{head}</tr>{body}</table>{rest}"
-
-
-def to_text(lines: list[dict[str, Any]], columns: Sequence[str]) -> str:
-    """Return the first lines as a table of plain text."""
-    shown = lines[:PRINTED_LINES]
-    names = _all_columns(shown, columns)
-    table = [names, *([_printed(line.get(name, "")) for name in names] for line in shown)]
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    texts = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in table]
-    return "\n".join(texts + ([f"and {len(lines) - len(shown):,} more"] if len(lines) > len(shown) else []))
 
 
 def _printed(value: Any) -> str:
@@ -126,8 +114,3 @@ def _thumbnail(path: str) -> str | None:
 
 def _cut(text: str, most: int) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
-
-
-def _all_columns(lines: list[dict[str, Any]], columns: Sequence[str]) -> list[str]:
-    """Return the given columns, then the other fields in the order in which they first occur."""
-    return list(dict.fromkeys([*columns, *(name for line in lines for name in line)]))
