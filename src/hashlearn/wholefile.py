@@ -14,6 +14,7 @@ import contextlib
 import os
 import secrets
 import sqlite3
+import stat
 import threading
 import weakref
 from collections.abc import Iterator
@@ -66,6 +67,26 @@ def saved(path: str | os.PathLike[str], what: str, refused: type[Exception]) -> 
         raise FileNotFoundError(f"Cannot save the {what} to {name}: there is no directory {folder}.") from error
     except OSError as error:
         raise type(error)(f"Cannot save the {what} to {name}: {error.strerror}.") from error
+
+
+@contextmanager
+def regular_file(path: str | os.PathLike[str], what: str, refused: type[Exception]) -> Iterator[IO[bytes]]:
+    """Open a file that a user names, such as an "index", for reading. Errors are readable sentences."""
+    name = os.fspath(path)
+    try:
+        problem = None
+        if not stat.S_ISREG(mode := os.stat(name).st_mode):
+            problem = "it is a directory" if stat.S_ISDIR(mode) else "it is no regular file"
+        elif in_use_here(name):
+            problem = "it belongs to an open collection"
+        if problem is not None:
+            raise refused(f"{name} is not a hashlearn {what} file: {problem}.")
+        with open(name, "rb") as stream:
+            yield stream
+    except FileNotFoundError as error:
+        raise FileNotFoundError(f"There is no {what} file {name}.") from error
+    except OSError as error:
+        raise type(error)(f"Cannot read the {what} file {name}: {error.strerror}.") from error
 
 
 _FileId = tuple[int, int]  # device and inode

@@ -19,7 +19,6 @@ import hashlib
 import json
 import mmap
 import os
-import stat
 import zlib
 from collections.abc import Callable, Iterable
 from typing import IO, Any, NamedTuple
@@ -32,7 +31,7 @@ from hashlearn.index.sorted_rows import SomeIds
 from hashlearn.messages import kind_of_bytes
 from hashlearn.progress import Listener, listening, report
 from hashlearn.typing import PackedCodes
-from hashlearn.wholefile import in_use_here, saved, sync_folder
+from hashlearn.wholefile import regular_file, saved, sync_folder
 
 VERSION = 1
 _MAGIC = b"hashlearn index\n"
@@ -125,11 +124,8 @@ def build_file(
                 synced = _sync(file, made, rows)
         file.write(bytes(-rows * width % _ALIGN))
         _sync(file, made, rows)
-        digest = hashlib.sha256()
         file.seek(0)
-        while chunk := file.read(_CHUNK):
-            digest.update(chunk)
-        file.write(digest.digest())
+        file.write(hashlib.file_digest(file, "sha256").digest())
         file.flush()
         os.fsync(file.fileno())
     os.replace(part, os.path.realpath(path))
@@ -171,7 +167,12 @@ def read(path: str | os.PathLike[str], mapped: bool, verify: bool) -> StoredInde
         If the file is not an index, is damaged, or is of a newer format.
     """
     name = os.fspath(path)
-    data = _contents(name, mapped)
+    data: Any
+    with regular_file(name, "index", IndexFileError) as file:
+        if mapped and os.fstat(file.fileno()).st_size:  # an empty file cannot be mapped
+            data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        else:
+            data = file.read()
     header = _header(data, name)
     rows, width, n_lists = header["rows"], n_bytes(header["n_bits"]), header["n_lists"]
     codes_at = _START + int.from_bytes(data[len(_MAGIC) : len(_MAGIC) + 4], "little")
@@ -195,24 +196,6 @@ def read(path: str | os.PathLike[str], mapped: bool, verify: bool) -> StoredInde
     if len(lists) and int(lists.max()) >= n_lists:
         raise IndexFileError(f"{name} is damaged: it has rows of lists that it does not have.")
     return StoredIndex(header, codes, ids, centers, lists)
-
-
-def _contents(name: str, mapped: bool) -> Any:
-    try:
-        mode = os.stat(name).st_mode
-        if not stat.S_ISREG(mode):
-            what = "a directory" if stat.S_ISDIR(mode) else "no regular file"
-            raise IndexFileError(f"{name} is not a hashlearn index file: it is {what}.")
-        if in_use_here(name):
-            raise IndexFileError(f"{name} is not a hashlearn index file: it belongs to an open collection.")
-        with open(name, "rb") as file:
-            if mapped and os.fstat(file.fileno()).st_size:  # an empty file cannot be mapped
-                return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-            return file.read()
-    except FileNotFoundError as error:
-        raise FileNotFoundError(f"There is no index file {name}.") from error
-    except OSError as error:
-        raise type(error)(f"Cannot read the index file {name}: {error.strerror}.") from error
 
 
 def _check_digest(data: Any, name: str) -> None:

@@ -1,6 +1,6 @@
 """The bytes of a model file: a safetensors file whose metadata is one JSON document with a checksum.
 
-``models.py`` defines the contents of the document; docs/model-files.md describes both.
+``saving.py`` defines the contents of the document; docs/model-files.md describes both.
 """
 
 from __future__ import annotations
@@ -8,23 +8,19 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import stat
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load as load_arrays
 from safetensors.numpy import save as save_arrays
 
 from hashlearn.messages import MODEL, kind_of_bytes
 from hashlearn.typing import Arrays
-from hashlearn.wholefile import in_use_here, saved
+from hashlearn.wholefile import regular_file, saved
 
 FORMAT = "hashlearn model"
 VERSION = 1
 MAX_HEADER = 100_000_000  # safetensors does not read a longer header
-
 
 _KEY = "hashlearn"
 # The start of the document in the header. No other place of a header can hold these bytes: inside a JSON string a
@@ -87,32 +83,14 @@ def from_bytes(data: bytes, name: str) -> tuple[dict[str, Any], Arrays]:
 
 def read(path: str | os.PathLike[str]) -> bytes:
     """Return all bytes of a regular file."""
-    name = os.fspath(path)
-    try:
-        mode = os.stat(name).st_mode
-        if stat.S_ISDIR(mode):
-            raise ModelFileError(f"{name} is not a hashlearn model file: it is a directory.")
-        if not stat.S_ISREG(mode):
-            raise ModelFileError(f"{name} is not a hashlearn model file: it is no regular file.")
-        if in_use_here(name):
-            raise ModelFileError(f"{name} is not a hashlearn model file: it belongs to an open collection.")
-        with open(name, "rb") as file:
-            return file.read()
-    except FileNotFoundError as error:
-        raise FileNotFoundError(f"There is no model file {name}.") from error
-    except OSError as error:
-        raise type(error)(f"Cannot read the model file {name}: {error.strerror}.") from error
+    with regular_file(path, "model", ModelFileError) as file:
+        return file.read()
 
 
 def write(data: bytes, path: str | os.PathLike[str]) -> None:
     """Write a file. It replaces the file at ``path`` in one step, so no reader sees a part of it."""
     with saved(path, "model", ModelFileError) as file:
         file.write(data)
-
-
-def own_copy(view: NDArray[np.generic]) -> NDArray[np.generic]:
-    """Return a writable copy of a view into the bytes of a file."""
-    return np.array(view, order="C")
 
 
 def _check_shapes(header: dict[str, Any], n_bytes: int, name: str) -> None:

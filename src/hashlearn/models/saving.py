@@ -34,7 +34,7 @@ from hashlearn.hashers.migrated import MigrationReport
 from hashlearn.hashers.pipeline import STEPS, PipelineHasher
 from hashlearn.kernel import LandmarkKernel, PlainFeatures
 from hashlearn.messages import one_line
-from hashlearn.models.format import ModelFileError, from_bytes, own_copy, read, to_bytes, write
+from hashlearn.models.format import ModelFileError, from_bytes, read, to_bytes, write
 from hashlearn.pairwise.greedy import Greedy
 from hashlearn.pairwise.partial_fit import ClassStatistics
 from hashlearn.pairwise.symmetric import Symmetric
@@ -407,7 +407,7 @@ class _Reader:
     def _array(self, node: dict[str, Any]) -> NDArray[Any]:
         if node["array"] not in self.arrays:
             raise ModelFileError(f"{self.name} is damaged: the array {node['array']!r} is missing.")
-        array = own_copy(self.arrays.pop(node["array"]))
+        array = np.array(self.arrays.pop(node["array"]), order="C")  # of its own, and writable
         return array.T if node.get("transposed") else array
 
     def _text(self, node: dict[str, Any]) -> NDArray[Any]:
