@@ -225,4 +225,4 @@ def test_a_step_that_a_target_does_not_know_is_an_export_error():
     with pytest.raises(hl.ExportError, match="The step 'unknown' of this hasher cannot be exported to ONNX"):
         onnx_model(description)
     with pytest.raises(hl.ExportError, match="The step 'unknown' of this hasher cannot be exported to SQL"):
-        sql_script(description, "own")
+        sql_script(description, "own", "sql")

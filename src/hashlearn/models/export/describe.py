@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -36,6 +36,7 @@ from hashlearn.models.export.steps import (
     Scale,
     Softmax,
     Step,
+    Steps,
     Subtract,
     Tables,
     Take,
@@ -57,7 +58,8 @@ from hashlearn.opencode.open_hasher import OpenHasher
 from hashlearn.zoo.fsdh import ClassCodeFunction
 from hashlearn.zoo.nsh import PivotFunction
 
-Steps = tuple[Step, ...]
+BATCH_NORM_EPS = 1e-5
+"""What torch adds to variances unless told otherwise."""
 
 
 def describe(hasher: BaseHasher) -> Description:
@@ -227,44 +229,35 @@ def _feature_steps(features: Any) -> Steps:
 
 
 def _function_steps(function: Any) -> Steps:
-    convert = _FUNCTIONS.get(type(function))
-    if convert is None:
-        name = type(getattr(function, "estimator", function)).__name__
-        raise ExportError(
-            f"The hash function {name} cannot be exported. Linear and kernel functions, trees and networks on features "
-            "can: LinearFunction, BoostedTrees, NetworkFunction."
-        )
-    return convert(function)
-
-
-def _linear(function: LinearFunction) -> Steps:
-    return (Affine(function.weights_, function.intercept_),)
-
-
-def _posterior(function: PosteriorFunction) -> Steps:
-    scores = Affine(function.means_.T, function.biases_)
-    return (_product(function.directions_), scores, Softmax(), _product(function.codes_), LogOdds(MOST_CERTAIN))
-
-
-def _class_code(function: ClassCodeFunction) -> Steps:
-    return (*_linear(function.scores_), Largest(), _product(function.codes_))
+    match function:
+        case LinearFunction():
+            return (Affine(function.weights_, function.intercept_),)
+        case PosteriorFunction():
+            scores = Affine(function.means_.T, function.biases_)
+            expected = (Softmax(), _product(function.codes_), LogOdds(MOST_CERTAIN))
+            return (_product(function.directions_), scores, *expected)
+        case ClassCodeFunction():
+            return (*_function_steps(function.scores_), Largest(), _product(function.codes_))
+        case PivotFunction():
+            kernel = Kernel(function.pivots, 1 / function.eps**2)
+            return (kernel, Affine(function.weights[:-1], function.weights[-1]))
+        case SpectralFunction():
+            speed = np.pi * function.waves_ / function.length_[function.axis_]
+            weights = function.components_[:, function.axis_] * speed
+            return (Affine(weights, -function.low_[function.axis_] * speed), Cosine())
+        case BoostedTrees():
+            return (Trees(function.feature_, function.threshold_, function.leaf_),)
+        case NetworkFunction():
+            return _network(function)
+    name = type(getattr(function, "estimator", function)).__name__
+    raise ExportError(
+        f"The hash function {name} cannot be exported. Linear and kernel functions, trees and networks on features "
+        "can: LinearFunction, BoostedTrees, NetworkFunction."
+    )
 
 
 def _product(weights: NDArray[Any]) -> Affine:
     return Affine(weights, np.zeros(weights.shape[1], dtype=np.float32))
-
-
-def _pivots(function: PivotFunction) -> Steps:
-    return (Kernel(function.pivots, 1 / function.eps**2), Affine(function.weights[:-1], function.weights[-1]))
-
-
-def _waves(function: SpectralFunction) -> Steps:
-    speed = np.pi * function.waves_ / function.length_[function.axis_]
-    return (Affine(function.components_[:, function.axis_] * speed, -function.low_[function.axis_] * speed), Cosine())
-
-
-def _trees(function: BoostedTrees) -> Steps:
-    return (Trees(function.feature_, function.threshold_, function.leaf_),)
 
 
 def _network(function: NetworkFunction) -> Steps:
@@ -323,17 +316,3 @@ def _normalized(arrays: dict[str, Any], n_bits: int) -> Step:
 
 def _double(array: Any) -> Any:
     return np.asarray(array, dtype=np.float64)
-
-
-BATCH_NORM_EPS = 1e-5
-"""What torch adds to variances unless told otherwise."""
-
-_FUNCTIONS: dict[type, Callable[[Any], Steps]] = {
-    BoostedTrees: _trees,
-    ClassCodeFunction: _class_code,
-    LinearFunction: _linear,
-    NetworkFunction: _network,
-    PivotFunction: _pivots,
-    PosteriorFunction: _posterior,
-    SpectralFunction: _waves,
-}

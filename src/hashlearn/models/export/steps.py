@@ -8,8 +8,9 @@ and the expected bit is tanh((slope z + offset) / 2).
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from numpy.typing import NDArray
 
@@ -20,23 +21,26 @@ class ExportError(ValueError):
 
 @dataclass(frozen=True)
 class Step:
-    """One step; ``name`` is what it is called in the exported files."""
+    """One step of a row's way to its projections."""
 
-    name: ClassVar[str]
+    @property
+    def name(self) -> str:
+        """What the step is called in the exported files: the name of its class, as in ``log_odds``."""
+        return re.sub(r"\B([A-Z])", r"_\1", type(self).__name__).lower()
+
+
+Steps = tuple[Step, ...]
 
 
 @dataclass(frozen=True)
 class Unit(Step):
     """Scale the row to length 1; a row of zeros stays as it is."""
 
-    name = "unit"
-
 
 @dataclass(frozen=True)
 class Subtract(Step):
     """Subtract a vector."""
 
-    name = "subtract"
     vector: NDArray[Any]
 
 
@@ -44,7 +48,6 @@ class Subtract(Step):
 class Scale(Step):
     """Multiply each number by its own factor."""
 
-    name = "scale"
     factors: NDArray[Any]
 
 
@@ -52,7 +55,6 @@ class Scale(Step):
 class Kernel(Step):
     """exp(-scale |x - l|^2) for every landmark l, a row of ``landmarks``."""
 
-    name = "kernel"
     landmarks: NDArray[Any]
     scale: float
 
@@ -61,7 +63,6 @@ class Kernel(Step):
 class Affine(Step):
     """x W + b, with W = ``weights`` (inputs, outputs) and b = ``bias``."""
 
-    name = "affine"
     weights: NDArray[Any]
     bias: NDArray[Any]
 
@@ -70,28 +71,21 @@ class Affine(Step):
 class Relu(Step):
     """max(x, 0)."""
 
-    name = "relu"
-
 
 @dataclass(frozen=True)
 class Cosine(Step):
     """cos(x)."""
-
-    name = "cosine"
 
 
 @dataclass(frozen=True)
 class Softmax(Step):
     """exp(x) divided by its sum."""
 
-    name = "softmax"
-
 
 @dataclass(frozen=True)
 class LogOdds(Step):
     """2 artanh(x) with x cut to [-limit, limit]: the log odds of an expected bit."""
 
-    name = "log_odds"
     limit: float
 
 
@@ -99,14 +93,11 @@ class LogOdds(Step):
 class Largest(Step):
     """1 in the first place of the largest number and 0 in all others."""
 
-    name = "largest"
-
 
 @dataclass(frozen=True)
 class Trees(Step):
     """Sums of leaves of complete binary trees, as in ``hashlearn.functions.BoostedTrees``."""
 
-    name = "trees"
     feature: NDArray[Any]
     threshold: NDArray[Any]
     leaf: NDArray[Any]
@@ -116,7 +107,6 @@ class Trees(Step):
 class Take(Step):
     """The numbers from ``start`` to before ``stop``."""
 
-    name = "take"
     start: int
     stop: int
 
@@ -125,7 +115,6 @@ class Take(Step):
 class Rank(Step):
     """Two numbers: the share of ``values`` below the largest number, to a power, and that number cut to [0, 1]."""
 
-    name = "rank"
     values: NDArray[Any]
     power: float
 
@@ -134,7 +123,6 @@ class Rank(Step):
 class Neighbors(Step):
     """The mean of the ``marks`` of the ``count`` rows of ``rows`` with the largest inner products, at most 1."""
 
-    name = "neighbors"
     rows: NDArray[Any]
     marks: NDArray[Any]
     count: int
@@ -144,8 +132,7 @@ class Neighbors(Step):
 class Join(Step):
     """The results of several lists of steps, side by side."""
 
-    name = "join"
-    parts: tuple[tuple[Step, ...], ...]
+    parts: tuple[Steps, ...]
 
 
 @dataclass(frozen=True)
@@ -160,9 +147,9 @@ class Tables:
         label score, which is the familiarity at "label".
     """
 
-    nibbles: tuple[Step, ...]
+    nibbles: Steps
     n_words: int
-    familiarity: tuple[Step, ...]
+    familiarity: Steps
 
 
 @dataclass(frozen=True)
@@ -182,7 +169,7 @@ class Description:
     method: str
     n_features: int
     n_bits: int
-    steps: tuple[Step, ...]
+    steps: Steps
     slopes: NDArray[Any] | None
     offsets: NDArray[Any] | None
     shift: NDArray[Any] | None

@@ -17,7 +17,6 @@ from hashlearn.models.export.describe import describe
 from hashlearn.models.export.steps import Description, ExportError, Join, Step
 from hashlearn.models.export.to_onnx import onnx_model
 from hashlearn.models.export.to_sql import sql_script
-from hashlearn.models.export.to_tables import table_script
 from hashlearn.wholefile import saved
 
 Target = Literal["onnx", "sql", "duckdb", "sqlite", "js", "numpy"]
@@ -39,8 +38,7 @@ def export(
         It appears whole or not at all.
     to : {"onnx", "sql", "duckdb", "sqlite", "js", "numpy"} or None, default=None
         An ONNX model (needs the extra ``onnx``), a PostgreSQL script for pgvector, a script of views for DuckDB or
-        SQLite, an ES module, or a Python file that
-        needs NumPy alone. None takes the one that the ending of the file names: .onnx, .sql, .js or .mjs, .py.
+        SQLite, an ES module, or a Python file that needs NumPy alone. None takes the one that the ending of the file names: .onnx, .sql, .js or .mjs, .py.
     name : str or None, default=None
         The functions of the SQL script are ``hash_NAME`` and so on; None for the name of the file.
 
@@ -74,8 +72,8 @@ def export(
     if to == "onnx":
         content = onnx_model(description)
     elif to in SQL:
-        name = _sql_name(path) if name is None else name
-        content = sql_script(description, name) if to == "sql" else table_script(description, name, to)
+        stem = re.sub(r"\W+", "_", Path(path).stem.lower(), flags=re.ASCII).strip("_")
+        content = sql_script(description, stem if name is None else name, to)
     else:
         content = javascript_module(description) if to == "js" else numpy_file(description)
     with saved(path, "export", ExportError) as stream:
@@ -88,10 +86,6 @@ def target_of(path: str | os.PathLike[str]) -> Target:
     if ending not in ENDINGS:
         raise ValueError(f"The ending of {Path(path).name} names no target: give one of {', '.join(TARGETS)}.")
     return ENDINGS[ending]
-
-
-def _sql_name(path: str | os.PathLike[str]) -> str:
-    return re.sub(r"\W+", "_", Path(path).stem.lower(), flags=re.ASCII).strip("_")
 
 
 def as_json(description: Description) -> str:

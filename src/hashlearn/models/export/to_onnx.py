@@ -12,27 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hashlearn.codes import n_bytes
-from hashlearn.models.export.steps import (
-    Affine,
-    Cosine,
-    Description,
-    ExportError,
-    Join,
-    Kernel,
-    Largest,
-    LogOdds,
-    Neighbors,
-    Rank,
-    Relu,
-    Scale,
-    Softmax,
-    Step,
-    Subtract,
-    Tables,
-    Take,
-    Trees,
-    Unit,
-)
+from hashlearn.models.export import steps
+from hashlearn.models.export.steps import Description, ExportError, Steps, Tables
 
 OPSET = 17
 TREE_OPSET = 3
@@ -125,44 +106,44 @@ class _Graph:
         name = self.tensor(array)
         return name if array.dtype == np.float64 else self.add("Cast", name, to=self.onnx.TensorProto.DOUBLE)
 
-    def run(self, steps: tuple[Step, ...], x: str) -> str:
-        for step in steps:
+    def run(self, path: Steps, x: str) -> str:
+        for step in path:
             x = self.step(step, x)
         return x
 
-    def step(self, step: Step, x: str) -> str:
+    def step(self, step: steps.Step, x: str) -> str:
         """Add the nodes of one step and return the name of its result."""
         match step:
-            case Unit():
+            case steps.Unit():
                 return self._unit(x)
-            case Subtract(vector):
+            case steps.Subtract(vector):
                 return self.add("Sub", x, self.constant(vector))
-            case Scale(factors):
+            case steps.Scale(factors):
                 return self.add("Mul", x, self.constant(factors))
-            case Kernel():
+            case steps.Kernel():
                 return self._kernel(step, x)
-            case Affine(weights, bias):
+            case steps.Affine(weights, bias):
                 return self.add("Add", self.add("MatMul", x, self.constant(weights)), self.constant(bias))
-            case Relu():
+            case steps.Relu():
                 return self.add("Max", x, self.constant(np.float64(0)))
-            case Cosine():
+            case steps.Cosine():
                 return self.add("Cos", x)
-            case Softmax():
+            case steps.Softmax():
                 return self.add("Softmax", x, axis=1)
-            case LogOdds(limit):
+            case steps.LogOdds(limit):
                 return self._log_odds(x, limit)
-            case Largest():
+            case steps.Largest():
                 return self._largest(x)
-            case Take(start, stop):
+            case steps.Take(start, stop):
                 first, last, columns = (self.tensor(np.array([number])) for number in (start, stop, 1))
                 return self.add("Slice", x, first, last, columns)
-            case Rank():
+            case steps.Rank():
                 return self._rank(step, x)
-            case Neighbors():
+            case steps.Neighbors():
                 return self._neighbors(step, x)
-            case Trees():
+            case steps.Trees():
                 return self._trees(step, x)
-            case Join(parts):
+            case steps.Join(parts):
                 return self.add("Concat", *(self.run(part, x) for part in parts), axis=1)
         raise ExportError(f"The step {step.name!r} of this hasher cannot be exported to ONNX.")
 
@@ -187,15 +168,16 @@ class _Graph:
         root, trust = self.add("Min", twice, one), self.add("Max", self.add("Sub", twice, one), zero)
         strength = self.add("Mul", self.add("Mul", root, root), self.constant(np.float64(8)))
         familiarity = self.run(tables.familiarity, base)
-        rank, best, near = (self.step(Take(place, place + 1), familiarity) for place in range(3))
+        rank, best, near = (self.step(steps.Take(place, place + 1), familiarity) for place in range(3))
         usual = self.add("Mul", self.add("Mul", rank, near), self.add("Sub", one, trust))
         familiarity = self.add("Add", usual, self.add("Mul", best, trust))
         weight = self.add("Mul", familiarity, strength)
-        words = self.add("Cast", self.add("Mul", self.step(Take(0, tables.n_words), base), weight), to=kinds.FLOAT)
+        affinities = self.step(steps.Take(0, tables.n_words), base)
+        words = self.add("Cast", self.add("Mul", affinities, weight), to=kinds.FLOAT)
         missing = self.tensor(np.array([0, 0, 0, N_WORDS - tables.n_words]))
         self.add("Pad", words, missing, result="words")
 
-    def _rank(self, step: Rank, x: str) -> str:
+    def _rank(self, step: steps.Rank, x: str) -> str:
         best = self.add("ReduceMax", x, axes=[1])
         # One value above all others does not count as below; without values the share is 0.
         values = np.append(step.values.astype(np.float64), np.inf)[None]
@@ -206,7 +188,7 @@ class _Graph:
         zero, one = self.constant(np.float64(0)), self.constant(np.float64(1))
         return self.add("Concat", power, self.add("Clip", best, zero, one), axis=1)
 
-    def _neighbors(self, step: Neighbors, x: str) -> str:
+    def _neighbors(self, step: steps.Neighbors, x: str) -> str:
         products = self.add("MatMul", x, self.constant(step.rows.T))
         places = f"value_{len(self.nodes)}_places"
         top = self.onnx.helper.make_node(
@@ -221,7 +203,7 @@ class _Graph:
         zero, one = self.constant(np.float64(0)), self.constant(np.float64(1))
         return self.add("Div", x, self.add("Where", self.add("Equal", norms, zero), one, norms))
 
-    def _kernel(self, step: Kernel, x: str) -> str:
+    def _kernel(self, step: steps.Kernel, x: str) -> str:
         landmarks = step.landmarks.astype(np.float64)
         products = self.add("MatMul", x, self.add("Transpose", self.constant(step.landmarks), perm=[1, 0]))
         exponent = self.add("Mul", products, self.constant(np.float64(2 * step.scale)))
@@ -243,7 +225,7 @@ class _Graph:
         chosen = self.add("OneHot", place, width, self.tensor(np.array([0, 1], dtype=np.float32)), axis=1)
         return self.add("Cast", chosen, to=self.onnx.TensorProto.DOUBLE)
 
-    def _trees(self, step: Trees, x: str) -> str:
+    def _trees(self, step: steps.Trees, x: str) -> str:
         """Return all trees of all bits in one node: tree t of bit b has the number b * n_trees + t."""
         n_bits, n_trees, splits = step.feature.shape
         nodes, count = 2 * splits + 1, n_bits * n_trees
