@@ -90,9 +90,7 @@ class IntIds:
         if isinstance(found, RangeHits):
             offsets = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(there, dtype=np.int64)])[found.offsets]
             ids, distances, numbers = shown.ids[places[there]], found.distances[there], found.ids[there]
-            return RangeHits(  # type: ignore[return-value]  # mypy checks the body for each kind of hits
-                offsets, ids, distances, details, numbers, found.skipped, found.found
-            )
+            return RangeHits(offsets, ids, distances, details, numbers, found=found.found)
         ids = np.full(there.shape, -1 if shown.ids.dtype != object else None, dtype=shown.ids.dtype)
         ids[there] = shown.ids[places[there]]
         empty = np.inf if np.issubdtype(found.distances.dtype, np.floating) else -1

@@ -282,9 +282,9 @@ def _look_compiled(search: _Search, part: slice, rows: slice, limits: NDArray[np
         arrays = [None, queries.nibbles, queries.words]
     asked = [None if array is None else array[part] for array in arrays]
     some = None if chosen is None else np.ascontiguousarray(chosen[part])
-    answer = _scan.scan(codes[rows], codes.shape[1], bits, numbers, *asked, starts, some, limits, k)
-    found, keys, seen = map(np.frombuffer, answer, (np.int64, np.uint64, np.int64))
-    return _Looked(found, keys, rows.stop - rows.start - seen)
+    found, keys, seen = _scan.scan(codes[rows], codes.shape[1], bits, numbers, *asked, starts, some, limits, k)
+    skipped = rows.stop - rows.start - np.frombuffer(seen, dtype=np.int64)
+    return _Looked(np.frombuffer(found, dtype=np.int64), np.frombuffer(keys, dtype=np.uint64), skipped)
 
 
 def _look_with_faiss(codes: PackedCodes, queries: PackedCodes, limits: NDArray[np.int64], k: int) -> _Looked:

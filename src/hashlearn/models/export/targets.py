@@ -38,7 +38,8 @@ def export(
         It appears whole or not at all.
     to : {"onnx", "sql", "duckdb", "sqlite", "js", "numpy"} or None, default=None
         An ONNX model (needs the extra ``onnx``), a PostgreSQL script for pgvector, a script of views for DuckDB or
-        SQLite, an ES module, or a Python file that needs NumPy alone. None takes the one that the ending of the file names: .onnx, .sql, .js or .mjs, .py.
+        SQLite, an ES module, or a Python file that needs NumPy alone. None takes the one that the ending of the file
+        names: .onnx, .sql, .js or .mjs, .py.
     name : str or None, default=None
         The functions of the SQL script are ``hash_NAME`` and so on; None for the name of the file.
 
