@@ -11,10 +11,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from itertools import combinations
+from itertools import combinations, product
 from math import comb
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -130,28 +130,19 @@ def near_duplicates(
     first = np.ones(n_rows, dtype=bool)  # the first row of its code
     found = []
     with listening(progress):
-        equal = [_Task(None, part, plan.n_parts) for part in range(plan.n_parts)]
-        for pairs in _results("equal codes", equal, partial(_equal_rows, packed), n_jobs, kept):
+        work: Any = partial(_equal_rows, packed, plan.n_parts)
+        for pairs in _results("equal codes", range(plan.n_parts), work, n_jobs, kept):
             first[pairs[:, 1]] = False
             found.append(pairs)
         if radius:
-            if plan.pieces is None:
-                work: Any = partial(_scanned, packed, first, int(radius))
-                tasks = [_Task(None, begin, 0) for begin in range(0, n_rows, _SCANNED)]
-            else:
+            tasks: Sequence[Any] = range(0, n_rows, _SCANNED)
+            work = partial(_scanned, packed, first, int(radius))
+            if plan.pieces is not None:
+                tasks = list(product(plan.choices, range(plan.n_parts)))
                 work = partial(_near_rows, packed, first, plan, int(radius))
-                tasks = [_Task(chosen, part, plan.n_parts) for chosen in plan.choices for part in range(plan.n_parts)]
             found += _results("near codes", tasks, work, n_jobs, kept)
     pairs = np.concatenate([*found, np.empty((0, 3), dtype=np.int64)])
     return NearDuplicates(pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))], n_rows)
-
-
-class _Task(NamedTuple):
-    """Rows to compare: by these pieces (None: by all bits), those of one part of the hashes."""
-
-    chosen: tuple[int, ...] | None
-    part: int
-    n_parts: int
 
 
 class _Plan(NamedTuple):
@@ -177,7 +168,7 @@ def _plan(n_rows: int, n_bits: int, radius: int) -> _Plan:
     return _Plan(pieces, list(combinations(range(m), m - radius)), n_parts)
 
 
-def _results(phase: str, tasks: list[_Task], work: Any, n_jobs: int | None, kept: _Kept | None) -> Iterator[Pairs]:
+def _results(phase: str, tasks: Sequence[Any], work: Any, n_jobs: int | None, kept: _Kept | None) -> Iterator[Pairs]:
     def one(number: int) -> Pairs:
         if kept is None:
             return work(tasks[number])
@@ -219,7 +210,7 @@ class _Kept:
 
 
 def _sorted_keys(
-    codes: PackedCodes, mask: NDArray[np.uint64] | None, task: _Task, wanted: NDArray[np.bool_] | None
+    codes: PackedCodes, mask: NDArray[np.uint64] | None, n_parts: int, part: int, wanted: NDArray[np.bool_] | None
 ) -> NDArray[np.uint64]:
     """Return hash << 32 | row of the wanted rows whose hash is in the part, sorted. The hash is of the masked bits."""
     keys = []
@@ -234,8 +225,8 @@ def _sorted_keys(
         hashes *= _ODD
         rows = np.arange(block.start, block.stop, dtype=np.uint64)
         good = np.ones(len(rows), dtype=bool) if wanted is None else wanted[block].copy()
-        if task.n_parts > 1:
-            good &= (hashes & _LOW) % np.uint64(task.n_parts) == task.part
+        if n_parts > 1:
+            good &= (hashes & _LOW) % np.uint64(n_parts) == part
         keys.append((hashes[good] & ~_LOW) | rows[good])
     joined = np.concatenate(keys) if keys else np.empty(0, dtype=np.uint64)
     joined.sort()
@@ -246,9 +237,9 @@ def _as_pairs(first: NDArray[Any], second: NDArray[Any], distances: NDArray[Any]
     return np.column_stack([first.astype(np.int64), second.astype(np.int64), distances.astype(np.int64)])
 
 
-def _equal_rows(codes: PackedCodes, task: _Task) -> Pairs:
+def _equal_rows(codes: PackedCodes, n_parts: int, part: int) -> Pairs:
     """Return the pairs of rows with equal codes and the first of them."""
-    keys = _sorted_keys(codes, None, task, None)
+    keys = _sorted_keys(codes, None, n_parts, part, None)
     hashes, rows = keys >> _HALF, keys & _LOW
     begins = np.ones(len(keys), dtype=bool)
     begins[1:] = hashes[1:] != hashes[:-1]
@@ -265,12 +256,14 @@ def _equal_rows(codes: PackedCodes, task: _Task) -> Pairs:
     return np.concatenate(found)
 
 
-def _near_rows(codes: PackedCodes, first: NDArray[np.bool_], plan: _Plan, radius: int, task: _Task) -> Pairs:
+def _near_rows(
+    codes: PackedCodes, first: NDArray[np.bool_], plan: _Plan, radius: int, task: tuple[tuple[int, ...], int]
+) -> Pairs:
     """Return the pairs within the radius that are equal in the chosen pieces, and in no smaller choice."""
     assert plan.pieces is not None
-    assert task.chosen is not None
-    chosen = np.isin(np.arange(len(plan.pieces)), task.chosen)
-    keys = _sorted_keys(codes, np.bitwise_or.reduce(plan.pieces[chosen], axis=0), task, first)
+    numbers, part = task
+    chosen = np.isin(np.arange(len(plan.pieces)), numbers)
+    keys = _sorted_keys(codes, np.bitwise_or.reduce(plan.pieces[chosen], axis=0), plan.n_parts, part, first)
     found = [np.empty((0, 3), dtype=np.int64)]
     for block in row_blocks(len(keys), _BLOCK_ROWS):
         at, step = np.arange(block.start, block.stop), 1
@@ -284,19 +277,19 @@ def _near_rows(codes: PackedCodes, first: NDArray[np.bool_], plan: _Plan, radius
             distances = np.bitwise_count(differ).sum(axis=1, dtype=np.int64)
             near = np.flatnonzero(distances <= radius)
             equal = ~(differ[near, None] & plan.pieces).any(axis=2)
-            leading = equal & (np.cumsum(equal, axis=1) <= len(task.chosen))
+            leading = equal & (np.cumsum(equal, axis=1) <= len(numbers))
             near = near[(leading == chosen).all(axis=1)]
             found.append(_as_pairs(one[near], other[near], distances[near]))
             step += 1
     return np.concatenate(found)
 
 
-def _scanned(codes: PackedCodes, first: NDArray[np.bool_], radius: int, task: _Task) -> Pairs:
+def _scanned(codes: PackedCodes, first: NDArray[np.bool_], radius: int, begin: int) -> Pairs:
     """Compare some rows with all later ones."""
-    rows = np.flatnonzero(first[task.part : task.part + _SCANNED]) + task.part
-    later = np.ascontiguousarray(codes[task.part :])
+    rows = np.flatnonzero(first[begin : begin + _SCANNED]) + begin
+    later = np.ascontiguousarray(codes[begin:])
     inside = scan.within(later, np.ascontiguousarray(codes[rows]), radius)
     one = np.repeat(rows, np.diff(inside.offsets))
-    other = inside.rows + task.part
+    other = inside.rows + begin
     good = (other > one) & first[other]
     return _as_pairs(one[good], other[good], inside.distances[good])
