@@ -14,7 +14,7 @@ import numpy as np
 
 from hashlearn.hashers.base import BaseHasher
 from hashlearn.models.export.describe import describe
-from hashlearn.models.export.steps import Description, ExportError, Join, Step
+from hashlearn.models.export.steps import Description, ExportError, Step, Tables
 from hashlearn.models.export.to_onnx import onnx_model
 from hashlearn.models.export.to_sql import sql_script
 from hashlearn.wholefile import saved
@@ -72,11 +72,11 @@ def export(
     description = describe(hasher)
     if to == "onnx":
         content = onnx_model(description)
-    elif to in SQL:
+    elif to in ("js", "numpy"):
+        content = _program(description, to)
+    else:
         stem = re.sub(r"\W+", "_", Path(path).stem.lower(), flags=re.ASCII).strip("_")
         content = sql_script(description, stem if name is None else name, to)
-    else:
-        content = javascript_module(description) if to == "js" else numpy_file(description)
     with saved(path, "export", ExportError) as stream:
         stream.write(content)
 
@@ -89,54 +89,33 @@ def target_of(path: str | os.PathLike[str]) -> Target:
     return ENDINGS[ending]
 
 
-def as_json(description: Description) -> str:
-    """Return the description as one line of JSON.
+def _program(description: Description, to: Target) -> bytes:
+    """Return an ES module for browsers and Node ("js"), or a Python file that needs NumPy alone."""
+    here = Path(__file__)
+    text = here.with_name("runtime.mjs" if to == "js" else "runtime.py.txt").read_text(encoding="utf-8")
+    for mark in ("METHOD", "N_BITS", "N_FEATURES"):
+        text = text.replace(mark, str(getattr(description, mark.lower())), 1)
+    # JSON of a text without control characters is a string of both languages.
+    model = json.dumps(json.dumps(_plain(description), allow_nan=False))
+    text = text.replace('"MODEL_JSON"', model)
+    if to == "numpy" and description.tables is not None:
+        text += here.with_name("tables.py.txt").read_text(encoding="utf-8")
+    return text.encode()
+
+
+def _plain(value: Any) -> Any:
+    """Return a description, or a part of one, as JSON holds it.
 
     An array is ``{"type": "f4", "shape": [3, 2], "data": "..."}``: little-endian numbers in row order. Single precision
     stays single precision, so the text is not longer than the model needs.
     """
-    value = {name: _value(getattr(description, name)) for name in ("method", "n_features", "n_bits")}
-    value["steps"] = [_step(step) for step in description.steps]
-    tables = description.tables
-    if tables is not None:
-        lists = {name: [_step(step) for step in getattr(tables, name)] for name in ("nibbles", "familiarity")}
-        value["tables"] = {"n_words": tables.n_words, **lists}
-    value |= {name: _value(getattr(description, name)) for name in ("slopes", "offsets", "shift")}
-    return json.dumps(value, allow_nan=False)
-
-
-def _step(step: Step) -> dict[str, Any]:
-    if isinstance(step, Join):
-        return {"step": step.name, "parts": [[_step(inner) for inner in part] for part in step.parts]}
-    return {"step": step.name, **{field.name: _value(getattr(step, field.name)) for field in fields(step)}}
-
-
-def _value(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_plain(one) for one in value]
+    if isinstance(value, Step | Description | Tables):
+        name = {"step": value.name} if isinstance(value, Step) else {}
+        return name | {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
     if not isinstance(value, np.ndarray):
         return value
     kind = {"float32": "<f4", "int32": "<i4"}.get(value.dtype.name, "<f8")
     data = base64.b64encode(np.ascontiguousarray(value, dtype=kind).tobytes()).decode()
     return {"type": kind[1:], "shape": list(value.shape), "data": data}
-
-
-def numpy_file(description: Description) -> bytes:
-    """Return a Python file that needs NumPy alone."""
-    content = _filled("runtime.py.txt", description)
-    return content if description.tables is None else content + Path(__file__).with_name("tables.py.txt").read_bytes()
-
-
-def javascript_module(description: Description) -> bytes:
-    """Return an ES module for browsers and Node."""
-    return _filled("runtime.mjs", description)
-
-
-def _filled(program: str, description: Description) -> bytes:
-    text = Path(__file__).with_name(program).read_text(encoding="utf-8")
-    for mark, value in (
-        ("METHOD", description.method),
-        ("N_BITS", str(description.n_bits)),
-        ("N_FEATURES", str(description.n_features)),
-    ):
-        text = text.replace(mark, value, 1)
-    # JSON of a text without control characters is a string of both languages.
-    return text.replace('"MODEL_JSON"', json.dumps(as_json(description))).encode()
