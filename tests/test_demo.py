@@ -22,7 +22,7 @@ ROOT = Path(hashlearn.__file__).parents[1]
 
 @pytest.fixture(scope="module")
 def result():
-    return demo.run_demo(16, dataset=data.digits())
+    return demo.run_demo(16, 0, data.digits())
 
 
 @pytest.mark.slow

@@ -161,6 +161,8 @@ Allowed = Constraint | None | Sequence[Constraint | None]
 class InvalidParameterError(ValueError, TypeError):
     """A parameter has an invalid value. Like scikit-learn's class of that name, it is a ValueError and a TypeError."""
 
+    exit_code = 2
+
 
 def parameter(allowed: Allowed, doc: str = "", *, default: Any = MISSING, kw_only: bool = True) -> Any:
     """Declare a parameter of an estimator.

@@ -8,7 +8,7 @@ from hashlearn.bench import run_plan
 from hashlearn.bench.plan import make_plan
 from hashlearn.methods import LSH, METHODS
 
-SMALL = ["--protocol", "holdout", "--data-set", "digits", "--methods", "lsh", "itq", "pca-rr", "--bits", "8", "16"]
+SMALL = ["--protocol", "holdout", "--data", "digits", "--methods", "lsh", "itq", "pca-rr", "--bits", "8", "16"]
 
 
 class Broken(LSH):

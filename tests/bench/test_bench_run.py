@@ -71,7 +71,7 @@ def test_an_interrupted_bench_goes_on(call, tmp_path):
 
 
 def test_a_failing_method_does_not_stop_the_rest(call, tmp_path, broken):
-    arguments = ["bench", "run", "--protocol", "holdout", "--data-set", "digits", "--methods", "broken", "lsh"]
+    arguments = ["bench", "run", "--protocol", "holdout", "--data", "digits", "--methods", "broken", "lsh"]
     code, out, err = call(*arguments, "--bits", 8, "-o", "results", "--json")
     assert code == 1
     assert "broken, 8 bits, holdout, seed 0 failed: RuntimeError: the moon is in the wrong house" in err

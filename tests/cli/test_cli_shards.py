@@ -72,12 +72,13 @@ def test_shards_that_do_not_fit_together_are_named(call, model, shards):
 
 
 def test_a_changed_shard_is_noticed_by_an_interrupted_run(call, model, shards):
-    from hashlearn.cli.rows import ChangedSourceError, Journal
+    from hashlearn.cli.rows import Journal
+    from hashlearn.files import FileError
 
     assert call("index", "create", "shop", "--model", "model.hl")[0] == 0
     pattern = str(shards / "part*.npy")
     Journal(str(shards / "shop"), [pattern]).write()
     assert Journal(str(shards / "shop"), [pattern]).read()
     np.save(shards / "part1.npy", np.zeros((11, 6), np.float32))
-    with pytest.raises(ChangedSourceError, match="has changed"):
+    with pytest.raises(FileError, match="has changed"):
         Journal(str(shards / "shop"), [pattern]).read()

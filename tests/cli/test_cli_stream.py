@@ -62,7 +62,7 @@ def test_bad_use(call, model, shards):
     for arguments, message in [
         (["fit", "shards/x*.npy", "-y", "shards/y*.npy", "--method", "ksh", "-o", "m.hl"], "in memory"),
         (["fit", "shards/x*.npy", *FIT, "--workers", 2, "--cluster", "tcp://x:1", "-o", "m.hl"], "not both"),
-        (["fit", "shards/x*.npy", *FIT, "--workers", 0, "-o", "m.hl"], "at least 1"),
+        (["fit", "shards/x*.npy", *FIT, "--workers", 0, "-o", "m.hl"], "greater than or equal to 1"),
         (["encode", "model.hl", "shards/x*.npy", "-o", "c.npy", "--workers", 2], "give a folder"),
         (["encode", "model.hl", "shards/x*.npy", "-o", "c", "--format", "bits"], "packed codes"),
     ]:

@@ -207,8 +207,11 @@ def test_the_command_line_takes_emphasis(shop, hasher, digits, tmp_path):
     for emphasis in ("label", "0.25"):
         done = CliRunner().invoke(app, ["search", place, queries, "-k", "2", "--emphasis", emphasis, "--json"])
         wanted = shop.search(X[1500:1502], k=2, emphasis=emphasis if emphasis == "label" else 0.25)
-        found = [[row["id"] for row in rows] for rows in json.loads(done.stdout)["results"]]
-        assert found == wanted.ids.tolist()
+        told = json.loads(done.stdout)
+        assert [[row["id"] for row in rows] for rows in told["results"]] == wanted.ids.tolist()
+        assert told["skipped"] == wanted.skipped.tolist()
     limit = str(float(shop.search(X[1500], k=4, emphasis=0.0).distances[-1]))
     done = CliRunner().invoke(app, ["search", place, queries, "--radius", limit, "--emphasis", "0", "--json"])
-    assert len(json.loads(done.stdout)["results"][0]) == 4
+    told = json.loads(done.stdout)
+    assert len(told["results"][0]) == 4
+    assert "skipped" not in told  # a search of all rows skips none

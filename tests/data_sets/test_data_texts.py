@@ -8,8 +8,7 @@ import pytest
 from letters_model import letters
 
 from hashlearn import data
-from hashlearn.cli import main
-from hashlearn.cli.texts import TextRows
+from hashlearn.cli import inputs, main
 from hashlearn.collection import Collection
 from hashlearn.data import DatasetMissing, embed, texts
 from hashlearn.files import FileError
@@ -158,7 +157,7 @@ def test_adding_texts_goes_on_after_a_stop(call, tmp_path, letters, monkeypatch)
     write_faq(tmp_path / "t.csv")
     told(call("fit", "t.csv", "--text", "question", "--embed", "m", "--method", "lsh", "-o", "m.hl", "--json"))
     told(call("index", "create", "faq", "--model", "m.hl", "--json"))
-    monkeypatch.setattr(TextRows, "batch_rows", 10)
+    monkeypatch.setattr(inputs, "TEXT_ROWS", 10)
     letters.made, letters.stop_after = 0, 20
     assert call("index", "add", "faq", "t.csv", "--text", "question")[0] == 130
     letters.made, letters.stop_after = 0, None

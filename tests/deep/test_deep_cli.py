@@ -75,7 +75,10 @@ def test_images_in_one_command(kind, call, tmp_path):
     assert (code, err) == (0, "")
     assert (json.loads(out)["images"], json.loads(out)["labels"]) == (16, "folders")
     code, _, err = call("encode", "m.hl", source, "-o", "codes")
-    assert (code, err) == (2, "hashlearn: Codes of images go to one file: give -o a name that ends in .npy or .npz.\n")
+    assert (code, err) == (
+        2,
+        "hashlearn: Codes of images and texts go to one file: give -o a name that ends in .npy or .npz.\n",
+    )
     code, _, err = call("encode", "m.hl", source, "-o", "c.npz", "--format", "projections")
     assert (code, err) == (0, "")
     projections = files.read_codes("c.npz").codes
@@ -118,7 +121,7 @@ def test_encode_stops_at_a_damaged_image_and_names_it(call, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--set", "backbone=small_cnn", "--labels", "y.npy"], "y.npy has 3 labels, images has 4 images."),
+        (["--set", "backbone=small_cnn", "--labels", "y.npy"], "y.npy has 3 labels, images has 4 rows."),
         (["--set", "backbone=small_cnn", "--stream"], "Images are learned by one process"),
         (["--set", "backbone=small_cn"], "The backbone must be one of"),
     ],

@@ -23,7 +23,7 @@ import typer
 from typer.core import TyperGroup
 
 import hashlearn
-from hashlearn.cli.shell import BadUse, epilog, say
+from hashlearn.cli.shell import epilog, say
 from hashlearn.messages import one_line
 
 GROUPS = {
@@ -125,8 +125,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if debug:
             traceback.print_exc()
         say(_sentence(error))
-        bad_use = isinstance(error, BadUse) or _is_a(error, "hashlearn.parameters", "InvalidParameterError")
-        return 2 if bad_use else int(getattr(error, "exit_code", 1))
+        return int(getattr(error, "exit_code", 1))
 
 
 def import_called(arguments: Sequence[str]) -> None:
@@ -142,14 +141,10 @@ def _sentence(error: Exception) -> str:
         context = getattr(error, "ctx", None)
         hint = f" See {context.command_path} --help." if context is not None else ""
         return one_line(ValueError(error.format_message())) + hint
-    if isinstance(error, (ValueError, OSError, BadUse)) or _is_a(error, "hashlearn.collection", "CollectionError"):
+    # Classes of errors whose messages are for users, but are no ValueError, have an exit code.
+    if isinstance(error, (ValueError, OSError)) or hasattr(error, "exit_code"):
         return one_line(error)
     return f"{type(error).__name__}: {one_line(error)} Add --debug for the traceback."
-
-
-def _is_a(error: Exception, module: str, name: str) -> bool:
-    """Return whether an error is of a class of a module. If the module is not imported, no such error can exist."""
-    return module in sys.modules and isinstance(error, getattr(sys.modules[module], name))
 
 
 def _terminated(number: int, frame: FrameType | None) -> NoReturn:

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 from typer.core import TyperCommand
 
 from hashlearn.bench import frontier as frontiers
@@ -35,14 +32,11 @@ from hashlearn.bench.scoring import (
 )
 from hashlearn.bench.store import BenchRun, RunStore
 from hashlearn.bench.tables import is_stale, stale_remark
-from hashlearn.cli.data import AsJson, DataDir
-from hashlearn.cli.options import command_group
-from hashlearn.cli.shell import BadUse, epilog, new_table, output, print_json, say, show_table
-from hashlearn.cli.texts import EmbedOption, TextOption
+from hashlearn.cli.options import AsJson, DataDir, EmbedOption, TextOption, command_group
+from hashlearn.cli.shell import BadUse, as_bad_use, epilog, print_json, print_table, progress, say
 from hashlearn.data.catalog import DATA_SETS
 from hashlearn.data.own import DataSource
 from hashlearn.metrics import Rules
-from hashlearn.progress import listening
 
 app, bench = command_group(
     "bench",
@@ -51,32 +45,21 @@ app, bench = command_group(
     "hashlearn bench table results --markdown",
 )
 
-_LISTS = (
-    "--methods",
-    "--bits",
-    "--bytes",
-    "--table",
-    "--figure",
-    "--labels-per-class",
-    "--wrong-labels",
-    "--protocols",
-)
-
 
 class ListCommand(TyperCommand):
     """A command whose list options take several values: ``--bits 16 64`` is ``--bits 16 --bits 64``."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, spread_lists(args, _LISTS))
+        lists = {name for one in self.params if getattr(one, "multiple", False) for name in one.opts}
+        return super().parse_args(ctx, spread_lists(args, lists))
 
 
 Data = Annotated[
     str | None,
-    typer.Option("--data", "--data-set", help="A data set, or a file of your own (default: the protocol's data set)."),
+    typer.Option("--data", help="A data set, or a file of your own (default: the protocol's data set)."),
 ]
 DataLabels = Annotated[
-    str | None,
-    typer.Option("--labels", help="Labels of your file: a column or array in it, or another file."),
+    str | None, typer.Option("--labels", help="Labels of your file: a column or array in it, or another file.")
 ]
 ReportFolder = Annotated[str, typer.Option("--output", "-o", metavar="FOLDER", help="Folder for the report.")]
 Threads = Annotated[int | None, typer.Option("--threads", min=1, help="Threads per run (default: cores / jobs).")]
@@ -133,8 +116,8 @@ def run_bench(
     options = {"--protocol": protocol, "--methods": methods, "--bits": bits, "--seeds": seeds}
     options |= {"--data": data, "--labels": labels, "--text": text, "--embed": embed}
     plan = plan_from_options(plan_file, options)
-    with bench_progress():
-        outcome = runner.run_plan(plan, out, data_dir, jobs=jobs, threads=threads, on_finished=SayFinished())
+    with progress("runs", runner.PHASE):
+        outcome = runner.run_plan(plan, out, data_dir, jobs=jobs, threads=threads, on_finished=_finished())
     say(f"{len(outcome.made)} runs made, {len(outcome.kept)} were there already, {len(outcome.failed)} failed.")
     runs = [run for run in (*outcome.kept, *outcome.made) if run.error is None]
     rows = tables.table_rows(RunStore(out), runs, floats=True)
@@ -220,7 +203,7 @@ def compare_folders(
         print_json({name: [tables.plain_row(row) for row in part] for name, part in parts.items()})
         return
     for heading, compared_here in tables.by_split(compared).items():
-        print_table(heading, tables.COMPARED_COLUMNS, map(tables.shown_compared, compared_here))
+        print_group(heading, tables.COMPARED_COLUMNS, map(tables.shown_compared, compared_here))
     if compared:
         print("B - A: mean ± 95 % interval over common seeds; * is an interval without 0")
     for side, rows in (("A", only_first), ("B", only_second)):
@@ -280,7 +263,7 @@ def paper_report(
     Runs are kept in FOLDER/runs, so that the command can be stopped and started again.
     """
     items = paper.chosen(table or [], figure or [])
-    with bench_progress():
+    with progress("runs", runner.PHASE):
         made = make_paper_report(
             items,
             out,
@@ -293,7 +276,7 @@ def paper_report(
             kept=kept,
             jobs=jobs,
             threads=threads,
-            on_finished=SayFinished(),
+            on_finished=_finished(),
         )
     for sentence in made.left_out:
         say(sentence)
@@ -347,10 +330,8 @@ def frontier(
         raise BadUse("Give either a file of your own or --data with the name of a data set.")
     name = str(file or data)
     need_bench_extra()
-    try:
+    with as_bad_use(ValueError):
         source = DataSource(name, labels, text, embed)
-    except ValueError as error:
-        raise BadUse(str(error)) from error
     budgets = [frontiers.ALL_LABELS, *map(frontiers.LabelBudget, labels_per_class or ())]
     budgets += [frontiers.LabelBudget(None, share) for share in wrong_labels or ()]
     if len(budgets) > 1 and no_budgets:
@@ -366,8 +347,8 @@ def frontier(
         tuple(dict.fromkeys(budgets)),
         matryoshka,
     )
-    with bench_progress():
-        measured = frontiers.run_frontier(plan, out, data_dir, threads=threads, on_finished=SayFinished())
+    with progress("runs", runner.PHASE):
+        measured = frontiers.run_frontier(plan, out, data_dir, threads=threads, on_finished=_finished())
     if not any(run.views for run in measured.runs):
         return 1
     title = DATA_SETS[name].title if name in DATA_SETS else Path(name).name
@@ -376,42 +357,26 @@ def frontier(
     return 1 if measured.failed else 0
 
 
-@contextmanager
-def bench_progress() -> Iterator[None]:
-    """Show one bar of runs with the time left. Phases inside a run have no bar, because most are too short to read."""
-    console = Console(stderr=True)
-    columns = (SpinnerColumn(), TextColumn("runs"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
-        task = bars.add_task("runs", total=None)
-
-        def listener(phase: str, done: int, total: int) -> None:
-            if phase == runner.PHASE:
-                bars.update(task, completed=done, total=total)
-
-        with listening(listener):
-            yield
-
-
 def _say_stale(runs: list[BenchRun], before: str = "") -> None:
     remark = stale_remark(runs)
     if remark:
         say(before + remark)
 
 
-class SayFinished:
-    """Print a line on standard error for each finished run, with an estimate of the time left."""
+def _finished() -> Callable[[BenchRun, int, int], None]:
+    """Return what prints a line on standard error for each finished run, with an estimate of the time left."""
+    started = time.monotonic()
 
-    def __init__(self) -> None:
-        self.started = time.monotonic()
-
-    def __call__(self, run: BenchRun, done: int, total: int) -> None:
+    def finished(run: BenchRun, done: int, total: int) -> None:
         if run.unsuited:
             return  # the page of the frontier says why
         if run.error is not None:
             say(f"{run.definition} failed: {run.error}")
         elif not sys.stderr.isatty():
-            left = (time.monotonic() - self.started) / done * (total - done)
+            left = (time.monotonic() - started) / done * (total - done)
             say(f"{done}/{total} {run.definition}: {run.seconds['fit']:.2f} s to train, about {left:.0f} s left.")
+
+    return finished
 
 
 _MAY_LACK = ("learned", "e(q)")
@@ -429,15 +394,15 @@ def print_scores(found: list[tuple[BenchRun, RunScores]], rules: Rules) -> None:
         what = f"{score_title(rules, 'map')}, {score_title(rules, 'ndcg')}, {rules.ties} ties"
         print(f"{split}: {what}; {ball}: within {rules.radius} bits")
         numbers = ("bits", "seed", *titles.values())
-        table = new_table("method", "bits", "seed", "database", *titles.values(), right=numbers, whole=numbers, gap=2)
+        rows = []
         for run, scores in runs:
             definition = run.definition
             label = f"{definition.label} (older)" if is_stale(run) else definition.label
             for database, values in scores.items():
                 if values is not None:
                     cells = ["–" if values[name] is None else f"{values[name]:.4f}" for name in titles]
-                    table.add_row(label, str(definition.n_bits), str(definition.seed), database, *cells)
-        show_table(output(), table)
+                    rows.append((label, str(definition.n_bits), str(definition.seed), database, *cells))
+        print_table(("method", "bits", "seed", "database", *titles.values()), rows, right=numbers)
 
 
 def print_rows(rows: list[tables.TableRow], form: str, failed: list[BenchRun]) -> None:
@@ -456,21 +421,18 @@ def print_rows(rows: list[tables.TableRow], form: str, failed: list[BenchRun]) -
         first, beside = tables.HEADING_COLUMNS, len(tables.TABLE_COLUMNS) - len(LIKENESS)
         for heading, group in tables.by_split(rows).items():
             cells = [tables.shown(row) for row in group]
-            print_table(heading, tables.TABLE_COLUMNS[first:beside], (line[first:beside] for line in cells))
+            print_group(heading, tables.TABLE_COLUMNS[first:beside], (line[first:beside] for line in cells))
             likeness = [[*line[first : first + 2], *line[beside:]] for line in cells if line[beside] != "–"]
             if likeness:
                 names = [*tables.TABLE_COLUMNS[first : first + 2], *LIKENESS.values()]
-                print_table("The same codes without labels (recall@10: neighbors by the floats)", names, likeness)
+                print_group("The same codes without labels (recall@10: neighbors by the floats)", names, likeness)
         if any(row.mean("real") for row in rows):
             print(tables.REAL_VALUED)
 
 
-def print_table(heading: str, columns: Iterable[str], rows: Iterable[list[str]]) -> None:
+def print_group(heading: str, columns: Iterable[str], rows: Iterable[list[str]]) -> None:
     """Print a table without the columns of scores that no row has."""
     names, cells = list(columns), list(rows)
     shown = [place for place, name in enumerate(names) if name not in _MAY_LACK or any(r[place] != "–" for r in cells)]
-    table = new_table(*(names[place] for place in shown), gap=2)
-    for row in cells:
-        table.add_row(*(row[place] for place in shown))
     print(heading)
-    show_table(output(), table)
+    print_table([names[place] for place in shown], [[row[place] for place in shown] for row in cells])

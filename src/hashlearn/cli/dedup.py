@@ -11,34 +11,33 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
-from hashlearn import codes as code_format
 from hashlearn import files
-from hashlearn.cli.options import AsJson, Jobs
+from hashlearn.cli.options import AsJson, BitOrder, Bits, Jobs
 from hashlearn.cli.shell import BadUse, epilog, progress, tell
+from hashlearn.files.arrays import EXTRA
 from hashlearn.files.codes import FLOAT_FORMATS
 from hashlearn.index.near_duplicates import near_duplicates
 
 app = typer.Typer()
 
-_EXAMPLES = (
-    "hashlearn dedup codes.npy --radius 3 --pairs pairs.parquet",
-    "hashlearn dedup codes.npy --radius 3 --clusters clusters.parquet --json",
+
+@app.command(
+    epilog=epilog(
+        "hashlearn dedup codes.npy --radius 3 --pairs pairs.parquet",
+        "hashlearn dedup codes.npy --radius 3 --clusters clusters.parquet --json",
+    )
 )
-_ROWS = 2**20  # of a table that are written together
-
-
-@app.command(epilog=epilog(*_EXAMPLES))
 def dedup(
     codes: Annotated[str, typer.Argument(metavar="CODES", help="Code files, as from 'hashlearn encode'.")],
-    radius: Annotated[int, typer.Option(help="Largest number of bits in which near-duplicates differ.")],
+    radius: Annotated[int, typer.Option(min=0, help="Largest number of bits in which near-duplicates differ.")],
     pairs: Annotated[
         str | None, typer.Option(metavar="FILE", help="Write the pairs: row, other, distance (.parquet or .npy).")
     ] = None,
     clusters: Annotated[
         str | None, typer.Option(metavar="FILE", help="Write the first row of each row's cluster (.parquet or .npy).")
     ] = None,
-    bits: Annotated[int | None, typer.Option(help="Bits, for code files without a .json file beside them.")] = None,
-    bit_order: Annotated[code_format.BitOrder, typer.Option(help="Bit order of such files.")] = "big",
+    bits: Bits = None,
+    bit_order: BitOrder = "big",
     jobs: Jobs = None,
     as_json: AsJson = False,
 ) -> None:
@@ -48,11 +47,8 @@ def dedup(
     a folder beside the output; after a stop, the same command goes on from there.
     """
     outputs = [files.check_output(name, (".parquet", ".npy")) for name in (pairs, clusters) if name is not None]
-    for path in outputs:
-        if path.suffix.lower() == ".parquet":
-            _parquet(path)
-    if radius < 0:
-        raise BadUse(f"--radius must be a whole number from 0. Got {radius} instead.")
+    if any(path.suffix.lower() == ".parquet" for path in outputs):
+        _need_pyarrow()
     started = time.perf_counter()
     with progress(f"reading {codes}") as listener:
         stored = files.read_codes(codes, bits, bit_order)
@@ -77,12 +73,11 @@ def dedup(
     tell(facts, as_json)
 
 
-def _parquet(path: Path) -> Any:
+def _need_pyarrow() -> None:
     try:
-        import pyarrow.parquet as parquet
+        import pyarrow.parquet  # noqa: F401
     except ImportError as error:
-        raise files.FileError(f"Writing {path} needs pyarrow: pip install 'hashlearn[files]'.") from error
-    return parquet
+        raise files.FileError(f"Writing Parquet files needs pyarrow: {EXTRA}.") from error
 
 
 def _write(path: Path, columns: dict[str, NDArray[Any]], array: NDArray[np.int64]) -> None:
@@ -91,9 +86,6 @@ def _write(path: Path, columns: dict[str, NDArray[Any]], array: NDArray[np.int64
             np.save(file, array)
             return
         import pyarrow as pa
+        import pyarrow.parquet
 
-        schema = pa.schema([(name, pa.int64()) for name in columns])
-        with _parquet(path).ParquetWriter(file, schema) as writer:
-            for begin in range(0, len(array), _ROWS):
-                part = {name: np.ascontiguousarray(column[begin : begin + _ROWS]) for name, column in columns.items()}
-                writer.write_table(pa.table(part, schema=schema))
+        pyarrow.parquet.write_table(pa.table(columns), file)

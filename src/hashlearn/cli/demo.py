@@ -4,25 +4,33 @@ from __future__ import annotations
 
 import tempfile
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import typer
-from numpy.typing import NDArray
 
 from hashlearn import codes, data, files, metrics
-from hashlearn.cli.serve import PORT
-from hashlearn.cli.shell import BadUse, epilog, new_table, output, print_json, progress, say
+from hashlearn.cli.options import AsJson
+from hashlearn.cli.serve import PORT, need_extra, serve_collections
+from hashlearn.cli.shell import BadUse, epilog, folded, print_json, print_table, progress, say
 from hashlearn.data import Dataset
-from hashlearn.methods import AutoHasher, BaseHasher, OpenHasher, find_method
+from hashlearn.methods import AutoHasher, OpenHasher, find_method
 from hashlearn.progress import report
 from hashlearn.rows.advice import muted
 
 app = typer.Typer()
 
-_COLUMNS = ("method", "bytes", "MAP hashed", "MAP learned", "P@10", "fit s", "codes/s")
+_PHASE = "comparing methods"
+_COMPARED = ("open", "auto", "gsdhp", "sdhp", "lsh")
+_DEFINITION = (
+    "MAP: mean average precision over the whole ranking, rows at equal distance at their expected value.",
+    "hashed: the database goes through the learned function, as new rows would.",
+    "learned: the database keeps the codes that training gave it with its labels; OpenHasher encodes it with them.",
+    "P@10: precision of the first 10, hashed database.",
+    "Queries are new rows; the database is the training rows, whose labels all but LSH and the floats have seen.",
+)
 
 
 @app.command(
@@ -37,10 +45,10 @@ def demo(
     bits: Annotated[int, typer.Option(min=16, max=1024, help="Bits per code, a multiple of 8.")] = 64,
     seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
     save: Annotated[
-        str | None,
+        Path | None,
         typer.Option(metavar="FOLDER", help="Also save the data there as .npy files, to try other commands on."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")] = False,
+    as_json: AsJson = False,
     serve: Annotated[
         bool, typer.Option("--serve", help="Fill collections with the data and serve the page to explore them.")
     ] = False,
@@ -69,13 +77,17 @@ def demo(
         return
     if folder is not None or images is not None or open_page:
         raise BadUse("--folder, --images and --open need --serve.")
-    dataset = demo_dataset()
+    dataset = _demo_dataset()
     if save is not None:
-        _save(dataset, Path(save))
+        save.mkdir(parents=True, exist_ok=True)
+        arrays = {"X": dataset.train_X, "y": dataset.train_y, "Xq": dataset.query_X, "yq": dataset.query_y}
+        for name, array in arrays.items():
+            with files.written_whole(save / f"{name}.npy") as stream:
+                np.save(stream, array)
     with progress("demo"):
         result = run_demo(bits, seed, dataset)
     if as_json:
-        print_json(result.as_dict())
+        print_json(asdict(result))
     else:
         _print(result, save)
 
@@ -84,8 +96,6 @@ def _serve(
     folder: Path | None, images: Path | None, side: int, bits: int, seed: int, port: int, open_page: bool
 ) -> None:
     """Make the collections and serve them. Without a folder they are temporary and removed at the end."""
-    from hashlearn.cli.serve import need_extra, serve_collections
-
     need_extra()
     if images is not None and not images.exists():
         raise BadUse(f"{images} does not exist.")
@@ -99,7 +109,7 @@ def _serve(
         wanted: dict[str, Any] = {"bits": bits, "seed": seed}
         with progress("demo"):
             if images is None:
-                dataset = demo_dataset()
+                dataset = _demo_dataset()
                 wanted["dataset"] = dataset.name
                 made = make_demo(place, wanted, lambda to: pixel_demo(dataset, bits, seed, to))
             else:
@@ -111,63 +121,6 @@ def _serve(
             say(f"kept in {folder}: hashlearn serve {options} serves it again.")
         served = [open_collection(str(path), images=pictures) for path in made]
         serve_collections(served, settings, port, open_page)
-
-
-def _save(dataset: Dataset, folder: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    arrays: dict[str, NDArray[Any]] = {
-        "X": dataset.train_X,
-        "y": dataset.train_y,
-        "Xq": dataset.query_X,
-        "yq": dataset.query_y,
-    }
-    for name, array in arrays.items():
-        with files.written_whole(folder / f"{name}.npy") as stream:
-            np.save(stream, array)
-
-
-def _print(result: Demo, save: str | None) -> None:
-    console = output()
-    table = new_table(*_COLUMNS, right=_COLUMNS[1:])
-    for row in result.rows:
-        table.add_row(
-            row.method,
-            str(row.bytes_per_item),
-            f"{row.map_hashed:.4f}",
-            "–" if row.map_learned is None else f"{row.map_learned:.4f}",
-            f"{row.precision_at_10:.4f}",
-            "–" if row.fit_seconds is None else f"{row.fit_seconds:.2f}",
-            "–" if row.codes_per_second is None else f"{row.codes_per_second:,.0f}",
-        )
-    console.print(
-        f"{result.dataset}: {result.n_train} rows of {result.n_features} features, {result.n_queries} queries, "
-        f"codes of {result.n_bits} bits\n"
-    )
-    console.print(table)
-    console.print()
-    console.print(result.chosen)
-    console.print("\n".join(result.definition))
-    folder = f"{save}/" if save else ""
-    console.print(f"\nWhat next, on {'the saved data' if save else 'your own files'}:", soft_wrap=True)
-    for command in (
-        f"hashlearn fit {folder}X.npy --labels {folder}y.npy --bits {result.n_bits} -o {folder}model.hl",
-        f"hashlearn encode {folder}model.hl {folder}X.npy -o {folder}codes.npy",
-        f"hashlearn evaluate --model {folder}model.hl --queries {folder}Xq.npy --database {folder}X.npy "
-        f"--query-labels {folder}yq.npy --database-labels {folder}y.npy",
-    ):
-        # Lines are not wrapped, so that a command can be copied in one piece.
-        console.print(f"  {command}", soft_wrap=True, markup=False)
-
-
-_PHASE = "comparing methods"
-COMPARED = ("open", "auto", "gsdhp", "sdhp", "lsh")
-DEFINITION = (
-    "MAP: mean average precision over the whole ranking, rows at equal distance at their expected value.",
-    "hashed: the database goes through the learned function, as new rows would.",
-    "learned: the database keeps the codes that training gave it with its labels; OpenHasher encodes it with them.",
-    "P@10: precision of the first 10, hashed database.",
-    "Queries are new rows; the database is the training rows, whose labels all but LSH and the floats have seen.",
-)
 
 
 @dataclass(frozen=True)
@@ -185,7 +138,7 @@ class DemoRow:
 
 @dataclass(frozen=True)
 class Demo:
-    """The rows of the comparison and what they were measured on."""
+    """The rows of the comparison and what they were measured on. ``chosen`` is what AutoHasher chose, and why."""
 
     dataset: str
     n_train: int
@@ -194,31 +147,61 @@ class Demo:
     n_bits: int
     rows: list[DemoRow]
     chosen: str
-    """What AutoHasher chose, and why."""
-    definition: tuple[str, ...] = field(default=DEFINITION)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain numbers and strings, ready for JSON."""
-        return asdict(self)
+    definition: tuple[str, ...] = _DEFINITION
 
 
-def demo_dataset() -> Dataset:
+def _print(result: Demo, save: Path | None) -> None:
+    print(
+        f"{result.dataset}: {result.n_train} rows of {result.n_features} features, {result.n_queries} queries, "
+        f"codes of {result.n_bits} bits\n"
+    )
+
+    def shown(value: float | None, form: str) -> str:
+        return "–" if value is None else format(value, form)
+
+    columns = ("method", "bytes", "MAP hashed", "MAP learned", "P@10", "fit s", "codes/s")
+    rows = [
+        (
+            row.method,
+            str(row.bytes_per_item),
+            f"{row.map_hashed:.4f}",
+            shown(row.map_learned, ".4f"),
+            f"{row.precision_at_10:.4f}",
+            shown(row.fit_seconds, ".2f"),
+            shown(row.codes_per_second, ",.0f"),
+        )
+        for row in result.rows
+    ]
+    print_table(columns, rows, right=columns[1:])
+    print()
+    for sentence in (result.chosen, *result.definition):
+        print(folded(sentence))
+    folder = f"{save}/" if save else ""
+    print(f"\nWhat next, on {'the saved data' if save else 'your own files'}:")
+    print(f"  hashlearn fit {folder}X.npy --labels {folder}y.npy --bits {result.n_bits} -o {folder}model.hl")
+    print(f"  hashlearn encode {folder}model.hl {folder}X.npy -o {folder}codes.npy")
+    print(
+        f"  hashlearn evaluate --model {folder}model.hl --queries {folder}Xq.npy --database {folder}X.npy "
+        f"--query-labels {folder}yq.npy --database-labels {folder}y.npy"
+    )
+
+
+def _demo_dataset() -> Dataset:
     """Load Fashion-MNIST (10,000 rows, 1,000 queries) if Debian's package is installed, else the digits."""
     return data.fashion_mnist(10_000, 1000) if data.fashion_mnist_there() else data.digits()
 
 
-def run_demo(n_bits: int = 32, seed: int = 0, dataset: Dataset | None = None) -> Demo:
+def run_demo(n_bits: int, seed: int, dataset: Dataset) -> Demo:
     """Fit the compared methods and score them beside cosine similarity of the floats."""
-    dataset = dataset or demo_dataset()
-    steps, rows, chosen = len(COMPARED) + 1, [], ""
-    for done, name in enumerate(COMPARED):
+    steps, rows, chosen = len(_COMPARED) + 1, [], ""
+    for done, name in enumerate(_COMPARED):
         report(_PHASE, done, steps)
         hasher = find_method(name)(n_bits=n_bits, random_state=seed)
         with muted():  # advice about codes of the other methods would hide the comparison
             rows.append(_hashed_row(hasher, dataset))
         if isinstance(hasher, AutoHasher):
             chosen = f"AutoHasher chose {hasher.report_.chosen}. {hasher.report_.reason}"
-    report(_PHASE, len(COMPARED), steps)
+    report(_PHASE, len(_COMPARED), steps)
     rows.append(_float_row(dataset))
     report(_PHASE, steps, steps)
     n_train, n_features = dataset.train_X.shape
@@ -229,40 +212,31 @@ def _hashed_row(hasher: Any, dataset: Dataset) -> DemoRow:
     started = time.perf_counter()
     hasher.fit(dataset.train_X, dataset.train_y)
     seconds = time.perf_counter() - started
-    database, rate = _timed_codes(hasher, dataset.train_X)
-    rules = metrics.Rules(at=None, precision_at=10)
-    labels, learned = (dataset.query_y, dataset.train_y), None
+    rates: list[float] = []
+    while not rates or len(dataset.train_X) * sum(1 / rate for rate in rates) < 0.2:
+        started = time.perf_counter()  # one run on a small data set is too short to time
+        database = hasher.encode(dataset.train_X)
+        rates.append(len(dataset.train_X) / (time.perf_counter() - started))
+    labels: dict[str, Any] = {"query_y": dataset.query_y, "database_y": dataset.train_y}
+    labels["rules"] = metrics.Rules(at=None, precision_at=10)
+    learned = None
     if isinstance(hasher, OpenHasher):
         tables, known = hasher.query(dataset.query_X), hasher.encode(dataset.train_X, dataset.train_y)
-        hashed = metrics.evaluate_scores(tables.scores(database), *labels, rules=rules)
-        learned = metrics.evaluate_scores(tables.scores(known), *labels, rules=rules).map
-        return _row(hasher, hashed, learned, seconds, rate)
-    queries = hasher.encode_queries(dataset.query_X)
-    hashed = metrics.evaluate(queries, database, *labels, rules=rules)
-    if hasher.info.database == "learned":
-        learned = metrics.mean_average_precision(queries, hasher.codes_, dataset.query_y, dataset.train_y, at=None)
-    return _row(hasher, hashed, learned, seconds, rate)
-
-
-def _row(hasher: BaseHasher, hashed: metrics.Scores, learned: float | None, seconds: float, rate: float) -> DemoRow:
+        hashed = metrics.evaluate_scores(tables.scores(database), **labels)
+        learned = metrics.evaluate_scores(tables.scores(known), **labels).map
+    else:
+        queries = hasher.encode_queries(dataset.query_X)
+        hashed = metrics.evaluate(queries, database, **labels)
+        if hasher.info.database == "learned":
+            learned = metrics.evaluate(queries, hasher.codes_, **labels).map
     size = codes.n_bytes(hasher.n_bits_)
-    return DemoRow(hasher.info.title, size, hashed.map, learned, hashed.precision, seconds, rate)
-
-
-def _timed_codes(hasher: BaseHasher, X: NDArray[np.float32]) -> tuple[NDArray[np.uint8], float]:
-    """Codes, and codes per second in the fastest of a few runs: one run on a small data set is too short to time."""
-    best, spent, result = float("inf"), 0.0, None
-    while result is None or spent < 0.2:
-        started = time.perf_counter()
-        result = hasher.encode(X)
-        seconds = time.perf_counter() - started
-        best, spent = min(best, seconds), spent + seconds
-    return result, len(X) / best
+    return DemoRow(hasher.info.title, size, hashed.map, learned, hashed.precision, seconds, max(rates))
 
 
 def _float_row(dataset: Dataset) -> DemoRow:
+    rules = metrics.Rules(at=None, precision_at=10)
     scores = metrics.evaluate_floats(
-        dataset.query_X, dataset.train_X, dataset.query_y, dataset.train_y, metric="cosine", at=None, precision_at=10
+        dataset.query_X, dataset.train_X, dataset.query_y, dataset.train_y, metric="cosine", rules=rules
     )
     width = dataset.train_X.shape[1] * dataset.train_X.itemsize
     return DemoRow("float cosine", width, scores.map, None, scores.precision, None, None)

@@ -7,17 +7,22 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import typer
 from numpy.typing import NDArray
 
 import hashlearn
 from hashlearn import codes, files
-from hashlearn.cli.columns import text_hint, with_columns
-from hashlearn.cli.images import takes_images
-from hashlearn.cli.options import AsJson, Cluster, Jobs, Workers, is_many, working
+from hashlearn.cli.inputs import (
+    check_width,
+    embedded_texts,
+    is_many,
+    load_model,
+    open_features,
+    takes_images,
+    with_columns,
+)
+from hashlearn.cli.options import AsJson, Cluster, Features, Jobs, Model, TextOption, Workers, working
 from hashlearn.cli.shell import BadUse, epilog, progress, tell
-from hashlearn.cli.texts import TextOption, open_texts
 from hashlearn.files.arrays import split_part
 from hashlearn.files.codes import CODE_SUFFIXES, FLOAT_FORMATS, Format
 from hashlearn.parallel import BLOCK_ROWS
@@ -25,18 +30,18 @@ from hashlearn.rows import Source, as_source
 
 app = typer.Typer()
 
-_EXAMPLES = (
-    "hashlearn encode model.hl X.npy -o codes.npy",
-    "hashlearn encode model.hl X.npy -o faiss.npy --bit-order little",
-    "hashlearn encode model.hl queries.npy -o queries.npz --format expected",
-    "hashlearn encode model.hl 'shards/*.npy' -o codes --workers 4",
+
+@app.command(
+    epilog=epilog(
+        "hashlearn encode model.hl X.npy -o codes.npy",
+        "hashlearn encode model.hl X.npy -o faiss.npy --bit-order little",
+        "hashlearn encode model.hl queries.npy -o queries.npz --format expected",
+        "hashlearn encode model.hl 'shards/*.npy' -o codes --workers 4",
+    )
 )
-
-
-@app.command(epilog=epilog(*_EXAMPLES))
 def encode(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="A model file from 'hashlearn fit'.")],
-    features: Annotated[str, typer.Argument(metavar="X", help="Features: .npy .npz .csv .parquet .fvecs .h5 …")],
+    model: Model,
+    features: Features,
     out: Annotated[
         str, typer.Option("--output", "-o", metavar="FILE", help="Output for the codes: .npy, .npz, or a folder.")
     ],
@@ -65,135 +70,73 @@ def encode(
     folder (a name without an ending), it gets several files of some rows each; after a stop, the same command writes
     only the files that are missing.
     """
-    from hashlearn.models import load
-
     if format != "packed" and bit_order != "big":
         raise BadUse("--bit-order is for packed codes only.")
-    if not Path(out).suffix:
-        if format != "packed" or bit_order != "big" or queries:
-            raise BadUse(
-                "A folder takes packed codes of database rows in the usual bit order: give a .npy or .npz file."
-            )
-        if text is not None:
-            raise BadUse("Codes of texts go to one file: give -o a name that ends in .npy or .npz.")
-        _to_folder(model, features, out, jobs, workers, cluster, as_json)
-        return
-    if workers is not None or cluster is not None:
-        raise BadUse("Several workers write several files: give a folder to -o, a name without an ending.")
-    path = files.check_output(out, CODE_SUFFIXES)
-    for source in (split_part(features)[0], Path(model)):
-        if path.resolve() == source.resolve():
-            raise BadUse(f"{path} is read by this command, so the codes cannot go there.")
-    hasher = load(model)
-    if jobs is not None:
-        hasher.n_jobs = jobs
-    n_rows, blocks = _encoded_blocks(hasher, model, features, text, format, queries)
-    facts = {"source": "hashed", "model": Path(model).name, "hashlearn": hashlearn.__version__}
-    info = files.CodeInfo.for_rows(hasher.n_bits_, format, bit_order, n_rows, **facts)
+    to_folder = not Path(out).suffix
+    if to_folder and (format != "packed" or bit_order != "big" or queries):
+        raise BadUse("A folder takes packed codes of database rows in the usual bit order: give a .npy or .npz file.")
+    if not to_folder:
+        if workers is not None or cluster is not None:
+            raise BadUse("Several workers write several files: give a folder to -o, a name without an ending.")
+        path = files.check_output(out, CODE_SUFFIXES)
+        for source in (split_part(features)[0], Path(model)):
+            if path.resolve() == source.resolve():
+                raise BadUse(f"{path} is read by this command, so the codes cannot go there.")
+    hasher = load_model(model, jobs)
+    images = takes_images(hasher, features)
+    if to_folder and (images or text is not None):
+        raise BadUse("Codes of images and texts go to one file: give -o a name that ends in .npy or .npz.")
     started = time.perf_counter()
-    with progress(f"encoding {features}") as listener, files.CodeWriter.to(path, info) as writer:
-        for stop, block in blocks:
-            writer.append(block)
-            listener(f"encoding {features}", stop, info.rows)
-    _tell(info, path, time.perf_counter() - started, as_json)
+    facts = {"model": Path(model).name, "hashlearn": hashlearn.__version__}
+    with progress(f"encoding {features}") as listener, working(workers, cluster) as executor:
+        if to_folder:
+            rows = _source(hasher, model, features)
+            shards = hasher.encode_chunks(rows, out, executor=executor, model=facts["model"])
+            told: dict[str, Any] = {"rows": rows.n_rows, "bits": hasher.n_bits_, "files": len(shards)}
+        else:
+            if images:
+                whole = _encoded(hasher, features, format, queries)
+                n_rows, blocks = len(whole), iter([whole])
+            else:
+                X: Any
+                if text is not None:
+                    X = embedded_texts(hasher, model, features, text)
+                else:
+                    X = (_source if is_many(features) else open_features)(hasher, model, features)
+                n_rows = X.n_rows if isinstance(X, Source) else X.shape[0]
+                blocks = (_encoded(hasher, rows, format, queries) for rows in _checked_blocks(X, features))
+            info = files.CodeInfo.for_rows(hasher.n_bits_, format, bit_order, n_rows, source="hashed", **facts)
+            done = 0
+            with files.CodeWriter.to(path, info) as writer:
+                for block in blocks:
+                    writer.append(block)
+                    done += len(block)
+                    listener(f"encoding {features}", done, n_rows)
+            told = {"rows": n_rows, "bits": info.bits, "format": format, "bit_order": info.bit_order}
+            told |= {"padding": info.padding, "bytes_per_row": info.width * (4 if format in FLOAT_FORMATS else 1)}
+    tell({**told, "seconds": round(time.perf_counter() - started, 3), "codes": out}, as_json)
 
 
-def _encoded_blocks(
-    hasher: Any, model: str, features: str, text: str | None, format: Format, queries: bool
-) -> tuple[int, Iterator[tuple[int, NDArray[Any]]]]:
-    """Return the number of rows, and an iterator over what is written of them, with the number of rows so far."""
-    if takes_images(hasher, features):
-        with progress(f"encoding {features}"):
-            encoded = _encoded(hasher, features, format, queries)
-        return len(encoded), iter([(len(encoded), encoded)])
-    rows: Any
-    if text is not None:
-        with progress(f"embedding {features}"):
-            rows = open_texts(hasher, model, features, text)[...]
-    else:
-        rows = _many_for(hasher, model, features) if is_many(features) else open_for(hasher, model, features)
-    n_rows = rows.n_rows if isinstance(rows, Source) else rows.shape[0]
-    blocks = _checked_blocks(rows, features)
-    return n_rows, ((stop, _encoded(hasher, block, format, queries)) for stop, block in blocks)
-
-
-def _tell(info: files.CodeInfo, path: Path, seconds: float, as_json: bool) -> None:
-    facts = {
-        "rows": info.rows,
-        "bits": info.bits,
-        "format": info.format,
-        "bit_order": info.bit_order,
-        "padding": info.padding,
-        "bytes_per_row": info.width * (4 if info.format in FLOAT_FORMATS else 1),
-        "seconds": round(seconds, 3),
-        "codes": str(path),
-    }
-    tell(facts, as_json)
-
-
-def _to_folder(
-    model: str, features: str, out: str, jobs: int | None, workers: int | None, cluster: str | None, as_json: bool
-) -> None:
-    from hashlearn.models import load
-
-    hasher = load(model)
-    if takes_images(hasher, features):
-        raise BadUse("Codes of images go to one file: give -o a name that ends in .npy or .npz.")
-    hasher.n_jobs = jobs
-    source = _many_for(hasher, model, features)
-    started = time.perf_counter()
-    with progress(f"encoding {features}"), working(workers, cluster) as executor:
-        shards = hasher.encode_chunks(source, out, executor=executor, model=Path(model).name)
-    facts = {
-        "rows": source.n_rows,
-        "bits": hasher.n_bits_,
-        "files": len(shards),
-        "seconds": round(time.perf_counter() - started, 3),
-        "codes": out,
-    }
-    tell(facts, as_json)
-
-
-def _many_for(hasher: Any, model: str, features: str) -> Source:
-    """Open the rows of one or several files, and check that they have as many features as the model."""
+def _source(hasher: Any, model: str, features: str) -> Source:
+    """Open the rows of several files, and check that they have as many features as the model."""
     source = as_source(with_columns(hasher, features))
     assert isinstance(source, Source)
-    _check_width(hasher, model, features, source.n_features)
+    check_width(hasher, model, features, source.n_features)
     return source
 
 
-def _checked_blocks(rows: Any, features: str) -> Iterator[tuple[int, Any]]:
-    """Yield blocks of checked rows, each with the number of rows up to its end."""
-    if not isinstance(rows, Source):
-        yield from ((chunk.stop, block) for chunk, block in files.checked_chunks(rows, features))
-        return
-    for part in rows.ranges(8 * BLOCK_ROWS):
-        yield part.stop, part.read_checked(part.start, part.stop, rows.n_features)
+def _checked_blocks(rows: Any, name: str) -> Iterator[Any]:
+    """Yield blocks of checked rows, so that only some of them are in memory."""
+    if isinstance(rows, Source):
+        ranges = rows.ranges(8 * BLOCK_ROWS)
+        return (part.read_checked(part.start, part.stop, rows.n_features) for part in ranges)
+    return (block for _, block in files.checked_chunks(rows, name))
 
 
-def open_for(hasher: Any, model: str, features: str) -> Any:
-    """Open the feature rows, and check that they have as many features as the model."""
-    rows = files.open_features(with_columns(hasher, features))
-    _check_width(hasher, model, features, rows.shape[1])
-    return rows
-
-
-def _check_width(hasher: Any, model: str, features: str, width: int) -> None:
-    if width != hasher.n_features_in_:
-        hint = text_hint(hasher, features)
-        raise files.FileError(f"{features} has {width} features, {model} was fitted on {hasher.n_features_in_}{hint}.")
-
-
-def encode_all(hasher: Any, rows: Any, name: str, format: Format = "packed", queries: bool = False) -> NDArray[Any]:
-    """Encode all rows of a feature file that is open. Only the codes are kept in memory."""
-    blocks = files.checked_chunks(rows, name)
-    return np.concatenate([_encoded(hasher, block, format, queries) for _, block in blocks])
-
-
-def _encoded(hasher: Any, block: Any, format: Format, queries: bool) -> NDArray[Any]:
+def _encoded(hasher: Any, rows: Any, format: Format, queries: bool) -> NDArray[Any]:
     if format == "projections":
-        return hasher.decision_function(block)
+        return hasher.decision_function(rows)
     if format == "expected":
-        return hasher.expected_bits(block)
-    packed = hasher.encode_queries(block) if queries else hasher.encode(block)
+        return hasher.expected_bits(rows)
+    packed = hasher.encode_queries(rows) if queries else hasher.encode(rows)
     return packed if format == "packed" else codes.unpack(packed, hasher.n_bits_)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import numpy as np
@@ -9,15 +10,15 @@ import typer
 from numpy.typing import NDArray
 from scipy import sparse
 
-from hashlearn import codes, files
-from hashlearn.cli.columns import file_or_column, without_label
-from hashlearn.cli.encode import encode_all, open_for
-from hashlearn.cli.options import AsJson, Emphasis, Jobs, emphasis_value
+from hashlearn import files
+from hashlearn.cli.inputs import file_or_column, load_model, open_features, read_labels_of, without_label
+from hashlearn.cli.options import AsJson, BitOrder, Bits, Emphasis, Jobs, Unlabeled, emphasis_value
 from hashlearn.cli.shell import PROSE_WIDTH, BadUse, counted, epilog, folded, plain_value, print_json, progress, say
+from hashlearn.codes import BitOrder as BitOrderName
 from hashlearn.files.codes import FLOAT_FORMATS
 from hashlearn.labels import as_labels, match_labels
-from hashlearn.metrics import Scores, evaluate_floats, evaluate_scores
 from hashlearn.metrics import evaluate as evaluate_codes
+from hashlearn.metrics import evaluate_floats, evaluate_scores
 from hashlearn.metrics.rules import Denominator, EmptyQueries, Gain, Ties
 from hashlearn.similarity import RelevanceName
 from hashlearn.typing import Metric
@@ -32,18 +33,17 @@ _EXAMPLES = (
     f"hashlearn evaluate --queries Xq.npy --database X.npy {_COMMON} --floats cosine --json",
     "hashlearn evaluate --queries q.npy --database codes/ --query-labels yq.npy --database-labels 'y*.npy'",
 )
-_File = "FILE"
 _TIES = "Order of rows at the same distance: expected, stable, optimistic or pessimistic."
 _DENOMINATOR = "What average precision is divided by: the hits retrieved, min (of relevant and N) or all relevant."
 
 
 @app.command(epilog=epilog(*_EXAMPLES))
 def evaluate(
-    queries: Annotated[str, typer.Option(metavar=_File, help="Query codes, or features with --model or --floats.")],
-    database: Annotated[str, typer.Option(metavar=_File, help="Database codes, or features.")],
-    query_labels: Annotated[str, typer.Option(metavar=_File, help="Labels of the queries, or a column of a table.")],
-    database_labels: Annotated[str, typer.Option(metavar=_File, help="Labels of the database, likewise.")],
-    model: Annotated[str | None, typer.Option(metavar=_File, help="Encode both sides with this model first.")] = None,
+    queries: Annotated[str, typer.Option(metavar="FILE", help="Query codes, or features with --model or --floats.")],
+    database: Annotated[str, typer.Option(metavar="FILE", help="Database codes, or features.")],
+    query_labels: Annotated[str, typer.Option(metavar="FILE", help="Labels of the queries, or a column of a table.")],
+    database_labels: Annotated[str, typer.Option(metavar="FILE", help="Labels of the database, likewise.")],
+    model: Annotated[str | None, typer.Option(metavar="FILE", help="Encode both sides with this model first.")] = None,
     floats: Annotated[Metric | None, typer.Option(help="Rank float features by this instead of codes.")] = None,
     asymmetric: Annotated[
         bool, typer.Option("--asymmetric", help="With --model: rank by the expected bits of the queries, not by bits.")
@@ -60,12 +60,10 @@ def evaluate(
     ] = "zero",
     gain: Annotated[Gain, typer.Option(help="NDCG gain: 2^rel - 1, or rel.")] = "exp",
     relevance: Annotated[RelevanceName, typer.Option(help="How relevant rows with shared labels are.")] = "count",
-    unlabeled: Annotated[
-        str | None, typer.Option(metavar="VALUE", help="The label that means 'no label', such as -1.")
-    ] = None,
+    unlabeled: Unlabeled = None,
     paper: Annotated[bool, typer.Option("--paper", help="Use the definitions of the paper's evaluator.")] = False,
-    bits: Annotated[int | None, typer.Option(help="Bits, for code files without a .json file beside them.")] = None,
-    bit_order: Annotated[codes.BitOrder, typer.Option(help="Bit order of such files.")] = "big",
+    bits: Bits = None,
+    bit_order: BitOrder = "big",
     jobs: Jobs = None,
     as_json: AsJson = False,
 ) -> None:
@@ -99,60 +97,41 @@ def evaluate(
         "n_jobs": jobs,
     }
     names, label_names = (queries, database), (query_labels, database_labels)
+    extra: dict[str, Any] = {}
     with progress("reading") as listener:
-        hasher = None if model is None else _load(model, jobs)
-        extra: dict[str, Any] = {}
+        hasher = None if model is None else load_model(model, jobs)
         if hasher is not None:
-            sides = [open_for(hasher, str(model), name) for name in names]
+            sides = [open_features(hasher, str(model), name) for name in names]
         elif floats is not None:
             sides = [_floats(without_label(*pair)) for pair in zip(names, label_names, strict=True)]
         else:
-            sides, extra = _read(names, bits, bit_order)
-        # The number of rows is known first: it shows whether the first line of a label file is a header.
-        query_y, database_y = _labels(names, label_names, [side.shape[0] for side in sides], rules["unlabeled"])
+            sides, extra = _read_codes(names, bits, bit_order)
+        given = zip(names, label_names, sides, strict=True)
+        labels = [read_labels_of(name, label_name, side.shape[0]) for name, label_name, side in given]
+        # Checked here, so that an error names the files.
+        first, second = (as_labels(y, rules["unlabeled"], n) for y, n in zip(labels, label_names, strict=True))
+        match_labels(first, second, label_names)
         rules["progress"] = counted(listener, "evaluating")
+        by_tables = hasher is not None and hasher.searched_by_tables
+        if emphasis is not None and not by_tables:
+            raise BadUse(f"--emphasis is for an OpenHasher, which {model} is not: leave it out.")
+        if by_tables and asymmetric:
+            raise BadUse("--asymmetric is for bits, and the codes of OpenHasher are searched by scores.")
         if floats is not None:
-            scores = evaluate_floats(sides[0], sides[1], query_y, database_y, metric=floats, **rules)
+            scores = evaluate_floats(*sides, *labels, metric=floats, **rules)
+        elif by_tables:
+            scores = evaluate_scores(_scored(hasher, names, sides, emphasis_value(emphasis)), *labels, **rules)
         else:
-            if hasher is not None and hasher.searched_by_tables:
-                if asymmetric:
-                    raise BadUse("--asymmetric is for bits, and the codes of OpenHasher are searched by scores.")
-                chosen = emphasis_value(emphasis)
-                table = _scored(hasher, names, sides, "auto" if chosen is None else chosen)
-                _print(evaluate_scores(table, query_y, database_y, **rules), as_json)
-                return
-            if emphasis is not None:
-                raise BadUse(f"--emphasis is for an OpenHasher, which {model} is not: leave it out.")
             if hasher is not None:
-                sides, extra = _encoded(hasher, names, sides, asymmetric)
-            scores = evaluate_codes(sides[0], sides[1], query_y, database_y, radius=radius, **extra, **rules)
-    _print(scores, as_json)
-
-
-def _print(scores: Scores, as_json: bool) -> None:
+                encoders = [hasher.expected_bits if asymmetric else hasher.encode_queries, hasher.encode]
+                sides = [_mapped(*one) for one in zip(encoders, sides, names, strict=True)]
+                extra = {"n_bits": hasher.n_bits_, "database": "hashed"}
+            scores = evaluate_codes(sides[0], sides[1], labels[0], labels[1], radius=radius, **extra, **rules)
     if as_json:
         print_json(scores.as_dict())
-    else:
-        for line in str(scores).splitlines():
-            print(folded(line) if len(line) > PROSE_WIDTH else line)
-
-
-def _labels(names: tuple[str, str], label_names: tuple[str, str], counts: list[int], unlabeled: Any) -> tuple[Any, Any]:
-    """Read the labels of both sides and check here that they can be compared, so that an error names the files."""
-    query_y, database_y = (
-        _labels_of(name, label_name, count) for name, label_name, count in zip(names, label_names, counts, strict=True)
-    )
-    first, second = label_names
-    match_labels(as_labels(query_y, unlabeled, first), as_labels(database_y, unlabeled, second), label_names)
-    return query_y, database_y
-
-
-def _labels_of(name: str, label_name: str, n_rows: int) -> Any:
-    """Read the labels of ``n_rows`` rows in the file ``name``."""
-    labels = files.read_labels(label_name, missing=True, n_rows=n_rows)
-    if labels.shape[0] != n_rows:
-        raise files.FileError(f"{label_name} has {labels.shape[0]} labels, {name} has {n_rows} rows.")
-    return labels
+        return
+    for line in str(scores).splitlines():
+        print(folded(line) if len(line) > PROSE_WIDTH else line)
 
 
 def _cutoff(text: str) -> int | None:
@@ -163,28 +142,17 @@ def _cutoff(text: str) -> int | None:
     return int(text)
 
 
-def _floats(name: str) -> Any:
+def _floats(name: str) -> NDArray[Any]:
     rows = files.read_features(name)
     return np.asarray(rows.toarray() if sparse.issparse(rows) else rows)
 
 
-def _load(model: str, jobs: int | None) -> Any:
-    from hashlearn.models import load
-
-    hasher = load(model)
-    if jobs is not None:
-        hasher.n_jobs = jobs
-    return hasher
+def _mapped(function: Callable[[Any], NDArray[Any]], rows: Any, name: str) -> NDArray[Any]:
+    """Return what a function makes of all rows of an open file, of which only some are in memory at a time."""
+    return np.concatenate([function(block) for _, block in files.checked_chunks(rows, name)])
 
 
-def _encoded(
-    hasher: Any, names: tuple[str, str], sides: list[Any], asymmetric: bool
-) -> tuple[list[Any], dict[str, Any]]:
-    queries = encode_all(hasher, sides[0], names[0], "expected" if asymmetric else "packed", queries=True)
-    return [queries, encode_all(hasher, sides[1], names[1])], {"n_bits": hasher.n_bits_, "database": "hashed"}
-
-
-def _scored(hasher: Any, names: tuple[str, str], sides: list[Any], emphasis: str | float) -> NDArray[np.float32]:
+def _scored(hasher: Any, names: tuple[str, str], sides: list[Any], emphasis: str | float | None) -> NDArray[np.float32]:
     """Return the score of every row of the database for every query."""
     n_queries, n_rows = (side.shape[0] for side in sides)
     if n_queries * n_rows > _MOST_SCORES:
@@ -192,12 +160,12 @@ def _scored(hasher: Any, names: tuple[str, str], sides: list[Any], emphasis: str
             f"{n_queries:,} queries and {n_rows:,} rows have more scores than fit into memory ({_MOST_SCORES:,}): "
             "evaluate fewer queries."
         )
-    database = encode_all(hasher, sides[1], names[1])
-    blocks = files.checked_chunks(sides[0], names[0])
-    return np.concatenate([hasher.query(block, emphasis).scores(database) for _, block in blocks])
+    database = _mapped(hasher.encode, sides[1], names[1])
+    weight = "auto" if emphasis is None else emphasis
+    return _mapped(lambda rows: hasher.query(rows, weight).scores(database), sides[0], names[0])
 
 
-def _read(names: tuple[str, str], bits: int | None, bit_order: codes.BitOrder) -> tuple[list[Any], dict[str, Any]]:
+def _read_codes(names: tuple[str, str], bits: int | None, bit_order: BitOrderName) -> tuple[list[Any], dict[str, Any]]:
     sides = []
     for name in names:
         try:

@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from hashlearn import files
-from hashlearn.cli.options import AsJson
-from hashlearn.cli.shell import BadUse, epilog, tell
+from hashlearn.cli.options import AsJson, Model
+from hashlearn.cli.shell import BadUse, as_bad_use, epilog, tell
 from hashlearn.models.export import Target
 from hashlearn.models.export import export as write
 from hashlearn.models.export.targets import SQL, target_of
@@ -27,7 +27,7 @@ app = typer.Typer()
     )
 )
 def export(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="A model file from 'hashlearn fit'.")],
+    model: Model,
     out: Annotated[str, typer.Option("--output", "-o", metavar="FILE", help="The file to write.")],
     to: Annotated[
         Target | None, typer.Option(help="The runtime to write for (default: by the ending of FILE).")
@@ -45,10 +45,8 @@ def export(
     """
     from hashlearn.models import load
 
-    try:
+    with as_bad_use(ValueError):
         to = to or target_of(out)
-    except ValueError as error:
-        raise BadUse(str(error)) from error
     if name is not None and to not in SQL:
         raise BadUse(f"--name is for --to {', '.join(SQL)}: a file for {to} has no functions with a name of their own.")
     path = files.check_output(out)

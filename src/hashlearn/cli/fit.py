@@ -14,12 +14,11 @@ import typer
 
 import hashlearn
 from hashlearn import files
-from hashlearn.cli.columns import feature_names, file_or_column, without_label
-from hashlearn.cli.images import fit_images, takes_images
-from hashlearn.cli.options import AsJson, Cluster, Jobs, Workers, is_many, working
-from hashlearn.cli.shell import BadUse, epilog, plain_value, progress, say, tell, unknown_name
-from hashlearn.cli.texts import EmbedOption, TextOption, fit_texts
-from hashlearn.data.embed import embedding_model
+from hashlearn.cli.inputs import feature_names, file_or_column, is_many, read_labels_of, takes_images, without_label
+from hashlearn.cli.options import AsJson, Cluster, EmbedOption, Features, Jobs, TextOption, Unlabeled, Workers, working
+from hashlearn.cli.shell import BadUse, as_bad_use, epilog, plain_value, progress, say, tell, unknown_name
+from hashlearn.data.embed import embed_texts, embedding_model, text_model
+from hashlearn.data.texts import read_texts
 from hashlearn.methods import BaseHasher, make_hasher, method_names
 from hashlearn.parameters import check_parameters
 from hashlearn.progress import Stop, keep_partial
@@ -27,69 +26,47 @@ from hashlearn.rows import as_source
 
 app = typer.Typer()
 
-_EXAMPLES = (
-    "hashlearn fit X.npy --labels y.npy --bits 64 -o model.hl",
-    "hashlearn fit table.csv --labels label --method gsdhp --set loss=hinge -o model.hl",
-    "hashlearn fit X.npy --similar pairs.csv --dissimilar other.csv -o model.hl",
-    "hashlearn fit X.npy --method lsh --bits 128 -o model.hl",
-    "hashlearn fit images/ --method gsdhp-star --set backbone=small_cnn -o model.hl",
-    "hashlearn fit texts.csv --text question --labels topic --embed all-MiniLM-L6-v2 -o model.hl",
-    "hashlearn fit 'shards/*.npy' --labels 'labels/*.npy' --checkpoint going -o model.hl",
-)
-
-
 _LABELS = "Classes, 0/1 columns, or tags: a file, or the name of a column of the table X."
-Labels = Annotated[str | None, typer.Option("--labels", "-y", metavar="FILE", help=_LABELS)]
-Method = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME",
-        help="A name from 'hashlearn methods'. Default: open, for search in hashlearn; for pairs gsdhp.",
-    ),
-]
-MethodSettings = Annotated[
-    list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A parameter of the method; may be repeated.")
-]
-Unlabeled = Annotated[str | None, typer.Option(metavar="VALUE", help="The label that means 'no label', such as -1.")]
-Similar = Annotated[str | None, typer.Option(metavar="FILE", help="Pairs of similar rows, instead of labels.")]
-Dissimilar = Annotated[str | None, typer.Option(metavar="FILE", help="Pairs of dissimilar rows.")]
-Stream = Annotated[bool, typer.Option("--stream", help="Read rows in chunks even from a single file.")]
-CheckpointFolder = Annotated[
-    str | None,
-    typer.Option(
-        "--checkpoint", metavar="FOLDER", help="Record progress there; after a stop the same command resumes."
-    ),
-]
-KeepPartial = Annotated[
-    bool,
-    typer.Option("--keep-partial", help="After Ctrl-C, save the bits, rounds or epochs that are finished."),
-]
-CodesOut = Annotated[
-    str | None, typer.Option(metavar="FILE", help="Also write the codes learned for the rows (.npy or .npz).")
-]
+_METHOD = "A name from 'hashlearn methods'. Default: open, for search in hashlearn; for pairs gsdhp."
+_CHECKPOINT = "Record progress there; after a stop the same command resumes."
+_PARTIAL = "After Ctrl-C, save the bits, rounds or epochs that are finished."
 
 
-@app.command(epilog=epilog(*_EXAMPLES))
+@app.command(
+    epilog=epilog(
+        "hashlearn fit X.npy --labels y.npy --bits 64 -o model.hl",
+        "hashlearn fit table.csv --labels label --method gsdhp --set loss=hinge -o model.hl",
+        "hashlearn fit X.npy --similar pairs.csv --dissimilar other.csv -o model.hl",
+        "hashlearn fit images/ --method gsdhp-star --set backbone=small_cnn -o model.hl",
+        "hashlearn fit texts.csv --text question --labels topic --embed all-MiniLM-L6-v2 -o model.hl",
+        "hashlearn fit 'shards/*.npy' --labels 'labels/*.npy' --checkpoint going -o model.hl",
+    )
+)
 def fit(
-    features: Annotated[str, typer.Argument(metavar="X", help="Features: .npy .npz .csv .parquet .fvecs .h5 …")],
+    features: Features,
     model: Annotated[str, typer.Option("--output", "-o", metavar="FILE", help="Output file for the model.")],
-    labels: Labels = None,
-    method: Method = None,
+    labels: Annotated[str | None, typer.Option("--labels", "-y", metavar="FILE", help=_LABELS)] = None,
+    method: Annotated[str | None, typer.Option(metavar="NAME", help=_METHOD)] = None,
     bits: Annotated[int | None, typer.Option(help="Bits per code. Default: 128 for open, 64 for others.")] = None,
-    settings: MethodSettings = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="A parameter of the method; may be repeated."),
+    ] = None,
     text: TextOption = None,
     embed: EmbedOption = None,
     unlabeled: Unlabeled = None,
-    similar: Similar = None,
-    dissimilar: Dissimilar = None,
+    similar: Annotated[str | None, typer.Option(metavar="FILE", help="Pairs of similar rows, not labels.")] = None,
+    dissimilar: Annotated[str | None, typer.Option(metavar="FILE", help="Pairs of dissimilar rows.")] = None,
     seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
     jobs: Jobs = None,
-    codes_out: CodesOut = None,
-    stream: Stream = False,
-    checkpoint: CheckpointFolder = None,
+    codes_out: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Also write the codes learned for the rows (.npy or .npz).")
+    ] = None,
+    stream: Annotated[bool, typer.Option("--stream", help="Read rows in chunks even from a single file.")] = False,
+    checkpoint: Annotated[str | None, typer.Option(metavar="FOLDER", help=_CHECKPOINT)] = None,
     workers: Workers = None,
     cluster: Cluster = None,
-    partial: KeepPartial = False,
+    partial: Annotated[bool, typer.Option("--keep-partial", help=_PARTIAL)] = False,
     as_json: AsJson = False,
 ) -> None:
     """Learn a hash function from features and labels, and save it.
@@ -98,27 +75,31 @@ def fit(
     With --text, --labels is a column of the same file, and the model file keeps the name of the text model.
     With a pattern, a folder of Parquet files, a zarr folder or --stream, rows are read in chunks and never all at once.
     """
-    method = method or ("gsdhp" if similar or dissimilar else "open")
+    pairs = [similar, dissimilar] if similar or dissimilar else []
+    method = method or ("gsdhp" if pairs else "open")
     if bits is None:
         bits = 128 if method == "open" else 64
     hasher = _new_hasher(method, bits, seed, jobs, settings or [], unlabeled)
     images = takes_images(hasher, features)
-    if text is None and not images:
-        labels = file_or_column(features, labels)
     if not images:
-        _check_supervision(method, hasher, labels, similar, dissimilar)
+        labels = labels if text is not None else file_or_column(features, labels)
+        _check_supervision(method, hasher, labels, bool(pairs))
     model_path = files.check_output(model)
     if codes_out is not None:
         files.check_output(codes_out, (".npy", ".npz"))
     many = stream or any(option is not None for option in (checkpoint, workers, cluster))
-    if images and (many or similar or dissimilar):
-        raise BadUse("Images are learned by one process, from labels; to go on after a stop, --set checkpoint=FILE.")
-    if embed is not None and text is None:
-        raise BadUse("--embed needs --text: the column of the texts.")
-    if text is not None and (images or many or similar or dissimilar):
-        raise BadUse("Texts are learned from labels by one process; for more, embed them first: hashlearn data embed.")
     chunked = not images and text is None and (many or is_many(features))
-    if chunked and (similar or dissimilar):
+    if images and (many or pairs):
+        raise BadUse("Images are learned by one process, from labels; to go on after a stop, --set checkpoint=FILE.")
+    if (embed is None) != (text is None):
+        raise BadUse(
+            "--embed needs --text: the column of the texts."
+            if text is None
+            else "--text needs --embed: the name or folder of a sentence-transformers model."
+        )
+    if text is not None and (images or many or pairs):
+        raise BadUse("Texts are learned from labels by one process; for more, embed them first: hashlearn data embed.")
+    if chunked and pairs:
         raise BadUse("Pairs are learned from rows in memory: give one file and neither --stream nor workers.")
     if partial and checkpoint is not None:
         raise BadUse("After Ctrl-C the same command goes on from --checkpoint: give that or --keep-partial, not both.")
@@ -127,26 +108,27 @@ def fit(
             with working(workers, cluster) as executor:
                 facts = _learn_chunks(hasher, features, labels, executor, checkpoint, codes_out)
         elif images:
-            facts = fit_images(hasher, features, labels)
+            facts = _learn_images(hasher, features, labels)
         elif text is not None:
-            facts = fit_texts(hasher, features, text, labels, embed)
+            facts = _learn_texts(hasher, features, text, labels, str(embed))
         else:
-            facts = _learn(hasher, features, labels, (similar, dissimilar))
-    embedded_by = None if images or text is not None else embedding_model(features)
-    if embedded_by is not None:
-        hasher.text_model_ = facts["text_model"] = embedded_by
-    columns = None if images or text is not None else feature_names(without_label(features, labels))
-    if columns is not None:
-        hasher.table_columns_ = columns
-        facts["columns"] = columns if as_json else ", ".join(columns[:6]) + (" …" if len(columns) > 6 else "")
+            facts = _learn(hasher, features, labels, pairs)
+    if not images and text is None:
+        if (embedded_by := embedding_model(features)) is not None:
+            hasher.text_model_ = facts["text_model"] = embedded_by
+        if (columns := feature_names(without_label(features, labels))) is not None:
+            hasher.table_columns_ = columns
+            facts["columns"] = columns if as_json else ", ".join(columns[:6]) + (" …" if len(columns) > 6 else "")
     _write(hasher, model_path, None if chunked else codes_out)
+    facts["iterations"] = getattr(hasher, "n_iter_", None)
     facts = {"method": method, "bits": hasher.n_bits_, **facts, "model": str(model_path), "codes": codes_out}
     if stops:
         facts["partial"] = [stop._asdict() for stop in stops] if as_json else ", ".join(map(str, stops))
     choice = getattr(hasher, "report_", None)
     if as_json:
-        params = {k: v for k, v in hasher.get_params().items() if _is_plain(v)}
-        facts |= {"params": params, **({} if choice is None else {"report": asdict(choice)})}
+        plain = (bool, int, float, str, type(None))
+        facts["params"] = {name: value for name, value in hasher.get_params().items() if isinstance(value, plain)}
+        facts |= {} if choice is None else {"report": asdict(choice)}
     tell(facts, as_json)
     if choice is not None and not as_json:
         print(f"\n{choice}")
@@ -166,15 +148,13 @@ def _stoppable(partial: bool) -> Iterator[list[Stop]]:
             raise
 
 
-def _learn(hasher: Any, features: str, labels: str | None, pairs: tuple[str | None, str | None]) -> dict[str, Any]:
+def _learn(hasher: Any, features: str, labels: str | None, pairs: list[str | None]) -> dict[str, Any]:
     started = time.perf_counter()
     X = files.read_features(without_label(features, labels))
-    y = files.read_labels(labels, missing=True, n_rows=X.shape[0]) if labels is not None else None
-    if y is not None and y.shape[0] != X.shape[0]:
-        raise files.FileError(f"{labels} has {y.shape[0]} labels, {features} has {X.shape[0]} rows.")
+    y = None if labels is None else read_labels_of(features, labels, X.shape[0])
     lists = [files.read_pairs(name) if name else np.empty((0, 2), dtype=np.intp) for name in pairs]
     read = time.perf_counter()
-    if any(pairs):
+    if pairs:
         hasher.fit_pairs(X, *lists)
     else:
         hasher.fit(X, y)
@@ -182,8 +162,7 @@ def _learn(hasher: Any, features: str, labels: str | None, pairs: tuple[str | No
         "rows": int(X.shape[0]),
         "features": int(X.shape[1]),
         "seconds_read": round(read - started, 3),
-        "seconds_fit": round(time.perf_counter() - read, 3),
-        "iterations": getattr(hasher, "n_iter_", None),
+        "seconds_fit": _seconds_since(read),
     }
 
 
@@ -201,10 +180,47 @@ def _learn_chunks(
     return {
         "rows": source.n_rows,
         "features": source.n_features,
-        "seconds_fit": round(time.perf_counter() - started, 3),
-        "iterations": getattr(hasher, "n_iter_", None),
+        "seconds_fit": _seconds_since(started),
         "passes": hasher.info.passes,
     }
+
+
+def _learn_texts(hasher: Any, source: str, text: str, labels: str | None, model: str) -> dict[str, Any]:
+    """Embed the texts of a file and fit to them. The fitted hasher keeps the name of the text model."""
+    started = time.perf_counter()
+    found = read_texts(source, text, labels)
+    X = embed_texts(found.texts, model)
+    embedded = time.perf_counter()
+    hasher.fit(X, found.labels)
+    hasher.text_model_ = text_model(model).name
+    return {
+        "rows": int(X.shape[0]),
+        "features": int(X.shape[1]),
+        "text_model": hasher.text_model_,
+        "seconds_embed": round(embedded - started, 3),
+        "seconds_fit": _seconds_since(embedded),
+    }
+
+
+def _learn_images(hasher: Any, images: str, labels: str | None) -> dict[str, Any]:
+    """Fit to all images of a folder or zip, in the sorted order of their paths.
+
+    Without a file of labels, the class of an image is the name of its folder.
+    """
+    from hashlearn.deep.extra import require_torch
+
+    require_torch()
+    from hashlearn.deep.images import folder_classes, image_names
+
+    started = time.perf_counter()
+    names = image_names(images)
+    y = np.asarray(folder_classes(names)) if labels is None else read_labels_of(images, labels, len(names))
+    hasher.fit(images, y)
+    return {"images": len(names), "labels": labels or "folders", "seconds_fit": _seconds_since(started)}
+
+
+def _seconds_since(started: float) -> float:
+    return round(time.perf_counter() - started, 3)
 
 
 def _new_hasher(method: str, bits: int, seed: int, jobs: int | None, settings: list[str], unlabeled: str | None) -> Any:
@@ -218,19 +234,13 @@ def _new_hasher(method: str, bits: int, seed: int, jobs: int | None, settings: l
         if not equals:
             raise BadUse(f"--set needs name=value. Got '{setting}'.")
         params[name] = plain_value(text)
-    try:
+    with as_bad_use(TypeError, ValueError):
         hasher = make_hasher(method, params)
-    except (TypeError, ValueError) as error:
-        raise BadUse(str(error)) from error
-    # Check now, because reading the features may take long.
-    check_parameters(hasher)
+        check_parameters(hasher)  # now, because reading the features may take long
     return hasher
 
 
-def _check_supervision(
-    method: str, hasher: BaseHasher, labels: str | None, similar: str | None, dissimilar: str | None
-) -> None:
-    pairs = similar is not None or dissimilar is not None
+def _check_supervision(method: str, hasher: BaseHasher, labels: str | None, pairs: bool) -> None:
     if pairs and not hasattr(hasher, "fit_pairs"):
         raise BadUse(f"{method} does not learn from pairs.")
     if pairs and labels is not None:
@@ -251,18 +261,7 @@ def _write(hasher: Any, model: Path, codes_out: str | None) -> None:
     save(hasher, model)
     if codes_out is None:
         return
-    info = files.CodeInfo.for_rows(
-        hasher.n_bits_,
-        "packed",
-        "big",
-        len(hasher.codes_),
-        source=hasher.info.database,
-        model=model.name,
-        hashlearn=hashlearn.__version__,
-    )
+    facts = {"source": hasher.info.database, "model": model.name, "hashlearn": hashlearn.__version__}
+    info = files.CodeInfo.for_rows(hasher.n_bits_, "packed", "big", len(hasher.codes_), **facts)
     with files.CodeWriter.to(codes_out, info) as writer:
         writer.append(hasher.codes_)
-
-
-def _is_plain(value: Any) -> bool:
-    return value is None or isinstance(value, (bool, int, float, str))

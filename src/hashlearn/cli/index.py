@@ -8,16 +8,14 @@ import time
 from dataclasses import asdict
 from typing import Annotated, Any, Literal
 
-import numpy as np
 import typer
-from rich.markup import escape
 
-from hashlearn import codes, files
-from hashlearn.cli.columns import file_or_column, without_label
-from hashlearn.cli.options import AsJson, Uri, command_group
-from hashlearn.cli.rows import read_ids, rows
-from hashlearn.cli.shell import BadUse, epilog, new_table, output, print_json, progress, say, show_table, tell
-from hashlearn.cli.texts import TextOption, wrong_models_as_bad_use
+from hashlearn import files
+from hashlearn.cli.inputs import as_array, file_or_column, read_ids, read_labels_of, without_label
+from hashlearn.cli.options import AsJson, TextOption, Uri, command_group
+from hashlearn.cli.rows import rows
+from hashlearn.cli.shell import BadUse, epilog, print_json, print_table, progress, say, tell
+from hashlearn.codes import BitOrder
 from hashlearn.collection import Collection, collections
 from hashlearn.collection.health import DRIFT
 from hashlearn.collection.ids import IdKind
@@ -37,8 +35,6 @@ app, index = command_group(
 )
 index.add_typer(rows)
 
-File = "FILE"
-
 
 @index.command(
     epilog=epilog(
@@ -52,7 +48,7 @@ File = "FILE"
 )
 def create(
     uri: Uri,
-    model: Annotated[str | None, typer.Option(metavar=File, help="The model that encodes rows and queries.")] = None,
+    model: Annotated[str | None, typer.Option(metavar="FILE", help="The model that encodes rows and queries.")] = None,
     bits: Annotated[int | None, typer.Option(help="Bits per code, for codes made elsewhere, without a model.")] = None,
     kind: Annotated[str, typer.Option(help="Kind of index: flat (exact) or ivf; hnsw on PostgreSQL.")] = "flat",
     settings: Annotated[
@@ -75,7 +71,7 @@ def create(
     ] = None,
     source: Annotated[
         str | None,
-        typer.Option("--from", metavar=File, help="Texts to fill it with: .csv, .tsv, .jsonl or .parquet."),
+        typer.Option("--from", metavar="FILE", help="Texts to fill it with: .csv, .tsv, .jsonl or .parquet."),
     ] = None,
     text: TextOption = None,
     labels: Annotated[str | None, typer.Option(metavar="COLUMN", help="With --from: the column of the labels.")] = None,
@@ -91,58 +87,40 @@ def create(
     """
     from hashlearn.models import load
 
-    if uri == MEMORY:
-        raise BadUse(f"A collection in memory ({MEMORY}) would end with this command: give a folder.")
+    _refuse_memory(uri)
+    options: dict[str, Any] = {"store_vectors": vectors, "indexed": indexed or (), "kind": kind}
+    options |= dict(map(_setting, settings or []))
     if source is not None:
         if text is None or embed is None:
             raise BadUse("--from needs --text, the column of the texts, and --embed, the text model.")
         if model is not None or bits is not None:
             raise BadUse("--from fits a hasher to the texts, so leave out --model and --bits.")
-        options = {
-            "store_vectors": vectors,
-            "indexed": indexed or (),
-            "kind": kind,
-            **dict(map(_setting, settings or [])),
-        }
-        tell(_filled_from_texts(uri, source, text, labels, embed, options), as_json)
+        found = read_texts(source, text, labels, missing=True)
+        options["payload"] = [dict(row or {}) for row in payload_rows(source)]
+        for row in options["payload"]:
+            row.pop(text, None)
+        options |= {"text_field": text, "label_field": labels}
+        with (
+            progress(f"embedding {source}"),
+            Collection.from_texts(uri, found.texts, found.labels, embed, **options) as collection,
+        ):
+            facts = collection.info()
+        tell(facts, as_json)
         return
     if text is not None or labels is not None:
         raise BadUse("--text and --labels go with --from: the file of the texts.")
     if (model is None) == (bits is None):
         raise BadUse("Give --model, --bits for codes made elsewhere, or --from for texts.")
-    hasher = None if model is None else load(model)
-    if embed is not None and hasher is None:
+    if embed is not None and model is None:
         raise BadUse("--embed needs --model: codes made elsewhere cannot be made of texts.")
-    with wrong_models_as_bad_use():
-        collection = Collection.create(
-            uri,
-            hasher,
-            n_bits=bits,
-            store_vectors=vectors,
-            vector_size=vector_size,
-            kind=kind,
-            indexed=indexed or (),
-            ids=ids,
-            text_model=embed,
-            exist_ok=False,
-            **dict(map(_setting, settings or [])),  # type: ignore[arg-type]
-        )
-    with collection:
+    options |= {"n_bits": bits, "vector_size": vector_size, "ids": ids, "text_model": embed, "exist_ok": False}
+    with Collection.create(uri, None if model is None else load(model), **options) as collection:
         tell(collection.info(), as_json)
 
 
-def _filled_from_texts(
-    uri: str, source: str, text: str, labels: str | None, model: str, options: dict[str, Any]
-) -> dict[str, Any]:
-    found = read_texts(source, text, labels, missing=True)
-    payload = [{name: value for name, value in (row or {}).items() if name != text} for row in payload_rows(source)]
-    with (
-        progress(f"embedding {source}"),
-        Collection.from_texts(
-            uri, found.texts, found.labels, model, payload=payload, text_field=text, label_field=labels, **options
-        ) as collection,
-    ):
-        return collection.info()
+def _refuse_memory(uri: str) -> None:
+    if uri == MEMORY:
+        raise BadUse(f"A collection in memory ({MEMORY}) would end with this command: give a folder.")
 
 
 def _setting(text: str) -> tuple[str, int]:
@@ -191,10 +169,8 @@ def list_collections(
     if as_json:
         print_json({"collections": found})
         return
-    table = new_table("collection", "rows", "bits", "ids", right=("rows", "bits"), whole=("collection",), gap=2)
-    for one in found:
-        table.add_row(escape(one["uri"]), f"{one['rows']:,}", str(one["n_bits"]), one["ids"])
-    show_table(output(), table)
+    lines = [(one["uri"], f"{one['rows']:,}", str(one["n_bits"]), one["ids"]) for one in found]
+    print_table(("collection", "rows", "bits", "ids"), lines, right=("rows", "bits"))
     if not found:
         say(f"There are no collections in {where}.")
 
@@ -204,9 +180,9 @@ def list_collections(
 )
 def export(
     uri: Uri,
-    out: Annotated[str, typer.Option("--output", "-o", metavar=File, help="codes.npy, rows.parquet or index.faiss.")],
+    out: Annotated[str, typer.Option("--output", "-o", metavar="FILE", help="codes.npy, rows.parquet or index.faiss.")],
     bit_order: Annotated[
-        codes.BitOrder | None, typer.Option(help="Bit order of .npy (default: big) and of .faiss (default: little).")
+        BitOrder | None, typer.Option(help="Bit order of .npy (default: big) and of .faiss (default: little).")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -275,16 +251,16 @@ def migrate(
             tell({"collection": collection.uri, "undone": True}, as_json)
         return
     if embed is not None and not dry_run and all(given is None for given in (features, ids, labels, vectors, max_loss)):
-        with Collection.open(uri) as collection, wrong_models_as_bad_use():
+        with Collection.open(uri) as collection:
             collection.set_text_model(embed)
             tell({"collection": collection.uri, "text_model": collection.text_model}, as_json)
         return
     if features is None or ids is None:
         raise BadUse("Give embeddings X of some rows and --ids, or --embed alone, or --undo.")
     labels, ids = file_or_column(features, labels), str(file_or_column(features, ids))
-    X = np.asarray(files.open_features(without_label(without_label(features, labels), ids))[:])
-    y = None if labels is None else files.read_labels(labels, missing=True, n_rows=len(X))
-    with Collection.open(uri) as collection, progress("migrating"), wrong_models_as_bad_use():
+    X = as_array(files.open_features(without_label(without_label(features, labels), ids)))
+    y = None if labels is None else read_labels_of(features, labels, len(X))
+    with Collection.open(uri) as collection, progress("migrating"):
         hasher = plan_migration(collection, X, read_ids(collection, ids), y, vectors, embed, commit=not dry_run)
         # The model that made X need not be loaded to be checked, so a machine without it can migrate too.
         if embed is None and (made_by := embedding_model(features)) is not None:
@@ -298,7 +274,7 @@ def migrate(
             "text_model": getattr(hasher, "text_model_", None),
             "migrated": not dry_run,
         }
-    tell({name: round(value, 4) if isinstance(value, float) else value for name, value in facts.items()}, as_json)
+    tell(_rounded(facts), as_json)
 
 
 @index.command(
@@ -391,8 +367,7 @@ def copy(
 
     After an interruption the same command goes on. The source must not change meanwhile.
     """
-    if target == MEMORY:
-        raise BadUse(f"A collection in memory ({MEMORY}) would end with this command: give a folder.")
+    _refuse_memory(target)
     with Collection.open(source, read_only=True) as collection, progress("copying"), collection.copy(target) as made:
         facts = {"collection": collection.uri, "copy": made.uri, "rows": len(made)}
     tell(facts, as_json)
@@ -405,7 +380,7 @@ def verify(uri: Uri, as_json: AsJson = False) -> int:
         found = collection.verify()
         facts = {"collection": collection.uri, "rows": found.rows, "payloads": found.payloads, "vectors": found.vectors}
     if as_json:
-        tell({**facts, "problems": found.problems, "notes": found.notes}, as_json)
+        print_json({**facts, "problems": found.problems, "notes": found.notes})
     else:
         tell({**facts, "problems": len(found.problems)}, as_json)
         for sentence in (*found.problems, *found.notes):
@@ -433,21 +408,21 @@ def health(
     Without queries only the rows are looked at, and the exit code is 0. With queries it is 1 if the mean confidence of
     their bits is below --least times that of training rows: then fit again, or migrate.
     """
-    X = None if queries is None else np.asarray(files.open_features(queries)[:])
+    X = None if queries is None else as_array(files.open_features(queries))
     with Collection.open(uri, read_only=True) as collection, progress(f"looking at {collection.uri}"):
         found = collection.health(X)
         share = found.relative_confidence
         drifted = None if share is None else share < least
         facts = {"collection": collection.uri, **found._asdict(), "relative_confidence": share}
         has_hasher = collection.hasher is not None
-    tell({**{name: _rounded(value) for name, value in facts.items()}, "drifted": drifted}, as_json)
+    tell(_rounded(facts) | {"drifted": drifted}, as_json)
     if queries is not None and drifted is None:
         say(_UNKNOWN if has_hasher else f"{facts['collection']} has no hasher, so nothing is known about its queries.")
     return 1 if drifted else 0
 
 
-def _rounded(value: Any) -> Any:
-    return round(value, 4) if isinstance(value, float) else value
+def _rounded(facts: dict[str, Any]) -> dict[str, Any]:
+    return {name: round(value, 4) if isinstance(value, float) else value for name, value in facts.items()}
 
 
 @index.command(epilog=epilog("hashlearn index compact shop/"))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import textwrap
 from dataclasses import MISSING
 from typing import Annotated, Any
 
 import typer
 
 from hashlearn.cli.options import AsJson
-from hashlearn.cli.shell import epilog, new_table, output, print_json, show_table, unknown_name
+from hashlearn.cli.shell import PROSE_WIDTH, epilog, folded, print_json, print_table, unknown_name, width_of_output
 from hashlearn.hashers.base import BaseHasher
 from hashlearn.methodinfo import MethodInfo
 from hashlearn.methods import find_method, method_names
@@ -43,24 +42,23 @@ def methods(
     if name is not None:
         _tell_about(name, as_json)
         return
-    facts = {one: _facts(find_method(one).info) for one in method_names()}
+    infos = {one: find_method(one).info for one in method_names()}
     if as_json:
-        print_json({"methods": [{"name": one, **fields} for one, fields in facts.items()]})
+        print_json({"methods": [{"name": one, **_facts(info)} for one, info in infos.items()]})
         return
     if markdown:
-        typer.echo(markdown_table())
+        print(markdown_table())
         return
-    console = output(prose=True)
-    console.print("Which one to pick:")
+    print("Which one to pick:")
     for case, pick in ADVICE.items():
-        console.print(f"  {pick:<9} {case}", markup=False)
-    console.print()
-    table = new_table("name", "title", "year", "learns from", "passes", "verified", right=("year",))
-    for one in facts:
-        info = find_method(one).info
-        table.add_row(one, info.title, str(info.year), _source(info), info.passes_text, _shown(info.verified))
-    show_table(console, table)
-    console.print("\nhashlearn methods NAME tells more about one of them.", markup=False)
+        print(f"  {pick:<9} {case}")
+    print()
+    rows = [
+        (one, info.title, str(info.year), _source(info), info.passes_text, _shown(info.verified))
+        for one, info in infos.items()
+    ]
+    print_table(("name", "title", "year", "learns from", "passes", "verified"), rows, right=("year",))
+    print("\nhashlearn methods NAME tells more about one of them.")
 
 
 def _tell_about(name: str, as_json: bool) -> None:
@@ -75,19 +73,16 @@ def _tell_about(name: str, as_json: bool) -> None:
     if as_json:
         print_json({**facts, "parameters": [{**one, "default": _json_value(one["default"])} for one in parameters]})
         return
-    console = output(prose=True)
+    width = width_of_output() or PROSE_WIDTH
     shown = {**facts, "learns from": facts["supervision"] if method.info.supervised else "features alone"}
     for field in ("about", "paper", "kind", "learns from", "cost", "passes", "verified", "remark"):
         if shown[field] != "":
-            text = textwrap.fill(_shown(shown[field]), max(40, console.width - 13), subsequent_indent=" " * 13)
-            console.print(f"{field:<12} {text}", markup=False)
-    console.print()
-    table = new_table("parameter", "default", "meaning", whole=("parameter", "default"))
-    for one in parameters:
-        table.add_row(one["name"], repr(one["default"]), one["meaning"])
-    show_table(console, table)
+            print(folded(f"{field:<12} {_shown(shown[field])}", indent=13, width=width))
+    print()
+    rows = [(one["name"], repr(one["default"]), one["meaning"]) for one in parameters]
+    print_table(("parameter", "default", "meaning"), rows, width=width)
     labels = " --labels y.npy" if method.info.supervised else ""
-    console.print(f"\nhashlearn fit X.npy{labels} --method {name} --bits 64 -o model.hl", markup=False)
+    print(f"\nhashlearn fit X.npy{labels} --method {name} --bits 64 -o model.hl")
 
 
 def _first_paragraph(method: type[BaseHasher]) -> str:

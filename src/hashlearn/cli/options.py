@@ -2,42 +2,61 @@
 
 from __future__ import annotations
 
-import glob
 import json
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from multiprocessing import get_context
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from hashlearn import codes
 from hashlearn.cli.shell import BadUse, epilog
-from hashlearn.files.arrays import split_part
+from hashlearn.codes import BitOrder as BitOrderName
 from hashlearn.opencode.coder import EMPHASES, emphasis_number
 
 Uri = Annotated[
     str, typer.Argument(metavar="WHERE", help="A folder, http://host:port/name, milvus://… or postgresql://….")
 ]
-BitOrder = Annotated[
-    codes.BitOrder, typer.Option("--bit-order", help="Bit order of codes made elsewhere (faiss: little).")
+Features = Annotated[str, typer.Argument(metavar="X", help="Features: .npy .npz .csv .parquet .fvecs .h5 …")]
+Model = Annotated[str, typer.Argument(metavar="MODEL", help="A model file from 'hashlearn fit'.")]
+TextOption = Annotated[
+    str | None,
+    typer.Option("--text", metavar="COLUMN", help="The file holds texts: the column of them, .csv .jsonl .parquet."),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
-Jobs = Annotated[int | None, typer.Option(help="Number of threads (default: all cores).")]
-Restart = Annotated[bool, typer.Option("--restart", help="Start again instead of resuming an interrupted run.")]
-
-
+EmbedOption = Annotated[
+    str | None,
+    typer.Option("--embed", metavar="MODEL", help="With --text: name or folder of a sentence-transformers model."),
+]
+Bits = Annotated[int | None, typer.Option(help="Bits, for code files without a .json file beside them.")]
+BitOrder = Annotated[
+    BitOrderName, typer.Option("--bit-order", help="Bit order of codes made elsewhere (faiss: little).")
+]
+Unlabeled = Annotated[str | None, typer.Option(metavar="VALUE", help="The label that means 'no label', such as -1.")]
 Where = Annotated[
     str | None,
     typer.Option(metavar="JSON", help="""Only rows whose payload matches, such as '{"year": {">=": 2020}}'."""),
 ]
-
 Emphasis = Annotated[
     str | None,
     typer.Option(metavar="E", help="With an OpenHasher: alike, auto, label, or a number from 0 (most alike) to 1."),
 ]
+DataDir = Annotated[
+    str | None,
+    typer.Option(
+        "--data-dir", metavar="FOLDER", help="Folder of the data sets (environment variable: HASHLEARN_DATA)."
+    ),
+]
+Workers = Annotated[
+    int | None, typer.Option(metavar="N", min=1, help="Number of processes, which are used instead of threads.")
+]
+Cluster = Annotated[
+    str | None,
+    typer.Option(metavar="ADDRESS", help="Compute on a Dask cluster; the address of its scheduler, tcp://host:8786."),
+]
+Jobs = Annotated[int | None, typer.Option(help="Number of threads (default: all cores).")]
+Restart = Annotated[bool, typer.Option("--restart", help="Start again instead of resuming an interrupted run.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
 
 
 def command_group(name: str, help: str, *examples: str) -> tuple[typer.Typer, typer.Typer]:
@@ -64,12 +83,7 @@ def emphasis_value(text: str | None) -> str | float | None:
         raise BadUse(f"--emphasis must be alike, auto, label or a number from 0 to 1. Got '{text}'.") from None
 
 
-def read_where(text: str | None) -> dict[str, Any] | None:
-    """Parse the filter as a JSON object. The collection checks its content."""
-    return read_object(text, "--where")
-
-
-def read_object(text: str | None, option: str) -> dict[str, Any] | None:
+def read_object(text: str | None, option: str = "--where") -> dict[str, Any] | None:
     """Parse the value of an option, which must be a JSON object."""
     if text is None:
         return None
@@ -82,30 +96,12 @@ def read_object(text: str | None, option: str) -> dict[str, Any] | None:
     return value
 
 
-Workers = Annotated[
-    int | None, typer.Option(metavar="N", help="Number of processes, which are used instead of threads.")
-]
-Cluster = Annotated[
-    str | None,
-    typer.Option(metavar="ADDRESS", help="Compute on a Dask cluster; the address of its scheduler, tcp://host:8786."),
-]
-
-
-def is_many(name: str) -> bool:
-    """Return whether a name stands for several files or a folder, which are read in chunks."""
-    path = split_part(name)[0]
-    head = name.rpartition(":")[0]
-    return not path.is_file() and (glob.has_magic(name) or path.is_dir() or bool(head and Path(head).is_dir()))
-
-
 @contextmanager
 def working(workers: int | None, cluster: str | None) -> Iterator[Any]:
     """Yield the executor that the options choose; None stands for the threads of this process."""
     if workers is not None and cluster is not None:
         raise BadUse("Give --workers or --cluster, not both.")
     if workers is not None:
-        if workers < 1:
-            raise BadUse(f"--workers must be at least 1. Got {workers}.")
         with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
             yield pool
         return

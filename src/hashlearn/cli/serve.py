@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hashlearn.cli.shell import BadUse, epilog, say
+from hashlearn.cli.shell import BadUse, as_bad_use, epilog, say
 
 if TYPE_CHECKING:
     from hashlearn.service.served_collection import ServedCollection
@@ -88,7 +88,7 @@ def serve(
         raise BadUse("Give collections to serve, or --create-in FOLDER where clients can create some.")
     if read_only and create_in is not None:
         raise BadUse("--read-only refuses all writes, so --create-in has no use beside it: leave one of them out.")
-    try:
+    with as_bad_use(ValueError):
         settings = ServerSettings(
             host,
             read_tokens(token_file),
@@ -100,8 +100,6 @@ def serve(
             tls_certificate=tls_certificate,
             tls_key=tls_key,
         )
-    except ValueError as error:
-        raise BadUse(str(error)) from error
     if token_file is not None and world_readable(token_file):
         say(f"warning: every user of this machine can read the tokens in {token_file}: chmod 600 {token_file}")
     pictures = dict(_named(text) for text in images or ())

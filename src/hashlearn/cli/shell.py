@@ -1,6 +1,6 @@
 """Parts that the commands share: messages, progress bars, tables and JSON, each on the right stream.
 
-rich is imported in the functions that draw with it, because ``hashlearn --version`` and error messages do not need it.
+rich is imported where progress is drawn, because ``hashlearn --version`` and error messages do not need it.
 """
 
 from __future__ import annotations
@@ -8,24 +8,31 @@ from __future__ import annotations
 import difflib
 import json
 import os
+import shutil
 import sys
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hashlearn.progress import Listener, last_note, listening
 
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table
-
-PIPE_WIDTH = 240
 PROSE_WIDTH = 80
 
 
 class BadUse(Exception):
-    """A command or its options are wrong. The message is one sentence, the exit code 2."""
+    """A command or its options are wrong. The message is one sentence."""
+
+    exit_code = 2
+
+
+@contextmanager
+def as_bad_use(*kinds: type[Exception]) -> Iterator[None]:
+    """Report errors of these kinds as mistakes in the command."""
+    try:
+        yield
+    except kinds as error:
+        raise BadUse(str(error)) from error
 
 
 def say(message: str) -> None:
@@ -34,66 +41,48 @@ def say(message: str) -> None:
 
 
 def epilog(*commands: str) -> str:
-    """Return the examples under a command's help."""
+    """Return the examples under a command's help. They must not have brackets, which would be taken for markup."""
     title = "Example:" if len(commands) == 1 else "Examples:"
-    return "\n".join([f"[bold]{title}[/bold]", *(f"  {_without_markup(command)}" for command in commands)])
+    return "\n".join([f"[bold]{title}[/bold]", *(f"  {command}" for command in commands)])
 
 
-def _without_markup(text: str) -> str:
-    """Escape brackets, which rich takes for markup. Most examples have none and do not need the import of rich."""
-    if "[" not in text:
-        return text
-    from rich.markup import escape
-
-    return escape(text)
-
-
-def output(*, prose: bool = False) -> Console:
-    """Return a console for standard output.
-
-    A pipe has no width. It gets a large one, so that each row of a table is one line for other programs. Tables of
-    sentences (``prose``) are for people, and get the width of a page.
-    """
-    from rich.console import Console
-
+def width_of_output() -> int | None:
+    """Return the width of the terminal; None for a pipe, which has none."""
     narrow = sys.stdout.isatty() or "COLUMNS" in os.environ
-    return Console(width=None if narrow else PROSE_WIDTH if prose else PIPE_WIDTH, highlight=False)
+    return shutil.get_terminal_size().columns if narrow else None
 
 
-def new_table(*columns: str, right: tuple[str, ...] = (), whole: tuple[str, ...] = (), gap: int = 3) -> Table:
-    """Return a table with two or three spaces between columns.
+def print_table(
+    columns: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[str] = (), width: int | None = None
+) -> None:
+    """Print rows under their headings. Cells of the last column get several lines where a row is wider than ``width``.
 
-    Where it is wider than the terminal, cells get several lines, but not those of the columns in ``whole``: these have
-    names, of which rich would cut the longest.
+    Columns named in ``right`` are aligned at the right.
     """
-    from rich import box
-    from rich.table import Table
-
-    # The box itself puts one space between columns, and the padding on the right of cells another.
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, gap - 2))
-    for name in columns:
-        justify: Any = "right" if name in right else "left"
-        table.add_column(name, justify=justify, overflow="fold", no_wrap=name in whole)
-    return table
-
-
-def plain_lines(columns: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[str]) -> list[str]:
-    """Return the lines of a table, laid out as by ``new_table`` but without folding. rich takes 0.2 ms per line."""
-    cells = list(zip(columns, *rows, strict=True))
-    widths = [max(map(len, column)) for column in cells]
+    lines = [columns, *rows]
+    widths = [max(len(line[place]) for line in lines) for place in range(len(columns))]
+    before = sum(widths[:-1]) + 2 * len(widths[:-1])
+    if width is not None and widths[-1] > width - before:
+        widths[-1] = max(width - before, 20)
     sides = [str.rjust if name in right else str.ljust for name in columns]
-    head, *body = (
-        "  ".join(side(cell, width) for side, cell, width in zip(sides, line, widths, strict=True)).rstrip()
-        for line in (columns, *rows)
-    )
-    return [head, "─" * (sum(widths) + 2 * len(widths) - 2), *body]
+    for number, line in enumerate(lines):
+        first, *more = (
+            textwrap.wrap(line[-1], widths[-1], break_on_hyphens=False) if len(line[-1]) > widths[-1] else [line[-1]]
+        )
+        cells = [side(cell, size) for side, cell, size in zip(sides, [*line[:-1], first], widths, strict=True)]
+        print("  ".join(cells).rstrip())
+        for text in more:
+            print(" " * before + text)
+        if number == 0:
+            print("─" * (before + widths[-1]))
 
 
-def show_table(console: Console, table: Table) -> None:
-    """Print a table without the spaces that rich puts at the end of lines."""
-    with console.capture() as captured:
-        console.print(table)
-    print("\n".join(line.rstrip() for line in captured.get().splitlines()))
+def folded(text: str, indent: int = 0, width: int = PROSE_WIDTH) -> str:
+    """Return the text in lines of at most ``width`` characters, of which those after the first are indented.
+
+    No word is cut.
+    """
+    return textwrap.fill(text, width, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False)
 
 
 def unknown_name(what: str, name: str, known: Sequence[str]) -> BadUse:
@@ -131,19 +120,9 @@ def tell(facts: dict[str, Any], as_json: bool) -> None:
         print(f"{name:<{width}}  {', '.join(map(str, value)) if isinstance(value, list) else value}")
 
 
-def folded(text: str, indent: int = 0) -> str:
-    """Return the text in lines of at most 80 characters, of which those after the first are indented.
-
-    No word is cut.
-    """
-    return textwrap.fill(
-        text, PROSE_WIDTH, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False
-    )
-
-
 @contextmanager
-def progress(title: str) -> Iterator[Listener]:
-    """Show one progress bar per phase on standard error, if that is a terminal."""
+def progress(title: str, only: str | None = None) -> Iterator[Listener]:
+    """Show one progress bar per phase on standard error, if that is a terminal; with ``only``, that of one phase."""
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -172,6 +151,8 @@ def progress(title: str) -> Iterator[Listener]:
         tasks = {"": bars.add_task(title, total=None, note="")}
 
         def listener(phase: str, done: int, total: int) -> None:
+            if only not in (None, phase):
+                return
             if phase not in tasks:
                 # The first named phase takes over the bar that had only the title.
                 tasks[phase] = tasks.pop("") if "" in tasks else bars.add_task(phase, note="")

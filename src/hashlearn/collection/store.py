@@ -41,6 +41,8 @@ Include = Literal["payload", "vector", "code"]
 class CollectionError(RuntimeError):
     """A collection cannot do what was asked; the message says why and what to do."""
 
+    exit_code = 1
+
 
 class NoSuchRowsError(CollectionError, LookupError):
     """Rows that should be changed do not exist. ``missing`` has their ids."""

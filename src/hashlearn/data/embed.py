@@ -183,6 +183,8 @@ def _packaged(name: str) -> Path | None:
 class TextModelError(ValueError):
     """A hasher names no text model, or one that makes other rows than it takes; the message says what to do."""
 
+    exit_code = 2
+
 
 def named_model(hasher: Any, where: str) -> TextModel:
     """Load the text model that a fitted hasher names. ``where`` is the hasher's file or collection, for errors."""

@@ -11,7 +11,7 @@ import os
 import re
 import zipfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -279,14 +279,14 @@ def _read_npz(path: Path, part: str | None, default_key: str) -> Any:
 def _chosen(path: Path, keys: list[str], part: str | None, default_key: str, headers: Callable[[], Headers]) -> str:
     """Return the member that is meant: the one named, the only one, or the usual one."""
     if part is not None and part not in keys:
-        raise FileError(f"{path} has no part '{part}'; it has {_listed(keys)}.")
+        raise FileError(f"{path} has no part '{part}'; it has {listed(keys)}.")
     if part is not None:
         return part
     if len(keys) == 1:
         return keys[0]
     if default_key in keys:
         return default_key
-    several = f"{path} has several parts ({_listed(keys)})"
+    several = f"{path} has several parts ({listed(keys)})"
     wanted = _WANTED.get(default_key, _WANTED["y"])
     fitting = {key: header for key, header in headers().items() if wanted.fits(*header)}
     if not fitting:
@@ -294,9 +294,9 @@ def _chosen(path: Path, keys: list[str], part: str | None, default_key: str, hea
     raise FileError(f"{several}; choose one, as in {path}:{wanted.likeliest(fitting)}.")
 
 
-def _listed(keys: list[str]) -> str:
-    shown = ", ".join(keys[:8])
-    return f"{shown} and {len(keys) - 8} more" if len(keys) > 8 else shown or "none"
+def listed(names: Sequence[str], most: int = 8) -> str:
+    """Return the first names with commas between them."""
+    return ", ".join(names[:most]) + (" …" if len(names) > most else "") or "none"
 
 
 def _read_vecs(path: Path, part: str | None, default_key: str) -> NDArray[Any]:
