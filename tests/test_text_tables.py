@@ -249,22 +249,6 @@ def test_the_hint_names_an_array_that_can_be_meant(read, right, name, tmp_path):
     read(f"{path}:{right}")
 
 
-@pytest.mark.parametrize("name", ["d.npz", "d.h5"])
-def test_no_hint_where_no_array_can_be_meant(name, tmp_path):
-    write_arrays(tmp_path / name, {key: ARRAYS[key] for key in ("images", "labels")})
-    with pytest.raises(files.FileError, match=r"several parts \(images, labels\), and none of them is a 2-D array of"):
-        files.read_features(tmp_path / name)
-
-
-def test_label_sets_are_named_too(tmp_path):
-    write_arrays(tmp_path / "d.npz", {"features": np.ones((3, 9)), "tags": np.eye(3, dtype=np.int8)})
-    with pytest.raises(files.FileError, match=r"as in .*:features\.$"):
-        files.read_features(tmp_path / "d.npz")
-    write_arrays(tmp_path / "d.npz", {"features": np.ones((3, 9, 2)), "tags": np.eye(3, dtype=np.int8)})
-    with pytest.raises(files.FileError, match=r"as in .*:tags\.$"):
-        files.read_labels(tmp_path / "d.npz")
-
-
 @pytest.mark.parametrize("header", ["0,1,2,3", "1,2,3,4", "sku,0,1,2", ",0,1,2", '"sku","0","1","2"'])
 def test_names_that_count_columns_are_a_header(header, tmp_path):
     """Pandas writes such names; as a row of features they would spoil the fit without a word."""

@@ -12,7 +12,6 @@ import re
 import zipfile
 import zlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +25,6 @@ from hashlearn.messages import kind_of_file, one_line
 class FileError(ValueError):
     """A file that cannot be used, said in one sentence that names it."""
 
-
-Headers = dict[str, tuple[tuple[int, ...], np.dtype[Any]]]  # shape and type of each array of a file
 
 _SPARSE_KEYS = {"format", "data", "shape"}
 _DAMAGE = (OSError, ValueError, EOFError, zlib.error, zipfile.BadZipFile, RuntimeError, NotImplementedError)
@@ -57,7 +54,6 @@ class NpzArray:
                 f"{self._member.file_size - self._offset:,}."
             )
         self._stream: Any = None
-        self._place = 0  # in the member, where the stream is
         self._whole: NDArray[Any] | None = None
 
     def __getitem__(self, rows: Any) -> NDArray[Any]:
@@ -83,18 +79,17 @@ class NpzArray:
             if self._stream is None:
                 # The header is read, not skipped: zipfile checks no checksum after a skip.
                 self._stream = self._archive.open(self._member)
-                self._place = len(self._stream.read(self._offset))
-            if self._place != self._offset + start:
-                self._place = self._stream.seek(self._offset + start)
+                self._stream.read(self._offset)
+            if self._stream.tell() != self._offset + start:
+                self._stream.seek(self._offset + start)
             # Read in short pieces: zipfile joins what it unpacks piece by piece, which takes long for many bytes.
             for done in range(0, size, _READ_BYTES):
                 piece = self._stream.read(min(_READ_BYTES, size - done))
-                self._place += len(piece)
                 buffer[done : done + _READ_BYTES] = np.frombuffer(piece, dtype=np.uint8)
-            if self._place == self._member.file_size:
+            if self._stream.tell() == self._member.file_size:
                 self._stream.read(1)  # at the end zipfile compares the checksum
         except _DAMAGE as error:
-            self._stream, self._place = None, 0
+            self._stream = None
             raise FileError(f"{self._path} cannot be read: {one_line(error)}") from error
         return buffer.view(self.dtype) if size else np.empty(0, dtype=self.dtype)
 
@@ -103,13 +98,6 @@ def npz_keys(path: Path) -> list[str]:
     """Return the names of the arrays of a .npz file."""
     with zipfile.ZipFile(path) as archive:
         return [name.removesuffix(".npy") for name in archive.namelist()]
-
-
-def npz_headers(path: Path) -> Headers:
-    """Return shape and type of every array of a .npz file, of which only the first bytes are read."""
-    with zipfile.ZipFile(path) as archive:
-        found = {member.filename.removesuffix(".npy"): _header(archive, member) for member in archive.infolist()}
-    return {key: (shape, dtype) for key, (shape, _, dtype, _) in found.items()}
 
 
 def is_sparse(keys: list[str]) -> bool:
@@ -169,35 +157,12 @@ def _free_memory() -> int | None:
 EXTRA = "pip install '.[files]'"
 SUFFIXES = (".npy", ".npz", ".csv", ".tsv", ".txt", ".parquet", ".fvecs", ".bvecs", ".ivecs", ".h5", ".hdf5")
 _CHECKED_ROWS = 100_000
-
-
-@dataclass(frozen=True)
-class _Wanted:
-    """What an array must be like to be what is looked for, to advise people whose file holds several."""
-
-    dimensions: tuple[int, ...]
-    kinds: str
-    words: str
-    usual_names: tuple[str, ...]
-
-    def fits(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> bool:
-        return len(shape) in self.dimensions and dtype.kind in self.kinds
-
-    def likeliest(self, arrays: Headers) -> str:
-        """Return one with a usual name, else with the fewest dimensions, else the largest."""
-
-        def rank(key: str) -> tuple[bool, int, int]:
-            shape, _ = arrays[key]
-            return key.lower().startswith(self.usual_names), -len(shape), math.prod(shape)
-
-        return max(arrays, key=rank)
-
-
-_WANTED = {
-    "X": _Wanted((2,), "fiub", "a 2-D array of numbers", ("x", "feature", "embedding", "vector")),
-    "codes": _Wanted((2,), "fiub", "a 2-D array of codes", ("code",)),
-    "ids": _Wanted((1,), "iuUSO", "a 1-D array of ids", ("id",)),
-    "y": _Wanted((1, 2), "fiubUSO", "an array of labels", ("y", "label", "class", "target")),
+# How the names of arrays often begin that are looked for, to advise people whose file holds several.
+_USUAL_NAMES = {
+    "X": ("x", "feature", "embedding", "vector"),
+    "codes": ("code",),
+    "ids": ("id",),
+    "y": ("y", "label", "class", "target"),
 }
 
 
@@ -273,10 +238,10 @@ def _read_npz(path: Path, part: str | None, default_key: str) -> Any:
     keys = npz_keys(path)
     if part is None and is_sparse(keys):
         return read_sparse(path)
-    return NpzArray(path, _chosen(path, keys, part, default_key, lambda: npz_headers(path)))
+    return NpzArray(path, _chosen(path, keys, part, default_key))
 
 
-def _chosen(path: Path, keys: list[str], part: str | None, default_key: str, headers: Callable[[], Headers]) -> str:
+def _chosen(path: Path, keys: list[str], part: str | None, default_key: str) -> str:
     """Return the member that is meant: the one named, the only one, or the usual one."""
     if part is not None and part not in keys:
         raise FileError(f"{path} has no part '{part}'; it has {listed(keys)}.")
@@ -286,12 +251,8 @@ def _chosen(path: Path, keys: list[str], part: str | None, default_key: str, hea
         return keys[0]
     if default_key in keys:
         return default_key
-    several = f"{path} has several parts ({listed(keys)})"
-    wanted = _WANTED.get(default_key, _WANTED["y"])
-    fitting = {key: header for key, header in headers().items() if wanted.fits(*header)}
-    if not fitting:
-        raise FileError(f"{several}, and none of them is {wanted.words}.")
-    raise FileError(f"{several}; choose one, as in {path}:{wanted.likeliest(fitting)}.")
+    likely = next((key for key in keys if key.lower().startswith(_USUAL_NAMES.get(default_key, ()))), "NAME")
+    raise FileError(f"{path} has several parts ({listed(keys)}); choose one, as in {path}:{likely}.")
 
 
 def listed(names: Sequence[str], most: int = 8) -> str:
@@ -334,14 +295,9 @@ def _read_h5(path: Path, part: str | None, default_key: str) -> Any:
     if not h5py.is_hdf5(path):
         raise FileError(f"{path} is not an HDF5 file{but_is(path)}.")
     file = h5py.File(path, "r")
-    headers: Headers = {}
-
-    def note(key: str, node: Any) -> None:
-        if isinstance(node, h5py.Dataset):
-            headers[key] = (node.shape, node.dtype)
-
-    file.visititems(note)
-    dataset = file[_chosen(path, list(headers), part.strip("/") if part else None, default_key, lambda: headers)]
+    keys: list[str] = []
+    file.visititems(lambda key, node: keys.append(key) if isinstance(node, h5py.Dataset) else None)
+    dataset = file[_chosen(path, keys, part.strip("/") if part else None, default_key)]
     if not h5py.check_string_dtype(dataset.dtype):
         return dataset
     check_memory(path, 8 * dataset.size)  # as many references to strings

@@ -5,19 +5,18 @@ from __future__ import annotations
 import fnmatch
 import re
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
-from hashlearn.files.arrays import FileError
+from hashlearn.files.arrays import FileError, listed
 
-MOST_NAMES = 20  # of columns in a message
 LABEL_NAMES = {
     "label", "labels", "class", "classes", "y", "target", "targets", "category", "tag", "intent",
     "class_id", "class_name", "label_id", "label_name",
 }  # fmt: skip
-# Columns of texts are what a table is about if it has few columns of numbers: an embedding has more.
 SAMPLE_ROWS = 200
+# Columns of texts are what a table is about if it has few columns of numbers: an embedding has more.
 _LEAST_TEXTS, _LEAST_WORDS, _MOST_NUMBERS_BESIDE_PROSE = 3, 3, 7
 # "id", "row_id", "image ID", "userId", "index", the "Unnamed: 0" of pandas; "grid" and "valid" are other words.
 _ID_NAME = re.compile(
@@ -35,8 +34,11 @@ def looks_like_id(name: str) -> bool:
     return name.lower() not in LABEL_NAMES and _ID_NAME.fullmatch(name) is not None
 
 
-def _shown(names: Sequence[str]) -> str:
-    return ", ".join(names[:MOST_NAMES]) + (" …" if len(names) > MOST_NAMES else "")
+class Column(NamedTuple):
+    """A column of a table, and what it holds: numbers, whole numbers, lists of numbers, or anything else."""
+
+    name: str
+    kind: Literal["number", "whole", "list", "text"]
 
 
 def named_places(path: Path, names: Sequence[str], part: str) -> list[int]:
@@ -45,42 +47,85 @@ def named_places(path: Path, names: Sequence[str], part: str) -> list[int]:
     for name in [part] if part in names else part.split(","):
         found = [name] if name in names else fnmatch.filter(names, name)
         if not found:
-            raise FileError(f"{path} has no column '{name}'; it has {_shown(names)}.")
+            raise FileError(f"{path} has no column '{name}'; it has {listed(names, 20)}.")
         wanted += found
     return [list(names).index(name) for name in dict.fromkeys(wanted)]
 
 
-def warn_left_out(path: Path, what: str, names: Sequence[str], how: str) -> None:
-    """Say which columns are left out, and what is used instead or how to have them."""
-    warnings.warn(f"{path}: columns that {what} are left out: {_few(names)}; {how}.", stacklevel=2)
+def feature_places(
+    path: Path,
+    columns: Sequence[Column],
+    part: str | None,
+    ids: bool,
+    values: Callable[[list[int]], Sequence[Sequence[Any]]],
+    hint: str = "",
+) -> list[int]:
+    """Return the places of the columns that are features: those that ``part`` picks, the only list, or all numbers.
 
-
-def _few(names: Sequence[str]) -> str:
-    return ", ".join(names[:5]) + (" …" if len(names) > 5 else "")
-
-
-def refuse_texts(path: Path, texts: Mapping[str, Sequence[Any]], numbers: Sequence[str]) -> None:
-    """FileError where texts are what the table is about, and not the few numbers beside them.
-
-    ``texts`` has some values of each column that is not numbers, by its name. ``numbers`` names the other columns.
+    Columns that look like ids are left out, unless ``part`` picks them or ``ids`` is true. ``values`` returns some
+    values of columns. ``hint`` ends the message about a table without numbers.
     """
-    prose = [name for name, values in texts.items() if _is_prose(values)]
+    names = [column.name for column in columns]
+    if part is not None and not part.startswith("-"):
+        return named_places(path, names, part)
+    dropped = named_places(path, names, part[1:]) if part else []
+    left = [place for place in range(len(names)) if place not in dropped and not _is_index(place, names)]
+    lists = [place for place in left if columns[place].kind == "list"]
+    numbers = [place for place in left if columns[place].kind in ("number", "whole")]
+    texts = [place for place in left if columns[place].kind == "text"]
+    if len(lists) > 1:
+        several = ", ".join(names[place] for place in lists)
+        raise FileError(f"{path} has several list columns ({several}); choose one: {path}:{names[lists[0]]}.")
+    if texts and not lists:
+        _refuse_texts(path, names, texts, numbers, values(texts))
+    chosen = lists or numbers
+    if not chosen:
+        raise FileError(f"{path} has no column of numbers{hint}.")
+    if not lists and not ids:
+        whole = [place for place in numbers if columns[place].kind == "whole"]
+        chosen = _without_ids(path, names, numbers, whole)
+    if texts:
+        used = listed([names[place] for place in chosen], 5)
+        _warn_left_out(path, "are not numbers", [names[place] for place in texts], f"used: {used}")
+    return chosen
+
+
+def label_places(path: Path, names: Sequence[str], part: str | None, ids: bool) -> list[int]:
+    """Return the places of the columns of labels: those that ``part`` picks, or all that do not look like ids."""
+    if part is not None:
+        return named_places(path, names, part)
+    places = [place for place in range(len(names)) if not _is_index(place, names)]
+    return places if ids or len(places) == 1 else _without_ids(path, names, places, places)
+
+
+def _is_index(place: int, names: Sequence[str]) -> bool:
+    """Return whether pandas wrote this column as its index: the first one, without a name, or with a name of its own.
+
+    >>> [_is_index(place, ["", "a", "__index_level_0__"]) for place in range(3)]
+    [True, False, True]
+    """
+    return (place == 0 and names[0] == "" and len(names) > 1) or names[place].startswith("__index_level_")
+
+
+def _warn_left_out(path: Path, what: str, names: Sequence[str], how: str) -> None:
+    warnings.warn(f"{path}: columns that {what} are left out: {listed(names, 5)}; {how}.", stacklevel=2)
+
+
+def _refuse_texts(
+    path: Path, names: Sequence[str], texts: list[int], numbers: list[int], values: Sequence[Sequence[Any]]
+) -> None:
+    """FileError where texts are what the table is about, and not the few numbers beside them."""
+    prose = [place for place, found in zip(texts, values, strict=True) if _is_prose(found)]
     if not prose or len(numbers) > _MOST_NUMBERS_BESIDE_PROSE:
         return
     besides, choice = "no numbers", ""
     if numbers:
-        besides = f"besides only numbers in {', '.join(numbers)}"
-        choice = f"; to use the numbers, name those, as in {path}:{numbers[0]}"
+        besides = f"besides only numbers in {', '.join(names[place] for place in numbers)}"
+        choice = f"; to use the numbers, name those, as in {path}:{names[numbers[0]]}"
     raise FileError(
-        f"{path} holds texts in its column {prose[0]!r} and {besides}: to use the texts, name their column with "
+        f"{path} holds texts in its column {names[prose[0]]!r} and {besides}: to use the texts, name their column with "
         f"--text{choice}."
     )
-
-
-def warn_of_text(path: Path, texts: Sequence[str], used: Sequence[str]) -> None:
-    """Say that columns of text are left out, if there are any, and which columns are used."""
-    if texts:
-        warn_left_out(path, "are not numbers", texts, f"used: {_few(used)}")
 
 
 def _is_prose(values: Sequence[Any]) -> bool:
@@ -90,12 +135,15 @@ def _is_prose(values: Sequence[Any]) -> bool:
     return len(texts) >= _LEAST_TEXTS and 2 * long > len(texts) and 2 * len(set(texts)) > len(texts)
 
 
-def without_ids(path: Path, names: Sequence[str], ids: Sequence[str]) -> list[str]:
-    """Return the names but those in ``ids``, with a warning; FileError where nothing else is there."""
+def _without_ids(path: Path, names: Sequence[str], places: list[int], suspects: list[int]) -> list[int]:
+    """Return the places without those of ``suspects`` that look like ids, with a warning."""
+    ids = [place for place in suspects if looks_like_id(names[place])]
     if not ids:
-        return list(names)
-    left = [name for name in names if name not in ids]
+        return places
+    left = [place for place in places if place not in ids]
+    shown = [names[place] for place in ids]
     if not left:
-        raise FileError(f"{path} holds nothing but ids ({', '.join(ids)}); to use them, write {path}:{ids[0]}.")
-    warn_left_out(path, "look like ids", ids, f"name the columns to use them, as in {path}:{ids[0]},{left[0]}")
+        raise FileError(f"{path} holds nothing but ids ({', '.join(shown)}); to use them, write {path}:{shown[0]}.")
+    how = f"name the columns to use them, as in {path}:{shown[0]},{names[left[0]]}"
+    _warn_left_out(path, "look like ids", shown, how)
     return left

@@ -8,13 +8,13 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hashlearn.files.arrays import EXTRA, FileError, but_is, check_memory
-from hashlearn.files.columns import SAMPLE_ROWS, looks_like_id, named_places, refuse_texts, warn_of_text, without_ids
+from hashlearn.files.columns import SAMPLE_ROWS, Column, feature_places, label_places
 from hashlearn.files.text_tables import LabelColumns, text_feature_names, text_features, text_labels, text_names
 
 _CHUNK = 4096
@@ -32,13 +32,6 @@ def open_parquet(path: Path) -> Any:
         raise FileError(f"{path} is not a Parquet file{what}.") from error
 
 
-def parquet_features(path: Path, part: str | None, *, ids: bool = False) -> NDArray[Any]:
-    """Return what ``part`` picks, else the list column, else the numbers (``ids`` keeps those that look like ids)."""
-    file = open_parquet(path)
-    names = _feature_columns(path, file, part, ids)
-    return _feature_rows(path, _read_columns(path, file, names), 0)
-
-
 def _read_columns(path: Path, file: Any, names: list[str]) -> Any:
     """Read columns, unless 8 bytes for each of their values are more than the free memory."""
     groups = [file.metadata.row_group(number) for number in range(file.metadata.num_row_groups)]
@@ -49,45 +42,31 @@ def _read_columns(path: Path, file: Any, names: list[str]) -> Any:
     return file.read(columns=names)
 
 
-def parquet_names(path: Path) -> list[str]:
-    """Return the names of all columns."""
-    return list(open_parquet(path).schema_arrow.names)
-
-
-def parquet_feature_names(path: Path, part: str | None) -> list[str]:
-    """Return the names of the columns that are features."""
-    return _feature_columns(path, open_parquet(path), part)
-
-
 def _feature_columns(path: Path, file: Any, part: str | None, ids: bool = False) -> list[str]:
-    """Return the columns that are features: those that ``part`` picks, the only list column, or all numbers."""
-    fields = {field.name: field.type for field in file.schema_arrow}
-    if part is not None and not part.startswith("-"):
-        names = [list(fields)[place] for place in named_places(path, list(fields), part)]
-    else:
-        dropped = {list(fields)[place] for place in named_places(path, list(fields), part[1:])} if part else set()
-        left = {name: kind for name, kind in fields.items() if name not in dropped and not _is_index(name)}
-        lists = [name for name, kind in left.items() if _is_list(kind)]
-        numeric = [name for name, kind in left.items() if _is_numeric(kind)]
-        if len(lists) > 1:
-            raise FileError(f"{path} has several list columns ({', '.join(lists)}); choose one: {path}:{lists[0]}.")
-        text = [name for name in left if name not in numeric and name not in lists]
-        if text and not lists:
-            sample = next(file.iter_batches(SAMPLE_ROWS, columns=text), None)
-            refuse_texts(path, {} if sample is None else sample.to_pydict(), numeric)
-        names = lists or numeric
-        if not lists and not ids:
-            names = without_ids(
-                path, numeric, [name for name in numeric if looks_like_id(name) and _is_whole(fields[name])]
-            )
-        if names:
-            warn_of_text(path, text, names)
-    if not names:
-        raise FileError(f"{path} has no column of numbers.")
-    for name in names:
-        if not (_is_numeric(fields[name]) or (_is_list(fields[name]) and len(names) == 1)):
-            raise FileError(f"{path}: column '{name}' does not hold numbers but {fields[name]}.")
-    return names
+    """Return the names of the columns that are features."""
+    fields = list(file.schema_arrow)
+    columns = [Column(field.name, _kind(field.type)) for field in fields]
+
+    def values(places: list[int]) -> list[list[Any]]:
+        sample = next(file.iter_batches(SAMPLE_ROWS, columns=[fields[place].name for place in places]), None)
+        return [[] if sample is None else sample.column(fields[place].name).to_pylist() for place in places]
+
+    places = feature_places(path, columns, part, ids, values)
+    for place in places:
+        if columns[place].kind == "text" or (columns[place].kind == "list" and len(places) > 1):
+            raise FileError(f"{path}: column '{fields[place].name}' does not hold numbers but {fields[place].type}.")
+    return [fields[place].name for place in places]
+
+
+def _kind(kind: Any) -> Literal["number", "whole", "list", "text"]:
+    import pyarrow.types as types
+
+    if types.is_integer(kind):
+        return "whole"
+    if types.is_floating(kind) or types.is_boolean(kind):
+        return "number"
+    listed = types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
+    return "list" if listed and _kind(kind.value_type) in ("number", "whole") else "text"
 
 
 def _feature_rows(path: Path, table: Any, first_row: int) -> NDArray[Any]:
@@ -99,7 +78,7 @@ def _feature_rows(path: Path, table: Any, first_row: int) -> NDArray[Any]:
         if column.null_count:
             row = first_row + int(np.flatnonzero(column.is_null().to_numpy())[0])
             raise FileError(f"{path}: a value is missing in row {row}, column '{name}'.")
-    if _is_list(table.schema.types[0]):
+    if _kind(table.schema.types[0]) == "list":
         return _list_column(path, table.column(0).combine_chunks(), first_row)
     kind = np.float32 if all(kind == pa.float32() for kind in table.schema.types) else np.float64
     return np.column_stack([np.asarray(column.to_numpy(), dtype=kind) for column in table.columns])
@@ -120,41 +99,9 @@ def _list_column(path: Path, column: Any, first_row: int) -> NDArray[Any]:
     return np.asarray(flat.to_numpy(zero_copy_only=False)).reshape(len(lengths), width)
 
 
-def _is_list(kind: Any) -> bool:
-    import pyarrow.types as types
-
-    listed = types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
-    return bool(listed and _is_numeric(kind.value_type))
-
-
-def _is_numeric(kind: Any) -> bool:
-    import pyarrow.types as types
-
-    return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind))
-
-
-def _is_whole(kind: Any) -> bool:
-    import pyarrow.types as types
-
-    return bool(types.is_integer(kind))
-
-
-def _is_index(name: str) -> bool:
-    return name.startswith("__index_level_")
-
-
-def parquet_labels(path: Path, part: str | None, *, ids: bool = False) -> tuple[list[str], list[list[Any]]]:
-    """Return the names of the label columns and the columns; missing values are None."""
-    file = open_parquet(path)
-    names = _label_columns(path, file, part, ids)
-    return names, [column.to_pylist() for column in _read_columns(path, file, names).columns]
-
-
 def _label_columns(path: Path, file: Any, part: str | None, ids: bool = False) -> list[str]:
-    names = [name for name in file.schema_arrow.names if not _is_index(name)]
-    if part is not None:
-        return [names[place] for place in named_places(path, names, part)]
-    return names if ids or len(names) == 1 else without_ids(path, names, list(filter(looks_like_id, names)))
+    names = file.schema_arrow.names
+    return [names[place] for place in label_places(path, names, part, ids)]
 
 
 class ParquetRows:
@@ -206,7 +153,10 @@ def table_features(path: Path, part: str | None, *, ids: bool = False) -> NDArra
 
     Columns that look like ids are left out with a warning unless ``part`` names them or ``ids`` is true.
     """
-    return parquet_features(path, part, ids=ids) if _is_parquet(path) else text_features(path, part, ids=ids)
+    if not _is_parquet(path):
+        return text_features(path, part, ids=ids)
+    file = open_parquet(path)
+    return _feature_rows(path, _read_columns(path, file, _feature_columns(path, file, part, ids)), 0)
 
 
 def table_labels(path: Path, part: str | None, *, n_rows: int | None = None, ids: bool = False) -> LabelColumns:
@@ -215,19 +165,25 @@ def table_labels(path: Path, part: str | None, *, n_rows: int | None = None, ids
     ``part`` picks columns, else those that look like ids are left out with a warning, unless ``ids`` is true.
     ``n_rows``, the number of labels that are expected, tells a header from a first label.
     """
-    return parquet_labels(path, part, ids=ids) if _is_parquet(path) else text_labels(path, part, n_rows=n_rows, ids=ids)
+    if not _is_parquet(path):
+        return text_labels(path, part, n_rows=n_rows, ids=ids)
+    file = open_parquet(path)
+    names = _label_columns(path, file, part, ids)
+    return names, [column.to_pylist() for column in _read_columns(path, file, names).columns]
 
 
 def table_names(path: Path) -> list[str] | None:
     """Return the names of the columns of a table; None if it has no header."""
-    return parquet_names(path) if _is_parquet(path) else text_names(path)
+    return list(open_parquet(path).schema_arrow.names) if _is_parquet(path) else text_names(path)
 
 
 def table_feature_names(path: Path, part: str | None) -> list[str] | None:
     """Return the names of the columns that ``table_features`` reads; None if the table has no header."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the reading of the features warns of what is left out
-        return parquet_feature_names(path, part) if _is_parquet(path) else text_feature_names(path, part)
+        if _is_parquet(path):
+            return _feature_columns(path, open_parquet(path), part)
+        return text_feature_names(path, part)
 
 
 def _is_parquet(path: Path) -> bool:

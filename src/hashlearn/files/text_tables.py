@@ -8,26 +8,18 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hashlearn.files.arrays import FileError, but_is, one_line
-from hashlearn.files.columns import (
-    LABEL_NAMES,
-    SAMPLE_ROWS,
-    looks_like_id,
-    named_places,
-    refuse_texts,
-    warn_of_text,
-    without_ids,
-)
+from hashlearn.files.columns import LABEL_NAMES, SAMPLE_ROWS, Column, feature_places, label_places, looks_like_id
 
 # The usual separator of each kind of file comes first.
 _SEPARATORS = {".csv": ",;\t|", ".tsv": "\t,;|", ".txt": "\t,;|"}
@@ -227,36 +219,23 @@ def _feature_places(
 ) -> list[int]:
     if part is not None and names is None:
         raise FileError(f"{path} has no header, so it has no column '{part}'.")
-    if part is not None and names is not None and not part.startswith("-"):
-        return named_places(path, names, part)
-    dropped = named_places(path, names, part[1:]) if part and names else []
-    dropped += _pandas_index(names)
-    keep = [place for place in range(len(row)) if place not in dropped]
-    # An empty field is a missing number, which is reported with its row; other text makes a text column.
-    text = [place for place in keep if row[place].strip() and not form.is_number(row[place])]
-    keep = [place for place in keep if place not in text]
-    shown = names or [str(place + 1) for place in range(len(row))]
-    if text:
+
+    def kind(field: str) -> Literal["number", "whole", "text"]:
+        # An empty field is a missing number, which is reported with its row; other text makes a text column.
+        if field.strip() and not form.is_number(field):
+            return "text"
+        return "whole" if _WHOLE.fullmatch(field) else "number"
+
+    def values(places: list[int]) -> list[list[str]]:
         with text_rows(path) as (rows, _):
             sample = list(islice(rows, 1 if names else 0, SAMPLE_ROWS))
-        refuse_texts(path, {shown[k]: [some[k] for some in sample] for k in text}, [shown[k] for k in keep])
-    if not keep:
-        commas = [row[place] for place in text if has_decimal_comma(row[place])]
-        hint = (
-            f": commas separate its columns, so {commas[0]!r} is no number; save it with semicolons" if commas else ""
-        )
-        raise FileError(f"{path} has no column of numbers{hint}.")
-    if names is not None and not ids:
-        numbering = [names[k] for k in keep if looks_like_id(names[k]) and _WHOLE.fullmatch(row[k])]
-        left = without_ids(path, [names[k] for k in keep], numbering)
-        keep = [place for place in keep if names[place] in left]
-    warn_of_text(path, [shown[place] for place in text], [shown[place] for place in keep])
-    return keep
+        return [[some[place] for some in sample] for place in places]
 
-
-def _pandas_index(names: Sequence[str] | None) -> list[int]:
-    """Return whether the first column is the index that pandas writes: it has no name."""
-    return [0] if names and names[0] == "" and len(names) > 1 else []
+    shown = names or [str(place + 1) for place in range(len(row))]
+    columns = [Column(name, kind(field)) for name, field in zip(shown, row, strict=True)]
+    commas = next(filter(has_decimal_comma, row), None)
+    hint = f": commas separate its columns, so {commas!r} is no number; save it with semicolons" if commas else ""
+    return feature_places(path, columns, part, ids, values, hint)
 
 
 def _numbers(lines: Iterator[str], form: TextForm, width: int, keep: list[int]) -> NDArray[np.float64]:
@@ -294,14 +273,7 @@ def text_labels(path: Path, part: str | None, *, n_rows: int | None = None, ids:
     body = table[1:] if names else table
     if not body:
         raise FileError(f"{path} has a header but no rows.")
-    if part is not None:
-        places = named_places(path, table[0], part)
-    else:
-        places = [place for place in range(len(table[0])) if place not in _pandas_index(names)]
-        if names and not ids and len(places) > 1:
-            numbering = [names[place] for place in places if looks_like_id(names[place])]
-            left = without_ids(path, [names[place] for place in places], numbering)
-            places = [place for place in places if names[place] in left]
+    places = list(range(len(table[0]))) if names is None else label_places(path, names, part, ids)
     columns = [[row[place].strip() or None for row in body] for place in places]
     return names and [names[place] for place in places], columns
 

@@ -7,11 +7,11 @@ import stat
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from functools import cached_property
 from pathlib import Path, PurePosixPath
-from typing import IO
+from typing import IO, Any
 
 from hashlearn.files.arrays import FileError, one_line
 from hashlearn.files.output import written_whole
@@ -32,11 +32,19 @@ class Tree:
 
     def names(self) -> list[str]:
         """Paths of all regular files, sorted."""
+        return list(self._members)
+
+    @cached_property
+    def _members(self) -> dict[str, Any]:
+        """What the archive says of each regular file. Made when it is first asked for: there may be millions."""
+        return dict(sorted(self._found()))
+
+    def _found(self) -> Iterable[tuple[str, Any]]:
         raise NotImplementedError
 
     def contains(self, name: str) -> bool:
         """Return whether there is such a file now. A link in a folder that leads out of it is none."""
-        return name in self.names()
+        return name in self._members
 
     def read(self, name: str, limit: int | None = None) -> bytes:
         """Return the bytes of a file; TooLarge, before they are in memory, if there are more than ``limit``."""
@@ -52,6 +60,14 @@ class Tree:
     def stamp(self, name: str) -> tuple[int, int]:
         """Size in bytes, unpacked, and a number that changes when the content does."""
         raise NotImplementedError
+
+    def others(self) -> list[str]:
+        """Return the links, devices and the like in an archive."""
+        return []
+
+    def reading_order(self) -> list[str]:
+        """Return the paths in the order in which reading all files takes the least time."""
+        return self.names()
 
     def close(self) -> None:
         """Let go of the archive."""
@@ -71,13 +87,12 @@ class _Folder(Tree):
         super().__init__(path)
         self._root = path.resolve(strict=True)
 
-    def names(self) -> list[str]:
-        return self._names
-
-    @cached_property
-    def _names(self) -> list[str]:
-        # Made when it is first asked for: a folder of which files are read by name may hold millions.
-        return sorted(_walk(self.path))
+    def _found(self) -> Iterable[tuple[str, None]]:
+        for where, folders, files in os.walk(self.path):
+            folders[:] = [name for name in folders if not name.startswith((".", "__MACOSX"))]
+            for name in files:
+                if not name.startswith("."):
+                    yield (Path(where) / name).relative_to(self.path).as_posix(), None
 
     def contains(self, name: str) -> bool:
         if "\0" in name:
@@ -100,30 +115,14 @@ class _Folder(Tree):
         return there.st_size, there.st_mtime_ns
 
 
-def _walk(folder: Path) -> Iterator[str]:
-    for where, folders, files in os.walk(folder):
-        folders[:] = [name for name in folders if not name.startswith((".", "__MACOSX"))]
-        for name in files:
-            if not name.startswith("."):
-                yield (Path(where) / name).relative_to(folder).as_posix()
-
-
 class _Zip(Tree):
     def __init__(self, path: Path) -> None:
         super().__init__(path)
         self._archive = zipfile.ZipFile(path)
-        self._names = sorted(
-            info.filename
-            for info in self._archive.infolist()
-            if not info.is_dir() and not info.filename.startswith("__MACOSX/")
-        )
-        self._known = frozenset(self._names)
 
-    def names(self) -> list[str]:
-        return self._names
-
-    def contains(self, name: str) -> bool:
-        return name in self._known
+    def _found(self) -> Iterable[tuple[str, zipfile.ZipInfo]]:
+        files = [info for info in self._archive.infolist() if not info.is_dir()]
+        return ((info.filename, info) for info in files if not info.filename.startswith("__MACOSX/"))
 
     def _open(self, name: str) -> IO[bytes]:
         return self._archive.open(name)
@@ -132,8 +131,8 @@ class _Zip(Tree):
         info = self._archive.getinfo(name)
         return info.file_size, info.CRC
 
-    def is_link(self, name: str) -> bool:
-        return stat.S_ISLNK(self._archive.getinfo(name).external_attr >> 16)
+    def others(self) -> list[str]:
+        return [name for name, info in self._members.items() if stat.S_ISLNK(info.external_attr >> 16)]
 
     def close(self) -> None:
         self._archive.close()
@@ -143,25 +142,27 @@ class _Tar(Tree):
     def __init__(self, path: Path) -> None:
         super().__init__(path)
         self._archive = tarfile.open(path)  # noqa: SIM115 - closed by close()
-        self._members = {member.name: member for member in self._archive.getmembers() if not member.isdir()}
+        self._all = [member for member in self._archive.getmembers() if not member.isdir()]
 
-    def names(self) -> list[str]:
+    def _found(self) -> Iterable[tuple[str, tarfile.TarInfo]]:
         # Links and devices are no files; only regular members can be read.
-        return sorted(name for name, member in self._members.items() if member.isreg())
-
-    def others(self) -> list[str]:
-        """Links, devices and the like."""
-        return sorted(name for name, member in self._members.items() if not member.isreg())
+        return ((member.name, member) for member in self._all if member.isreg())
 
     def _open(self, name: str) -> IO[bytes]:
         stream = self._archive.extractfile(self._members[name])
-        if stream is None:
-            raise FileError(f"{self.path}: {name} is not a regular file.")
+        assert stream is not None  # it is one only for what is no regular file
         return stream
 
     def stamp(self, name: str) -> tuple[int, int]:
         member = self._members[name]
         return member.size, int(member.mtime)
+
+    def others(self) -> list[str]:
+        return sorted(member.name for member in self._all if not member.isreg())
+
+    def reading_order(self) -> list[str]:
+        # A compressed tar read in another order than its own would be unpacked from the start for every member.
+        return sorted(self._members, key=lambda name: self._members[name].offset)
 
     def close(self) -> None:
         self._archive.close()
@@ -211,24 +212,16 @@ def unpack(archive: Path, folder: Path) -> list[Path]:
     """
     with open_tree(archive) as tree:
         targets = {name: _target(archive, name) for name in tree.names()}
-        odd = tree.others() if isinstance(tree, _Tar) else []
-        if isinstance(tree, _Zip):
-            odd = [name for name in targets if tree.is_link(name)]
-        if odd:
+        if odd := tree.others():
             raise FileError(f"{archive} is not unpacked: {odd[0]} in it is a link or no regular file.")
         written = []
-        for name in _reading_order(tree, targets):
+        for name in tree.reading_order():
             path = folder / targets[name]
             path.parent.mkdir(parents=True, exist_ok=True)
             with written_whole(path) as stream:
                 stream.write(tree.read(name))
             written.append(path)
     return sorted(written)
-
-
-def _reading_order(tree: Tree, targets: dict[str, PurePosixPath]) -> list[str]:
-    # A compressed tar read in another order than its own would be unpacked from the start for every member.
-    return sorted(targets, key=lambda name: tree._members[name].offset) if isinstance(tree, _Tar) else list(targets)
 
 
 def _target(archive: Path, name: str) -> PurePosixPath:
