@@ -21,7 +21,7 @@ from hashlearn.collection.uri import MEMORY, is_folder, shown
 from hashlearn.collection.where import listed
 from hashlearn.data.embed import embed_texts, text_model
 from hashlearn.data.fetch import cache_folder
-from hashlearn.files.feature_file import sidecar
+from hashlearn.files.output import sidecar
 
 if TYPE_CHECKING:
     from hashlearn.collection.collection import Collection

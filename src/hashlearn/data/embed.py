@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from hashlearn.files.arrays import FileError
-from hashlearn.files.feature_file import FeatureWriter, is_finished, read_finished, sidecar
+from hashlearn.files.feature_file import FeatureWriter, is_finished, read_finished
+from hashlearn.files.output import sidecar
 from hashlearn.messages import one_line
 from hashlearn.progress import report
 from hashlearn.typing import Float32Array

@@ -5,16 +5,10 @@ A name may pick a part of a file after a colon: ``data.npz:train``, ``data.h5:gr
 """
 
 from hashlearn.files.arrays import FileError, open_part
-from hashlearn.files.codes import CodeFile, CodeInfo, CodeWriter, read_codes, sidecar
-from hashlearn.files.output import check_output, written_whole
+from hashlearn.files.codes import CodeFile, CodeInfo, CodeWriter, read_codes
+from hashlearn.files.output import check_output, sidecar, written_whole
 from hashlearn.files.payloads import count_payload_rows, payload_rows, read_ids, read_text_ids
-from hashlearn.files.read import (
-    checked_chunks,
-    open_features,
-    read_features,
-    read_labels,
-    read_pairs,
-)
+from hashlearn.files.read import checked_chunks, open_features, read_features, read_labels, read_pairs
 
 __all__ = [
     "CodeFile",

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from hashlearn import codes
 from hashlearn.files.arrays import FileError, NpzArray, npz_keys, open_part, split_part
-from hashlearn.files.output import check_output, written_whole
+from hashlearn.files.output import check_output, sidecar, written_whole
 from hashlearn.files.read import shard_names
 
 Format = Literal["packed", "bits", "projections", "expected"]
@@ -67,11 +67,6 @@ class CodeFile:
     name: str
     codes: NDArray[Any]
     info: CodeInfo
-
-
-def sidecar(path: str | Path) -> Path:
-    """Return where the facts about a .npy code file, or an exported .faiss index, lie."""
-    return Path(f"{path}.json")
 
 
 class CodeWriter:

@@ -18,11 +18,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hashlearn.files.arrays import FileError
-from hashlearn.files.output import check_output, written_whole
+from hashlearn.files.output import check_output, sidecar, written_whole
 from hashlearn.wholefile import sync_folder
 
 FORMAT = "hashlearn features 1"
 _SAVE_SECONDS = 5.0
+_DIFFERENCES = {
+    "format": "another version of the format",
+    "backbone": "another backbone",
+    "image_size": "another image size",
+    "network": "other weights",
+    "images": "other images, or images that have changed",
+    "dtype": "another dtype",
+    "on_error": "another choice of on_error",
+    "model": "another model",
+    "texts": "other texts",
+}
 
 
 class FeatureWriter:
@@ -30,11 +41,12 @@ class FeatureWriter:
 
     def __init__(self, path: Path, facts: dict[str, Any], width: int, dtype: str, *, restart: bool = False) -> None:
         self.path = check_output(path, (".npy",))
-        self.facts = {"format": FORMAT, **facts, "dtype": dtype, "n_features": width}
+        self.facts = _all_facts(facts, width, dtype)
         self.dtype = np.dtype(dtype).newbyteorder("<")
         self.rows, self.done = 0, 0
         self.skipped: dict[str, str] = {}
-        self._part, self._state = part_file(path), state_file(path)
+        self._part = _part_file(path)
+        self._state = sidecar(self._part)
         self._stream = self._opened(restart)
         self._saved = time.monotonic()
 
@@ -51,8 +63,7 @@ class FeatureWriter:
         self._stream.seek(0)
         self._stream.write(self._header(self.rows))
         self._save()
-        with written_whole(sidecar(self.path)) as stream:
-            stream.write(_json({**self.facts, **about}))
+        _write_json(sidecar(self.path), {**self.facts, **about})
         os.replace(self._part, self.path)
         sync_folder(self.path.parent)
         self._state.unlink()
@@ -68,7 +79,10 @@ class FeatureWriter:
         self._stream.close()
 
     def _opened(self, restart: bool) -> IO[bytes]:
-        state = None if restart else self._read_state()
+        state = None
+        if not restart and self._state.exists() and self._part.exists():
+            state = _read_json(self._state)
+            _check_same(self._part, state["facts"], self.facts)
         # The file is opened without truncating it: another process may be writing it, and only the lock shows that.
         flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0)
         stream = os.fdopen(os.open(self._part, flags, 0o666), "r+b")
@@ -90,20 +104,12 @@ class FeatureWriter:
             raise
         return stream
 
-    def _read_state(self) -> dict[str, Any] | None:
-        if not (self._state.exists() and self._part.exists()):
-            return None
-        state = _read_json(self._state)
-        _check_same(self._part, state["facts"], self.facts)
-        return state
-
     def _save(self) -> None:
         """Write rows first and their number second: a kill between the two loses rows but never counts missing ones."""
         self._stream.flush()
         os.fsync(self._stream.fileno())
         state = {"facts": self.facts, "rows": self.rows, "done": self.done, "skipped": self.skipped}
-        with written_whole(self._state) as stream:
-            stream.write(_json(state))
+        _write_json(self._state, state)
         self._saved = time.monotonic()
 
     def _header(self, rows: int) -> bytes:
@@ -116,7 +122,7 @@ class FeatureWriter:
 
 def is_finished(path: Path) -> bool:
     """Return whether the file is complete, and no newer one is being made."""
-    return path.exists() and not part_file(path).exists()
+    return path.exists() and not _part_file(path).exists()
 
 
 def read_finished(path: Path, facts: dict[str, Any], width: int, dtype: str) -> dict[str, Any]:
@@ -124,35 +130,17 @@ def read_finished(path: Path, facts: dict[str, Any], width: int, dtype: str) -> 
     if not sidecar(path).exists():
         raise FileError(f"{path} exists and does not say what it holds: choose another name, or restart to replace it.")
     found = _read_json(sidecar(path))
-    _check_same(path, found, {"format": FORMAT, **facts, "dtype": dtype, "n_features": width})
-    state_file(path).unlink(missing_ok=True)
+    _check_same(path, found, _all_facts(facts, width, dtype))
+    sidecar(_part_file(path)).unlink(missing_ok=True)
     return found
 
 
-def part_file(path: Path) -> Path:
+def _part_file(path: Path) -> Path:
     return path.with_name(path.name + ".part")
 
 
-def state_file(path: Path) -> Path:
-    return path.with_name(path.name + ".part.json")
-
-
-def sidecar(path: Path) -> Path:
-    """Return the path of the facts about a file of features."""
-    return path.with_name(path.name + ".json")
-
-
-_DIFFERENCES = {
-    "format": "another version of the format",
-    "backbone": "another backbone",
-    "image_size": "another image size",
-    "network": "other weights",
-    "images": "other images, or images that have changed",
-    "dtype": "another dtype",
-    "on_error": "another choice of on_error",
-    "model": "another model",
-    "texts": "other texts",
-}
+def _all_facts(facts: dict[str, Any], width: int, dtype: str) -> dict[str, Any]:
+    return {"format": FORMAT, **facts, "dtype": dtype, "n_features": width}
 
 
 def _check_same(path: Path, found: dict[str, Any], wanted: dict[str, Any]) -> None:
@@ -161,18 +149,16 @@ def _check_same(path: Path, found: dict[str, Any], wanted: dict[str, Any]) -> No
             raise FileError(f"{path} was made with {title}: choose another name, or restart to replace it.")
 
 
-def _json(value: dict[str, Any]) -> bytes:
-    return json.dumps(value, ensure_ascii=True, indent=1).encode()
+def _write_json(path: Path, value: dict[str, Any]) -> None:
+    with written_whole(path) as stream:
+        stream.write(json.dumps(value, indent=1).encode())
 
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        value = json.loads(path.read_bytes())
-    except ValueError as error:
+        return dict(json.loads(path.read_bytes()))
+    except (ValueError, TypeError) as error:
         raise FileError(f"{path} is damaged: choose another name, or restart to replace it.") from error
-    if not isinstance(value, dict):
-        raise FileError(f"{path} is damaged: choose another name, or restart to replace it.")
-    return value
 
 
 def _lock(stream: IO[bytes], path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all."""
+"""Files that appear whole or not at all, and where the facts about them are."""
 
 from __future__ import annotations
 
@@ -24,6 +24,11 @@ def check_output(name: str | Path, suffixes: tuple[str, ...] = ()) -> Path:
     if not os.access(path.parent, os.W_OK):
         raise FileError(f"{path} cannot be written: the folder {path.parent} is not writable.")
     return path
+
+
+def sidecar(path: str | Path) -> Path:
+    """Return the path of the facts about a file of features or codes, or about an exported .faiss index."""
+    return Path(f"{path}.json")
 
 
 @contextmanager

@@ -23,8 +23,8 @@ from scipy import sparse
 
 from hashlearn import codes
 from hashlearn.files.arrays import FileError
-from hashlearn.files.codes import CODE_SUFFIXES, CodeInfo, CodeWriter, read_codes, sidecar
-from hashlearn.files.output import check_output, written_whole
+from hashlearn.files.codes import CODE_SUFFIXES, CodeInfo, CodeWriter, read_codes
+from hashlearn.files.output import check_output, sidecar, written_whole
 from hashlearn.kernel import FeatureMap
 from hashlearn.parallel import BLOCK_ROWS, in_order, one_blas_thread, ordered_map, thread_count
 from hashlearn.progress import PhaseTimer, report, verbose_listening
