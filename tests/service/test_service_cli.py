@@ -6,9 +6,7 @@ import io
 import signal
 import subprocess
 import sys
-import zipfile
 from dataclasses import replace
-from pathlib import Path
 
 import httpx
 import numpy as np
@@ -16,10 +14,9 @@ import pytest
 from PIL import Image
 from service_box import ROWS, TOKEN, command, make_shop
 
-from hashlearn import Collection, cli
+from hashlearn import cli
 from hashlearn.data import Dataset, digits
-from hashlearn.service.demo_collections import PICTURES, DemoData, make_demo, pixel_demo
-from hashlearn.service.served_collection import open_collection
+from hashlearn.service.demo_collections import PICTURES, make_demo
 
 
 @pytest.fixture(autouse=True)
@@ -98,22 +95,11 @@ def few_digits(n_train: int) -> Dataset:
 
 
 @pytest.mark.slow
-def test_the_demo_is_made_once_and_shown(tmp_path):
+def test_the_demo_is_made_and_shown(tmp_path):
     dataset = few_digits(600)
-    calls = []
-
-    def compute(folder: Path) -> DemoData:
-        calls.append(folder)
-        return pixel_demo(dataset, 16, 0, folder)
-
-    folder = tmp_path / "demo"
-    made = make_demo(folder, {"bits": 16}, compute)
+    made = make_demo(tmp_path, dataset, 16, 0)
     assert [path.name for path in made] == ["auto", "lsh"]
-    assert make_demo(folder, {"bits": 16}, compute) == made
-    assert len(calls) == 1
-    with pytest.raises(ValueError, match="other settings"):
-        make_demo(folder, {"bits": 32}, compute)
-    pictures = [option for path in made for option in ("--images", f"{path.name}={folder / PICTURES}")]
+    pictures = [option for path in made for option in ("--images", f"{path.name}={tmp_path / PICTURES}")]
     with command("serve", *map(str, made), *pictures) as (_, url):
         api = f"{url}/api/v1/collections/auto"
         item = httpx.get(f"{api}/items/700", timeout=60).json()
@@ -138,65 +124,8 @@ def test_the_demo_is_made_once_and_shown(tmp_path):
         assert shares[0] > shares[1] + 0.1  # what learning is for
 
 
-def test_a_demo_that_was_stopped_begins_anew(tmp_path):
-    def stopped(folder: Path) -> DemoData:
-        with Collection.create(folder / "auto", n_bits=8) as half:
-            half.add(codes=np.zeros((100, 1), dtype=np.uint8))
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        make_demo(tmp_path, {}, stopped)
-    few = few_digits(200)
-    made = make_demo(tmp_path, {}, lambda folder: pixel_demo(few, 8, 0, folder))
-    with open_collection(str(made[0])).collection as whole:
-        assert len(whole) == 200 + len(few.query_X)
-    (tmp_path / "else").mkdir()
-    (tmp_path / "else" / "file").touch()
-    with pytest.raises(ValueError, match="other files"):
-        make_demo(tmp_path / "else", {}, stopped)
-
-
-@pytest.mark.slow
-def test_the_demo_with_pictures_of_ones_own(tmp_path, monkeypatch):
-    """Stripes against dots, as a zip of train/<class> and test/<class>, through the whole command."""
-    rng = np.random.default_rng(0)
-    with zipfile.ZipFile(tmp_path / "pictures.zip", "w") as archive:
-        for part, count in (("train", 40), ("test", 8)):
-            for number in range(count):
-                for kind in ("dots", "stripes"):
-                    pixels = rng.integers(0, 60, (32, 32, 3), dtype=np.uint8)
-                    shift = int(rng.integers(4))
-                    pixels[shift :: 8 if kind == "dots" else 4, :: 8 if kind == "dots" else 1] += 150
-                    stream = io.BytesIO()
-                    Image.fromarray(pixels).save(stream, "PNG")
-                    archive.writestr(f"{part}/{kind}/{number}.png", stream.getvalue())
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    folder = tmp_path / "demo"
-    more = ["--images", str(tmp_path / "pictures.zip"), "--bits", "16", "--folder", str(folder)]
-    with command("demo", "--serve", *more) as (server, url):
-        facts = httpx.get(f"{url}/api/v1/collections", timeout=60).json()["collections"]
-        assert [(one["name"], one["rows"], one["can"]["image"]) for one in facts] == [
-            ("auto", 96, True),
-            ("lsh", 96, True),
-        ]
-        api = f"{url}/api/v1/collections/auto"
-        item = httpx.get(f"{api}/items/95", timeout=60).json()
-        assert item["payload"] == {"label": "stripes", "part": "test", "image": "test/stripes/7.png"}
-        picture = httpx.get(url + item["image"], timeout=60)
-        headers = {"Content-Type": "image/png"}
-        answer = httpx.post(f"{api}/search/image?k=10", content=picture.content, headers=headers, timeout=60).json()
-        result = answer["results"][0]
-        assert result["query"]["code"] == item["code"]
-        assert {hit["payload"]["label"] for hit in result["hits"]} == {"stripes"}
-        server.send_signal(signal.SIGTERM)
-        assert server.wait(60) == 0
-    assert (folder / "demo.json").exists()
-
-
 def test_options_that_do_not_go_together(capsys):
     assert cli.main(["demo", "--open"]) == 2
     assert "--serve" in said(capsys)
     assert cli.main(["demo", "--serve", "--json"]) == 2
     assert "--serve" in said(capsys)
-    assert cli.main(["demo", "--serve", "--images", "nowhere.zip"]) == 2
-    assert "nowhere.zip" in said(capsys)

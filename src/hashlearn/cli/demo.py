@@ -14,7 +14,7 @@ import typer
 from hashlearn import codes, data, files, metrics
 from hashlearn.cli.options import AsJson
 from hashlearn.cli.serve import PORT, need_extra, serve_collections
-from hashlearn.cli.shell import BadUse, epilog, folded, print_json, print_table, progress, say
+from hashlearn.cli.shell import BadUse, epilog, folded, print_json, print_table, progress
 from hashlearn.data import Dataset
 from hashlearn.methods import AutoHasher, OpenHasher, find_method
 from hashlearn.progress import report
@@ -38,7 +38,6 @@ _DEFINITION = (
         "hashlearn demo",
         "hashlearn demo --bits 16 --save demo-data",
         "hashlearn demo --serve --open",
-        "hashlearn demo --serve --images cifar10-images.zip --bits 64 --folder cifar-demo",
     )
 )
 def demo(
@@ -52,16 +51,6 @@ def demo(
     serve: Annotated[
         bool, typer.Option("--serve", help="Fill collections with the data and serve the page to explore them.")
     ] = False,
-    folder: Annotated[
-        Path | None, typer.Option(help="With --serve: keep the collections there, so that they can be served again.")
-    ] = None,
-    images: Annotated[
-        Path | None,
-        typer.Option(help="With --serve: your own pictures, a folder or zip with one folder per class."),
-    ] = None,
-    image_size: Annotated[
-        int, typer.Option(min=8, max=512, help="With --images: width and height in pixels after scaling.")
-    ] = 32,
     port: Annotated[int, typer.Option(min=0, max=65535, help="With --serve: the port; 0 takes a free one.")] = PORT,
     open_page: Annotated[bool, typer.Option("--open", help="With --serve: open the page in a browser.")] = False,
 ) -> None:
@@ -73,10 +62,10 @@ def demo(
     if serve:
         if save is not None or as_json:
             raise BadUse("--save and --json are for the comparison, without --serve.")
-        _serve(folder, images, image_size, bits, seed, port, open_page)
+        _serve(bits, seed, port, open_page)
         return
-    if folder is not None or images is not None or open_page:
-        raise BadUse("--folder, --images and --open need --serve.")
+    if open_page:
+        raise BadUse("--open needs --serve.")
     dataset = _demo_dataset()
     if save is not None:
         save.mkdir(parents=True, exist_ok=True)
@@ -92,34 +81,19 @@ def demo(
         _print(result, save)
 
 
-def _serve(
-    folder: Path | None, images: Path | None, side: int, bits: int, seed: int, port: int, open_page: bool
-) -> None:
-    """Make the collections and serve them. Without a folder they are temporary and removed at the end."""
+def _serve(bits: int, seed: int, port: int, open_page: bool) -> None:
+    """Make temporary collections and serve them."""
     need_extra()
-    if images is not None and not images.exists():
-        raise BadUse(f"{images} does not exist.")
-    from hashlearn.service.demo_collections import PICTURES, gist_demo, make_demo, pixel_demo
+    from hashlearn.service.demo_collections import PICTURES, make_demo
     from hashlearn.service.served_collection import open_collection
     from hashlearn.service.settings import ServerSettings, read_tokens
 
     settings = ServerSettings(tokens=read_tokens(None))
     with tempfile.TemporaryDirectory(prefix="hashlearn-demo-") as temporary:
-        place = folder or Path(temporary) / "demo"
-        wanted: dict[str, Any] = {"bits": bits, "seed": seed}
+        folder = Path(temporary)
         with progress("demo"):
-            if images is None:
-                dataset = _demo_dataset()
-                wanted["dataset"] = dataset.name
-                made = make_demo(place, wanted, lambda to: pixel_demo(dataset, bits, seed, to))
-            else:
-                wanted |= {"images": str(images.resolve()), "size": side}
-                made = make_demo(place, wanted, lambda _: gist_demo(images, side, bits, seed))
-        pictures = place / PICTURES if images is None else images
-        if folder is not None:
-            options = " ".join(f"{path} --images {path.name}={pictures}" for path in made)
-            say(f"kept in {folder}: hashlearn serve {options} serves it again.")
-        served = [open_collection(str(path), images=pictures) for path in made]
+            made = make_demo(folder, _demo_dataset(), bits, seed)
+        served = [open_collection(str(path), images=folder / PICTURES) for path in made]
         serve_collections(served, settings, port, open_page)
 
 
