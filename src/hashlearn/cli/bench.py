@@ -46,6 +46,10 @@ app, bench = command_group(
 )
 
 
+_LONG_SECONDS = 60.0
+"""Methods whose training takes this long get one seed in the report of the paper."""
+
+
 class ListCommand(TyperCommand):
     """A command whose list options take several values: ``--bits 16 64`` is ``--bits 16 --bits 64``."""
 
@@ -243,10 +247,7 @@ def paper_report(
     figure: Annotated[list[int] | None, typer.Option(help="Figures, 1 to 5, several at once.")] = None,
     data_dir: DataDir = None,
     out: ReportFolder = "report",
-    seeds: Annotated[int, typer.Option(min=1, help="Number of seeds.")] = 3,
-    further_seeds_below: Annotated[
-        float, typer.Option(metavar="SECONDS", help="One seed only where training takes this long.")
-    ] = 60.0,
+    seeds: Annotated[int, typer.Option(min=1, help="Number of seeds, if training takes under a minute.")] = 3,
     methods: Annotated[list[str] | None, typer.Option(help="Only these methods.")] = None,
     bits: Annotated[list[int] | None, typer.Option(help="Only these bit lengths.")] = None,
     protocols: Annotated[
@@ -269,7 +270,7 @@ def paper_report(
             out,
             data_dir,
             seeds=seeds,
-            further_below=further_seeds_below,
+            further_below=_LONG_SECONDS,
             methods=methods,
             bits=bits,
             protocols=protocols,

@@ -40,8 +40,6 @@ index.add_typer(rows)
     epilog=epilog(
         "hashlearn index create shop/ --model model.hl",
         "hashlearn index create shop/ --model model.hl --vectors --kind ivf --set n_probes=32",
-        "hashlearn index create shop/ --model model.hl --ids text",
-        "hashlearn index create faq/ --model model.hl --embed all-MiniLM-L6-v2",
         "hashlearn index create faq/ --from faq.csv --text question --labels topic --embed all-MiniLM-L6-v2",
         "hashlearn index create postgresql://me@localhost/db?collection=shop --bits 64",
     )
@@ -200,8 +198,6 @@ def export(
     epilog=epilog(
         "hashlearn index migrate shop/ new.npy --ids sample.npy --dry-run",
         "hashlearn index migrate shop/ new.npy --ids sample.npy --labels y.npy --max-loss 0.02",
-        "hashlearn index migrate shop/ new.npy --ids sample.npy --vectors drop",
-        "hashlearn index migrate faq/ new.npy --ids sample.npy --embed all-MiniLM-L6-v2",
         "hashlearn index migrate faq/ --embed all-MiniLM-L6-v2",
         "hashlearn index migrate shop/ --undo",
     )
@@ -390,7 +386,6 @@ def verify(uri: Uri, as_json: AsJson = False) -> int:
 
 @index.command(
     epilog=epilog(
-        "hashlearn index health shop/",
         "hashlearn index health shop/ queries.npy",
         "hashlearn index health shop/ queries.npy --least 0.95 --json",
     )
