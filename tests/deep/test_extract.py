@@ -317,12 +317,12 @@ def test_command_on_a_zip_with_weights_from_a_file(tmp_path, capsys):
         capsys,
         tmp_path / "images.zip",
         *("--backbone", "efficientnet_lite0", "--size", 32, "--weights", tmp_path / "w.pth"),
-        *("-o", tmp_path / "X.npy", "--labels-out", tmp_path / "y.txt", "--dtype", "float16"),
+        *("-o", tmp_path / "X.npy", "--labels-out", tmp_path / "y.npy", "--dtype", "float16"),
     )
     assert (code, told) == (0, "")
     assert "rows      2" in printed
     assert np.load(tmp_path / "X.npy").dtype == np.float16
-    assert (tmp_path / "y.txt").read_text() == "a\nb c\n"
+    assert np.load(tmp_path / "y.npy").tolist() == ["a", "b c"]
 
 
 @pytest.mark.slow

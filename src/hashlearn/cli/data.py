@@ -149,16 +149,13 @@ def embed(
     """
     if (labels is None) != (labels_out is None):
         raise BadUse("--labels and --labels-out go together: give both or neither.")
-    for path in (out, labels_out):
-        if path is not None:
-            files.check_output(path, (".npy",))
+    _check_outputs(out, labels_out)
     started = time.perf_counter()
     found = read_texts(source, text, labels)
     with progress(f"embedding {source}"):
         X = embed_texts(found.texts, model, out, restart=restart)
     if labels_out is not None:
-        with files.written_whole(labels_out) as stream:
-            np.save(stream, np.asarray(found.labels))
+        _write_labels(labels_out, found.labels)
     facts: dict[str, Any] = {"texts": int(X.shape[0]), "features": int(X.shape[1]), "model": model}
     tell({**facts, "seconds": round(time.perf_counter() - started, 3), "output": str(out)}, as_json)
 
@@ -185,8 +182,7 @@ def features(
         Literal["stop", "skip"], typer.Option(help="At a damaged image, stop, or skip it with a message.")
     ] = "stop",
     labels_out: Annotated[
-        Path | None,
-        typer.Option(metavar="y.npy", help="Also write the folder of each image as its class, .npy or .txt."),
+        Path | None, typer.Option(metavar="y.npy", help="Also write the folder of each image as its class.")
     ] = None,
     dtype: Annotated[
         Literal["float32", "float16"], typer.Option(help="Type of the features; float16 takes half as many bytes.")
@@ -212,9 +208,7 @@ def features(
 
     if backbone not in BACKBONES or backbone == "none":
         raise BadUse(f"--backbone must be one of {', '.join(name for name in BACKBONES if name != 'none')}.")
-    files.check_output(out, (".npy",))
-    if labels_out is not None:
-        files.check_output(labels_out, (".npy", ".txt"))
+    _check_outputs(out, labels_out)
     started = time.perf_counter()
     with progress(f"features of {source}"):
         made = extract(
@@ -246,12 +240,12 @@ def features(
     tell(facts, as_json)
 
 
-def _write_labels(path: Path, classes: list[str]) -> None:
+def _check_outputs(*paths: Path | None) -> None:
+    for path in paths:
+        if path is not None:
+            files.check_output(path, (".npy",))
+
+
+def _write_labels(path: Path, labels: Any) -> None:
     with files.written_whole(path) as stream:
-        if path.suffix.lower() == ".npy":
-            np.save(stream, np.array(classes))
-            return
-        strange = next((name for name in classes if len(name.splitlines()) > 1 or name != name.strip()), None)
-        if strange is not None:
-            raise files.FileError(f"The class {strange!r} cannot stand in a line of text: write labels as .npy.")
-        stream.write("".join(f"{name}\n" for name in classes).encode())
+        np.save(stream, np.asarray(labels))

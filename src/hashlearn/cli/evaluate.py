@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from scipy import sparse
 from hashlearn import files
 from hashlearn.cli.inputs import file_or_column, load_model, open_features, read_labels_of, without_label
 from hashlearn.cli.options import AsJson, BitOrder, Bits, Emphasis, Jobs, Unlabeled, emphasis_value
-from hashlearn.cli.shell import PROSE_WIDTH, BadUse, counted, epilog, folded, plain_value, print_json, progress, say
+from hashlearn.cli.shell import PROSE_WIDTH, BadUse, epilog, folded, plain_value, print_json, progress, say
 from hashlearn.codes import BitOrder as BitOrderName
 from hashlearn.files.codes import FLOAT_FORMATS
 from hashlearn.labels import as_labels, match_labels
@@ -111,7 +112,7 @@ def evaluate(
         # Checked here, so that an error names the files.
         first, second = (as_labels(y, rules["unlabeled"], n) for y, n in zip(labels, label_names, strict=True))
         match_labels(first, second, label_names)
-        rules["progress"] = counted(listener, "evaluating")
+        rules["progress"] = partial(listener, "evaluating")
         by_tables = hasher is not None and hasher.searched_by_tables
         if emphasis is not None and not by_tables:
             raise BadUse(f"--emphasis is for an OpenHasher, which {model} is not: leave it out.")

@@ -11,7 +11,7 @@ import os
 import shutil
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -160,8 +160,3 @@ def progress(title: str, only: str | None = None) -> Iterator[Listener]:
 
         with listening(listener):
             yield listener
-
-
-def counted(listener: Listener, phase: str) -> Callable[[int, int], None]:
-    """Return a listener of one phase, for code that reports only (done, total)."""
-    return lambda done, total: listener(phase, done, total)

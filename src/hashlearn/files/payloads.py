@@ -17,7 +17,7 @@ from hashlearn.files.arrays import FileError, check_there, one_line, open_part, 
 from hashlearn.files.columns import named_places
 from hashlearn.files.read import shard_names
 from hashlearn.files.tables import TABLES, open_parquet, table_labels, table_names
-from hashlearn.files.text_tables import TextForm, not_text, text_rows
+from hashlearn.files.text_tables import TextForm, text_lines, text_rows
 
 SUFFIXES = (".parquet", ".jsonl", ".ndjson", ".csv", ".tsv")
 _PLAIN_NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,400})(?:\.\d{1,400})?", re.ASCII)
@@ -95,7 +95,11 @@ def read_text_ids(name: str | Path) -> list[str]:
     names = shard_names(name)
     if names != [str(name)]:
         return [text for one in names for text in read_text_ids(one)]
-    values = _lines(Path(name)) if str(name).lower().endswith(".txt") else _id_values(name)
+    if str(name).lower().endswith(".txt"):
+        check_there(Path(name))
+        values: Any = text_lines(Path(name))  # none of them is a header, because any text may be an id
+    else:
+        values = _id_values(name)
     if isinstance(values, np.ndarray):
         if values.ndim != 1 or values.dtype.kind not in "iuU":
             raise FileError(f"{name} must hold ids: a 1-D array of text. It is {values.ndim}-D {values.dtype}.")
@@ -104,15 +108,6 @@ def read_text_ids(name: str | Path) -> list[str]:
     if missing:
         raise FileError(f"{name}: row {missing[0]} holds no id.")
     return [str(value) for value in values]
-
-
-def _lines(path: Path) -> list[str]:
-    """Return all lines of a file. None of them is a header, because any text may be an id."""
-    check_there(path)
-    try:
-        return path.read_text(encoding="utf-8-sig").splitlines()
-    except UnicodeDecodeError as error:
-        raise not_text(path) from error
 
 
 def _id_values(name: str | Path) -> Any:

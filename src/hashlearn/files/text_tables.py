@@ -61,6 +61,14 @@ def not_text(path: Path) -> FileError:
     return FileError(f"{path} is not text in UTF-8{what}.")
 
 
+def text_lines(path: Path) -> list[str]:
+    """Return all lines of a file."""
+    try:
+        return path.read_text(encoding="utf-8-sig").splitlines()
+    except UnicodeDecodeError as error:
+        raise not_text(path) from error
+
+
 @contextmanager
 def open_text(path: Path) -> Iterator[tuple[IO[str], TextForm]]:
     """Yield the stream of a text table, at its start, and the form it is written in."""
@@ -118,16 +126,11 @@ def _form_of(sample: str, suffix: str, told: str | None) -> TextForm:
 
 
 def _sample_rows(sample: str, separator: str) -> list[list[str]]:
-    rows = []
+    rows = csv.reader(io.StringIO(sample, newline=""), delimiter=separator)
     try:
-        for row in csv.reader(io.StringIO(sample, newline=""), delimiter=separator):
-            if row:
-                rows.append(row)
-            if len(rows) == SAMPLE_ROWS:
-                break
+        return list(islice(filter(None, rows), SAMPLE_ROWS))
     except csv.Error:  # the reader of the whole file says what is wrong
         return []
-    return rows
 
 
 def _has_decimal_commas(rows: list[list[str]]) -> bool:
@@ -285,10 +288,7 @@ def _label_table(path: Path, part: str | None) -> list[list[str]]:
     # A label a line, in which no character separates anything; an empty line is a row without a label.
     if part is not None:
         raise FileError(f"{path} has no columns, so it has no part '{part}'.")
-    try:
-        return [[line] for line in path.read_text(encoding="utf-8-sig").splitlines()]
-    except UnicodeDecodeError as error:
-        raise not_text(path) from error
+    return [[line] for line in text_lines(path)]
 
 
 def _has_header(table: list[list[str]], n_rows: int | None) -> bool:
