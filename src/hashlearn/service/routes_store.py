@@ -34,7 +34,7 @@ from hashlearn.service.service import (
     require_writer,
     writing,
 )
-from hashlearn.typing import Ids
+from hashlearn.typing import Float32Array
 
 _PRIVATE = ("uri", "host")
 _LARGEST_COUNT = 2**40
@@ -84,17 +84,17 @@ def _within(service: Service, served: ServedCollection, call: wire.WithinCall) -
     return wire.WireAnswer.pack(store.within(query, call.radius, limit))
 
 
-def _get(service: Service, served: ServedCollection, call: wire.GetCall) -> wire.WireRows:
-    ids = _ids(call.ids)
+def _get(service: Service, served: ServedCollection, call: wire.GetCall) -> StoredRows:
+    ids = checked_ids(call.ids)
     check_count(len(ids), service.limits)
-    return wire.WireRows.pack(served.collection._store.get(ids, call.vectors))
+    return served.collection._store.get(ids, call.vectors)
 
 
-def _count(service: Service, served: ServedCollection, call: wire.CountCall) -> wire.Changed:
-    return wire.Changed(served.collection._store.count(condition_of(call.where)))
+def _count(service: Service, served: ServedCollection, call: wire.CountCall) -> int:
+    return served.collection._store.count(condition_of(call.where))
 
 
-def _scan(service: Service, served: ServedCollection, call: wire.ScanCall) -> wire.WireRows:
+def _scan(service: Service, served: ServedCollection, call: wire.ScanCall) -> StoredRows:
     check_count(max(call.batch_rows, 1), service.limits)
     store = served.collection._store
     batches = store.scan(max(call.batch_rows, 1), condition_of(call.where), call.vectors, call.after)
@@ -107,7 +107,7 @@ def _scan(service: Service, served: ServedCollection, call: wire.ScanCall) -> wi
         codes = np.empty((0, (store.spec.n_bits + 7) // 8), dtype=np.uint8)
         floats = None if size is None else np.empty((0, size), dtype=np.float32)
         rows = StoredRows(np.empty(0, dtype=np.int64), codes, [], floats)
-    return wire.WireRows.pack(rows)
+    return rows
 
 
 def _info(service: Service, served: ServedCollection, call: wire.NoCall) -> dict[str, Any]:
@@ -119,13 +119,13 @@ def _verify(service: Service, served: ServedCollection, call: wire.NoCall) -> Ve
     return served.collection._store.verify()
 
 
-def _embed(service: Service, served: ServedCollection, call: wire.EmbedCall) -> wire.Array:
-    return wire.Array.pack(served.rows_of_texts(call.texts, service.limits))
+def _embed(service: Service, served: ServedCollection, call: wire.EmbedCall) -> Float32Array:
+    return served.rows_of_texts(call.texts, service.limits)
 
 
-def _add(service: Service, served: ServedCollection, call: wire.AddCall) -> wire.Changed:
+def _add(service: Service, served: ServedCollection, call: wire.AddCall) -> int:
     _check_hasher(served, call)
-    ids, payloads = _ids(call.ids), call.payloads
+    ids, payloads = checked_ids(call.ids), call.payloads
     check_count(len(ids), service.limits)
     names: Any = ids
     if served.collection.id_kind != "int":
@@ -133,17 +133,14 @@ def _add(service: Service, served: ServedCollection, call: wire.AddCall) -> wire
         if len(names) != len(ids) or [number_of(name) for name in names] != ids.tolist():
             raise bad("bad_id", "Each row needs the text of its id, and the number of that text.")
         payloads = [{name: item for name, item in row.items() if name != TEXT_FIELD} for row in payloads or ()]
-    vectors = None if call.vectors is None else call.vectors.unpack()
-    return wire.Changed(
-        len(served.collection.add(codes=call.codes.unpack(), ids=names, payload=payloads, vectors=vectors))
-    )
+    return len(served.collection.add(codes=call.codes, ids=names, payload=payloads, vectors=call.vectors))
 
 
-def _update(service: Service, served: ServedCollection, call: wire.UpdateCall) -> wire.Changed:
+def _update(service: Service, served: ServedCollection, call: wire.UpdateCall) -> wire.Updated:
     named = served.collection.id_kind != "int"
     if (call.ids is None) == (call.where is None):
         raise bad("bad_request", "Give ids or a filter.")
-    wanted = condition_of(call.where) if call.ids is None else _ids(call.ids)
+    wanted = condition_of(call.where) if call.ids is None else checked_ids(call.ids)
     count = len(wanted) if isinstance(wanted, np.ndarray) else 1
     check_count(count, service.limits)
     payloads: list[Payload] = checked_payloads(call.payloads, count) or []
@@ -156,29 +153,29 @@ def _update(service: Service, served: ServedCollection, call: wire.UpdateCall) -
     elif named and TEXT_FIELD in payloads[0]:
         raise bad("bad_request", f"The field {TEXT_FIELD!r} cannot be changed.")
     try:
-        return wire.Changed(
+        return wire.Updated(
             served.collection._store.update_payloads(PayloadUpdate(wanted, payloads, call.merge, named))
         )
     except NoSuchRowsError as error:
-        return wire.Changed(0, error.missing)
+        return wire.Updated(0, error.missing)
 
 
-def _delete(service: Service, served: ServedCollection, call: wire.DeleteCall) -> wire.Changed:
+def _delete(service: Service, served: ServedCollection, call: wire.DeleteCall) -> int:
     if (call.ids is None) == (not call.where):
         raise bad("bad_request", "Give ids or a filter that is not empty.")
-    wanted: Any = parse(call.where or {}) if call.ids is None else _ids(call.ids)
+    wanted: Any = parse(call.where or {}) if call.ids is None else checked_ids(call.ids)
     if isinstance(wanted, np.ndarray):
         check_count(len(wanted), service.limits)
-    return wire.Changed(served.collection._store.delete(wanted))
+    return served.collection._store.delete(wanted)
 
 
-def _take_ids(service: Service, served: ServedCollection, call: wire.TakeIdsCall) -> wire.Changed:
+def _take_ids(service: Service, served: ServedCollection, call: wire.TakeIdsCall) -> int:
     if not 0 <= call.count <= _LARGEST_COUNT:
         raise bad("bad_request", f"count must be between 0 and {_LARGEST_COUNT}. Got {call.count} instead.")
-    return wire.Changed(served.collection._store.take_ids(call.count))
+    return served.collection._store.take_ids(call.count)
 
 
-def _replace(service: Service, served: ServedCollection, call: wire.ReplaceCall) -> wire.Changed:
+def _replace(service: Service, served: ServedCollection, call: wire.ReplaceCall) -> int:
     collection = served.collection
     if collection._store.spec.fingerprint != call.before:
         raise ApiError(409, "replaced", "The model was replaced meanwhile.")
@@ -190,17 +187,17 @@ def _replace(service: Service, served: ServedCollection, call: wire.ReplaceCall)
     if call.ids is None or call.codes is None:
         collection._replace_hasher(hasher, call.vector_size)
     else:
-        ids, codes = _ids(call.ids), check_codes(call.codes.unpack(), collection.n_bits)
+        ids, codes = checked_ids(call.ids), check_codes(call.codes, collection.n_bits)
         if len(ids) != len(codes):
             raise bad("bad_request", f"There must be one code per id. Got {len(codes)} codes and {len(ids)} ids.")
         collection._replace_codes(hasher, ids, codes)
     service.follow_hasher(served)
-    return wire.Changed(1)
+    return 1
 
 
-def _compact(service: Service, served: ServedCollection, call: wire.NoCall) -> wire.Changed:
+def _compact(service: Service, served: ServedCollection, call: wire.NoCall) -> int:
     served.collection.compact()
-    return wire.Changed(0)
+    return 0
 
 
 _Call = Callable[[Service, ServedCollection, Any], Any]
@@ -239,7 +236,7 @@ def create_by_store(service: ServiceDep, name: str, call: Annotated[wire.CreateC
     if not call.check_only:
         collection = Collection(str(folder / name), store.create(str(folder / name), spec), hasher)
         add_served(service, ServedCollection(name, collection))
-    return _response(wire.Changed(0))
+    return _response(0)
 
 
 @reading
@@ -274,10 +271,6 @@ def _found(calls: dict[str, tuple[type[wire.Call], _Call]], name: str) -> tuple[
 
 def _response(message: Any) -> Response:
     return Response(wire.encode(message), media_type=wire.CONTENT_TYPE)
-
-
-def _ids(array: wire.Array) -> Ids:
-    return checked_ids(array.unpack())
 
 
 def _hasher(model: bytes) -> Any:

@@ -6,7 +6,6 @@ import contextlib
 import os
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar, NoReturn, TypeVar
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
@@ -31,8 +30,10 @@ from hashlearn.collection.store import (
     VerifyReport,
     model_was_replaced,
 )
+from hashlearn.collection.uri import shown
 from hashlearn.collection.where import Condition, as_filter
 from hashlearn.index import Hits, RangeHits, ScoreTables
+from hashlearn.parallel import row_blocks
 from hashlearn.typing import Float32Array, Ids, PackedCodes
 
 try:
@@ -55,46 +56,34 @@ _QUERIES, _DETAILED_HITS, _BARE_HITS, _FLOATS = 1000, 100_000, 5_000_000, 4_000_
 Message = TypeVar("Message")
 
 
-@dataclass(frozen=True)
-class HttpAddress:
-    """The parts of a URI: the server, the name of the collection, and the token of this client."""
-
-    server: str
-    name: str
-    token: str | None
-    shown: str
-
-
-def read_uri(uri: str, whole_server: bool = False) -> HttpAddress:
-    """Read ``http://host:port/name``, optionally with ``?token=``; without the name for a whole server."""
-    try:
-        parts = urlsplit(uri)
-        found = parts.hostname and (parts.port is None or parts.port)
-    except ValueError:
-        found = None
-    path = "" if not found else parts.path.rstrip("/")
-    prefix, _, name = (path, "", "") if whole_server else path.rpartition("/")
-    if not found or not (name or whole_server):
-        raise CollectionError(f"{uri.partition('?')[0]} is no address of a collection: write {_FORM}.")
-    token = dict(parse_qsl(parts.query)).get("token") or os.environ.get(TOKEN_VARIABLE) or None
-    server = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{prefix}"
-    return HttpAddress(server, unquote(name), token, f"{server}/{name}" if name else server)
-
-
 class HttpLink:
-    """Requests to a server, and its errors as those of a collection. Any thread may use it."""
+    """Requests to a server, and its errors as those of a collection. Any thread may use it.
 
-    def __init__(self, address: HttpAddress) -> None:
-        self.address = address
-        headers = {} if address.token is None else {"Authorization": f"Bearer {address.token}"}
+    ``uri`` is ``http://host:port/name``, optionally with ``?token=``; without the name for a whole server.
+    """
+
+    def __init__(self, uri: str, whole_server: bool = False) -> None:
+        try:
+            parts = urlsplit(uri)
+            found = parts.hostname and (parts.port is None or parts.port)
+        except ValueError:
+            found = None
+        path = "" if not found else parts.path.rstrip("/")
+        prefix, _, name = (path, "", "") if whole_server else path.rpartition("/")
+        if not found or not (name or whole_server):
+            raise CollectionError(f"{uri.partition('?')[0]} is no address of a collection: write {_FORM}.")
+        self.server = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{prefix}"
+        self.shown = f"{self.server}/{name}" if name else self.server
+        self.path = f"{_API}/{quote(unquote(name), safe='')}"
+        token = dict(parse_qsl(parts.query)).get("token") or os.environ.get(TOKEN_VARIABLE)
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
         timeout = httpx.Timeout(_ANSWER_SECONDS, connect=_CONNECT_SECONDS)
-        self._client: httpx.Client | None = httpx.Client(base_url=address.server, headers=headers, timeout=timeout)
+        self._client: httpx.Client | None = httpx.Client(base_url=self.server, headers=headers, timeout=timeout)
 
     def call(self, name: str, message: wire.Call, kind: type[Message]) -> Message:
         """Return what the server answers to a call of the store."""
-        path = f"{_API}/{quote(self.address.name, safe='')}/store/{name}"
         headers = {"Content-Type": wire.CONTENT_TYPE}
-        answer = self.request("POST", path, content=wire.encode(message), headers=headers)
+        answer = self.request("POST", f"{self.path}/store/{name}", content=wire.encode(message), headers=headers)
         try:
             return wire.decode(answer.content, kind)
         except ValueError as error:
@@ -104,12 +93,12 @@ class HttpLink:
         """Send a request, and again while the server is busy; raise what it refuses as an error of a collection."""
         for attempt in range(_BUSY_ATTEMPTS):
             if self._client is None:
-                raise CollectionError(f"The collection {self.address.shown} is closed.")
+                raise CollectionError(f"The collection {self.shown} is closed.")
             try:
                 answer = self._client.request(method, path, **more)
             except httpx.HTTPError as error:
                 why = str(error) or type(error).__name__
-                raise CollectionError(f"Cannot reach {self.address.shown}: {why.rstrip('.')}.") from error
+                raise CollectionError(f"Cannot reach {self.shown}: {why.rstrip('.')}.") from error
             if answer.is_success:
                 return answer
             code, message = self._told(answer)
@@ -126,7 +115,7 @@ class HttpLink:
             raise self._no_server() from None
 
     def _error(self, status: int, code: str, message: str) -> Exception:
-        place = self.address.shown
+        place = self.shown
         if status in (401, 403):
             return CollectionError(
                 f"{place} refuses: {message} Give token= to Collection.open, or set {TOKEN_VARIABLE}."
@@ -146,7 +135,7 @@ class HttpLink:
         return ValueError(message) if status == 400 else CollectionError(f"{place}: {message}")
 
     def _no_server(self) -> CollectionError:
-        return CollectionError(f"What answers at {self.address.server} is no server of hashlearn, or another version.")
+        return CollectionError(f"What answers at {self.server} is no server of hashlearn, or another version.")
 
     def close(self) -> None:
         """Close the connections."""
@@ -167,7 +156,7 @@ class HttpStore(Store):
     def __init__(self, link: HttpLink, served: wire.ServedSpec, read_only: bool) -> None:
         self.spec, self._codes_by = served.spec, served.codes_by
         self._link = link
-        self._place, self._read_only = link.address.shown, read_only or not served.writable
+        self._place, self._read_only = link.shown, read_only or not served.writable
 
     @classmethod
     def check_new(cls, uri: str, spec: CollectionSpec) -> None:
@@ -180,12 +169,12 @@ class HttpStore(Store):
 
     @classmethod
     def _create(cls, uri: str, spec: CollectionSpec, check_only: bool = False) -> None:
-        with contextlib.closing(HttpLink(read_uri(uri))) as link:
-            link.call("create", wire.CreateCall(spec, check_only), wire.Changed)
+        with contextlib.closing(HttpLink(uri)) as link:
+            link.call("create", wire.CreateCall(spec, check_only), int)
 
     @classmethod
     def open(cls, uri: str, read_only: bool = False) -> HttpStore:
-        link = HttpLink(read_uri(uri))
+        link = HttpLink(uri)
         try:
             return cls(link, link.call("spec", wire.NoCall(), wire.ServedSpec), read_only)
         except BaseException:
@@ -194,65 +183,55 @@ class HttpStore(Store):
 
     @classmethod
     def drop(cls, uri: str) -> None:
-        with contextlib.closing(HttpLink(read_uri(uri))) as link:
-            link.request("DELETE", f"{_API}/{quote(link.address.name, safe='')}")
+        with contextlib.closing(HttpLink(uri)) as link:
+            link.request("DELETE", link.path)
 
     def add(self, ids: Ids, codes: PackedCodes, payloads: Sequence[Payload] | None, vectors: Vectors | None) -> None:
         self._require_writable()
         row_bytes = 8 + codes.shape[1] + (0 if vectors is None else 4 * vectors.shape[1])
-        step = max(1, min(len(ids), _BODY_BYTES // row_bytes))
-        for start in range(0, len(ids), step):
-            part = slice(start, start + step)
-            some = None if payloads is None else list(payloads[part])
-            floats = None if vectors is None else wire.Array.pack(vectors[part])
-            arrays = wire.Array.pack(ids[part]), wire.Array.pack(codes[part])
-            message = wire.AddCall(*arrays, some, floats, self._codes_by)
+        parts = row_blocks(len(ids), max(1, _BODY_BYTES // row_bytes))[::-1]
+        while parts:
+            part = parts.pop()
+            some = None if payloads is None else [*payloads[part]]
+            floats = None if vectors is None else vectors[part]
             try:
-                self._link.call("write/add", message, wire.Changed)
+                self._link.call("write/add", wire.AddCall(ids[part], codes[part], some, floats, self._codes_by), int)
             except TooLargeError:
-                if len(ids[part]) == 1:
+                if part.stop - part.start == 1:
                     raise
-                half = start + len(ids[part]) // 2
-                for rows in (slice(start, half), slice(half, start + step)):
-                    kept = None if vectors is None else vectors[rows]
-                    self.add(ids[rows], codes[rows], None if payloads is None else payloads[rows], kept)
+                half = (part.start + part.stop) // 2
+                parts += [slice(half, part.stop), slice(part.start, half)]
 
     def update_payloads(self, update: PayloadUpdate) -> int:
         self._require_writable()
-        message = wire.UpdateCall(list(update.payloads), update.merge)
+        message = wire.UpdateCall([*update.payloads], update.merge)
         if isinstance(update.wanted, np.ndarray):
-            message.ids = wire.Array.pack(update.wanted)
+            message.ids = update.wanted
         else:
             message.where = {} if update.wanted is None else as_filter(update.wanted)
-        done = self._link.call("write/update", message, wire.Changed)
+        done = self._link.call("write/update", message, wire.Updated)
         if done.missing:
             raise NoSuchRowsError("no payload was changed", done.missing)
         return done.count
 
     def delete(self, wanted: Ids | Condition) -> int:
         self._require_writable()
-        message = wire.DeleteCall()
         if isinstance(wanted, np.ndarray):
-            message.ids = wire.Array.pack(wanted)
-        else:
-            message.where = as_filter(wanted)
-        return self._link.call("write/delete", message, wire.Changed).count
+            return self._link.call("write/delete", wire.DeleteCall(ids=wanted), int)
+        return self._link.call("write/delete", wire.DeleteCall(where=as_filter(wanted)), int)
 
     def get(self, ids: Ids, vectors: bool = False) -> StoredRows:
         wanted, size = np.unique(ids), self.spec.vector_size if vectors else None
-        step = min(self.batch_rows, max(1, _FLOATS // (size or 1)))
-        parts = [
-            self._link.call("get", wire.GetCall(wire.Array.pack(wanted[start : start + step]), vectors), wire.WireRows)
-            for start in range(0, max(len(wanted), 1), step)
-        ]
-        return _joined([part.unpack() for part in parts])
+        blocks = row_blocks(len(wanted), min(self.batch_rows, max(1, _FLOATS // (size or 1))))
+        calls = [wire.GetCall(wanted[part], vectors) for part in blocks or [slice(0)]]
+        return _joined([self._link.call("get", call, StoredRows) for call in calls])
 
     def count(self, where: Condition | None = None) -> int:
-        return self._link.call("count", wire.CountCall(wire.filter_of(where)), wire.Changed).count
+        return self._link.call("count", wire.CountCall(wire.filter_of(where)), int)
 
     def take_ids(self, count: int) -> int:
         self._require_writable()
-        return self._link.call("write/take_ids", wire.TakeIdsCall(count), wire.Changed).count
+        return self._link.call("write/take_ids", wire.TakeIdsCall(count), int)
 
     def search(self, query: Query, k: int) -> Answer[Hits]:
         floats = k * (self.spec.vector_size or 0) if "vector" in query.include else 0
@@ -267,7 +246,7 @@ class HttpStore(Store):
         hits = Hits(
             _stacked([part.hits.ids for part in parts], -1),
             _stacked([part.hits.distances for part in parts], -1 if query.by_bits and not query.rescoring else np.inf),
-            skipped=None if any(one is None for one in skipped) else np.concatenate(skipped),  # type: ignore[arg-type]
+            skipped=None if any(one is None for one in skipped) else np.concatenate(skipped),
         )
         return Answer(hits, _rows_of([part.rows for part in parts]), sum(part.cut for part in parts))
 
@@ -275,7 +254,7 @@ class HttpStore(Store):
         parts = []
         for part in _blocks(query, _QUERIES):
             message = wire.WithinCall(wire.WireQuery.pack(part), float(radius), limit, self._codes_by)
-            parts.append(self._link.call("within", message, wire.WireAnswer).unpack_range())
+            parts.append(self._link.call("within", message, wire.WireAnswer).unpack())
         if len(parts) == 1:
             return parts[0]
         counts = np.concatenate([np.diff(part.hits.offsets) for part in parts])
@@ -295,7 +274,7 @@ class HttpStore(Store):
         page = min(batch_rows, self.batch_rows, max(1, _FLOATS // (size or 1)))
         while True:
             message = wire.ScanCall(page, wire.filter_of(where), vectors, after)
-            rows = self._link.call("scan", message, wire.WireRows).unpack()
+            rows = self._link.call("scan", message, StoredRows)
             if len(rows.ids):
                 yield rows
             if len(rows.ids) < page:
@@ -304,45 +283,41 @@ class HttpStore(Store):
 
     def info(self) -> dict[str, Any]:
         facts = self._link.call("info", wire.NoCall(), dict[str, Any])
-        return {**facts, "uri": self._link.address.shown, "server": self._link.address.server}
+        return {**facts, "uri": self._link.shown, "server": self._link.server}
 
     def replace_model(self, model: bytes, fingerprint: str, vector_size: int | None) -> None:
         self._replace(wire.ReplaceCall(self.spec.fingerprint, model, vector_size))
 
     def replace_codes(self, model: bytes, fingerprint: str, ids: Ids, codes: PackedCodes) -> None:
-        parts = (wire.Array.pack(ids), wire.Array.pack(codes))
-        self._replace(wire.ReplaceCall(self.spec.fingerprint, model, self.spec.vector_size, *parts))
+        self._replace(wire.ReplaceCall(self.spec.fingerprint, model, self.spec.vector_size, ids, codes))
 
     def _replace(self, message: wire.ReplaceCall) -> None:
         self._require_writable()
-        self._link.call("write/replace", message, wire.Changed)
+        self._link.call("write/replace", message, int)
         found = self._link.call("spec", wire.NoCall(), wire.ServedSpec)
         self.spec, self._codes_by = found.spec, found.codes_by
 
     def embed(self, texts: Sequence[str]) -> Float32Array:
-        parts = [
-            self._link.call("embed", wire.EmbedCall([*texts[start : start + _TEXTS]]), wire.Array).unpack()
-            for start in range(0, len(texts), _TEXTS)
-        ]
-        return np.concatenate(parts)
+        calls = [wire.EmbedCall([*texts[part]]) for part in row_blocks(len(texts), _TEXTS)]
+        return np.concatenate([self._link.call("embed", call, Float32Array) for call in calls])
 
     def verify(self) -> VerifyReport:
         return self._link.call("verify", wire.NoCall(), VerifyReport)
 
     def compact(self) -> None:
         self._require_writable()
-        self._link.call("write/compact", wire.NoCall(), wire.Changed)
+        self._link.call("write/compact", wire.NoCall(), int)
 
     def backup(self, path: str) -> None:
         raise UnsupportedByStoreError(
-            f"A backup of {self._link.address.shown} is made where its server runs: run 'hashlearn index backup' on "
+            f"A backup of {self._link.shown} is made where its server runs: run 'hashlearn index backup' on "
             "the folder there. To copy the rows, use Collection.export."
         )
 
     @classmethod
     def restore(cls, path: str, uri: str, replace: bool) -> NoReturn:
         raise UnsupportedByStoreError(
-            f"A backup cannot be restored over HTTP to {read_uri(uri).shown}: run 'hashlearn index restore' where its "
+            f"A backup cannot be restored over HTTP to {shown(uri)}: run 'hashlearn index restore' where its "
             "server runs."
         )
 
@@ -352,9 +327,9 @@ class HttpStore(Store):
 
 def served_collections(uri: str) -> list[dict[str, Any]]:
     """Return the facts of all collections of a server."""
-    with contextlib.closing(HttpLink(read_uri(uri, whole_server=True))) as link:
+    with contextlib.closing(HttpLink(uri, whole_server=True)) as link:
         found = link.request("GET", _API).json()["collections"]
-        return [{**facts, "uri": f"{link.address.server}/{facts['name']}"} for facts in found]
+        return [{**facts, "uri": f"{link.server}/{facts['name']}"} for facts in found]
 
 
 def _blocks(query: Query, step: int) -> Iterator[Query]:

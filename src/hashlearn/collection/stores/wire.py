@@ -1,30 +1,23 @@
 """What the client and the service send each other about a store: MessagePack, with arrays as their bytes.
 
-Each call of a store is one request, ``POST /api/v1/collections/NAME/store/CALL``. Its body and its answer are the
-structures of this file. Nothing in them can run code, and every field is checked when it is read.
+Each call of a store is one request, ``POST /api/v1/collections/NAME/store/CALL``. Its body is a ``Call`` of this file,
+and its answer is what the method of the store returns. Nothing in them can run code, and every field is checked when
+it is read.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, get_args
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from hashlearn.collection.store import (
-    Answer,
-    CollectionSpec,
-    Include,
-    Payload,
-    Query,
-    Rescoring,
-    StoredRows,
-)
+from hashlearn.collection.store import Answer, CollectionSpec, Include, Payload, Query, Rescoring, StoredRows
 from hashlearn.collection.where import Condition, as_filter, condition_of
 from hashlearn.index import Hits, RangeHits, ScoreTables
-from hashlearn.typing import Metric
+from hashlearn.typing import Float32Array, Ids, PackedCodes
 
 CONTENT_TYPE = "application/vnd.msgpack"
 Filter = dict[str, Any]
@@ -32,24 +25,11 @@ Message = TypeVar("Message")
 
 
 class Array(msgspec.Struct, array_like=True):
-    """An array in C order, little-endian."""
+    """How an array is sent: in C order, little-endian."""
 
     dtype: Literal["int32", "int64", "uint8", "float32", "float64"]
     shape: list[int]
     data: bytes
-
-    @classmethod
-    def pack(cls, array: NDArray[Any]) -> Array:
-        """Return an array to send."""
-        little = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
-        return cls(array.dtype.name, [*array.shape], little.tobytes())  # type: ignore[arg-type]
-
-    def unpack(self) -> NDArray[Any]:
-        """Return the array that was sent; ValueError if its bytes do not fit its shape."""
-        dtype = np.dtype(self.dtype).newbyteorder("<")
-        if min(self.shape, default=0) < 0 or math.prod(self.shape) * dtype.itemsize != len(self.data):
-            raise ValueError(f"An array of the shape {self.shape} does not have {len(self.data)} bytes.")
-        return np.frombuffer(self.data, dtype=dtype).reshape(self.shape).astype(self.dtype)
 
 
 class Call(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -57,46 +37,26 @@ class Call(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 
 class WireQuery(Call):
-    """A ``Query``: arrays of codes or expected bits, or tables of scores."""
+    """A ``Query``, whose values are an array or tables of scores."""
 
-    values: Array | None = None
-    nibbles: Array | None = None
-    words: Array | None = None
-    vectors: Array | None = None
-    nearest: int = 0
-    max_rows: int = 0
-    metric: Metric = "cosine"
-    also: Array | None = None
+    values: NDArray[Any] | None = None
+    tables: ScoreTables | None = None
+    rescoring: Rescoring | None = None
     where: Filter | None = None
     include: list[Include] = []
 
     @classmethod
     def pack(cls, query: Query) -> WireQuery:
         """Return queries to send."""
-        sent, plan = cls(where=filter_of(query.where), include=[*query.include]), query.rescoring
-        if isinstance(query.values, ScoreTables):
-            sent.nibbles, sent.words = Array.pack(query.values.nibbles), _packed(query.values.words)
-        else:
-            sent.values = Array.pack(query.values)
-        if plan is not None:
-            sent.vectors, sent.also = Array.pack(plan.vectors), _packed(plan.also)
-            sent.nearest, sent.max_rows, sent.metric = plan.nearest, plan.max_rows, plan.metric
-        return sent
+        values, tables = (None, query.values) if isinstance(query.values, ScoreTables) else (query.values, None)
+        return cls(values, tables, query.rescoring, filter_of(query.where), [*query.include])
 
     def unpack(self) -> Query:
         """Return the queries that were sent; ValueError if they are none."""
-        values: Any
-        if self.nibbles is not None:
-            values = ScoreTables(self.nibbles.unpack(), _unpacked(self.words))
-        elif self.values is not None:
-            values = self.values.unpack()
-        else:
-            raise ValueError("A query needs values or nibbles.")
-        plan = None
-        if self.vectors is not None:
-            also = _unpacked(self.also)
-            plan = Rescoring(self.vectors.unpack(), self.nearest, self.max_rows, self.metric, also)
-        return Query(values, plan, condition_of(self.where), self.include)
+        values: Any = self.values if self.tables is None else self.tables
+        if values is None:
+            raise ValueError("A query needs values or tables.")
+        return Query(values, self.rescoring, condition_of(self.where), self.include)
 
 
 class SearchCall(Call):
@@ -113,7 +73,7 @@ class WithinCall(Call):
 
 
 class GetCall(Call):
-    ids: Array
+    ids: Ids
     vectors: bool = False
 
 
@@ -129,22 +89,22 @@ class ScanCall(Call):
 
 
 class AddCall(Call):
-    ids: Array
-    codes: Array
+    ids: Ids
+    codes: PackedCodes
     payloads: list[Payload] | None = None
-    vectors: Array | None = None
+    vectors: Float32Array | None = None
     codes_by: str = ""
 
 
 class UpdateCall(Call):
     payloads: list[Payload]
     merge: bool
-    ids: Array | None = None
+    ids: Ids | None = None
     where: Filter | None = None
 
 
 class DeleteCall(Call):
-    ids: Array | None = None
+    ids: Ids | None = None
     where: Filter | None = None
 
 
@@ -156,8 +116,8 @@ class ReplaceCall(Call):
     before: str
     model: bytes
     vector_size: int | None = None
-    ids: Array | None = None
-    codes: Array | None = None
+    ids: Ids | None = None
+    codes: PackedCodes | None = None
 
 
 class CreateCall(Call):
@@ -173,65 +133,34 @@ class NoCall(Call):
     """A request without arguments."""
 
 
-class WireRows(msgspec.Struct):
-    """Rows of a store."""
-
-    ids: Array
-    codes: Array
-    payloads: list[Payload]
-    vectors: Array | None = None
-
-    @classmethod
-    def pack(cls, rows: StoredRows) -> WireRows:
-        """Return rows to send."""
-        return cls(Array.pack(rows.ids), Array.pack(rows.codes), rows.payloads, _packed(rows.vectors))
-
-    def unpack(self) -> StoredRows:
-        """Return the rows that were sent."""
-        return StoredRows(self.ids.unpack(), self.codes.unpack(), self.payloads, _unpacked(self.vectors))
-
-
 class WireAnswer(msgspec.Struct):
     """What queries found. ``offsets`` and ``found`` are for all rows within a radius."""
 
-    ids: Array
-    distances: Array
-    offsets: Array | None = None
-    found: Array | None = None
-    skipped: Array | None = None
-    rows: WireRows | None = None
+    ids: Ids
+    distances: NDArray[Any]
+    offsets: Ids | None = None
+    found: Ids | None = None
+    skipped: Ids | None = None
+    rows: StoredRows | None = None
     cut: int = 0
 
     @classmethod
     def pack(cls, answer: Answer[Any]) -> WireAnswer:
         """Return an answer to send."""
-        hits = answer.hits
-        sent = cls(Array.pack(hits.ids), Array.pack(hits.distances), skipped=_packed(hits.skipped), cut=answer.cut)
-        sent.rows = None if answer.rows is None else WireRows.pack(answer.rows)
-        if isinstance(hits, RangeHits):
-            sent.offsets, sent.found = Array.pack(hits.offsets), Array.pack(hits.found)
-        return sent
+        hits, ball = answer.hits, isinstance(answer.hits, RangeHits)
+        offsets, found = (hits.offsets, hits.found) if ball else (None, None)
+        return cls(hits.ids, hits.distances, offsets, found, hits.skipped, answer.rows, answer.cut)
 
-    def unpack(self) -> Answer[Hits]:
-        """Return the answer to a search."""
-        hits = Hits(self.ids.unpack(), self.distances.unpack(), skipped=_unpacked(self.skipped))
-        return Answer(hits, None if self.rows is None else self.rows.unpack(), self.cut)
-
-    def unpack_range(self) -> Answer[RangeHits]:
-        """Return the answer to a search within a radius."""
-        assert self.offsets is not None
-        hits = RangeHits(
-            self.offsets.unpack(),
-            self.ids.unpack(),
-            self.distances.unpack(),
-            skipped=_unpacked(self.skipped),
-            found=_unpacked(self.found),
-        )
-        return Answer(hits, None if self.rows is None else self.rows.unpack())
+    def unpack(self) -> Answer[Any]:
+        """Return the answer that was sent, with ``Hits`` or ``RangeHits``."""
+        if self.offsets is None:
+            return Answer(Hits(self.ids, self.distances, skipped=self.skipped), self.rows, self.cut)
+        hits = RangeHits(self.offsets, self.ids, self.distances, skipped=self.skipped, found=self.found)
+        return Answer(hits, self.rows)
 
 
-class Changed(msgspec.Struct):
-    """How many rows were changed; ``missing`` has the ids of rows that do not exist, and then nothing was changed."""
+class Updated(msgspec.Struct):
+    """How many payloads were changed; ``missing`` has ids of rows that do not exist, and then nothing was changed."""
 
     count: int
     missing: list[int] = []
@@ -256,20 +185,28 @@ def filter_of(where: Condition | None) -> Filter | None:
 
 def encode(message: Any) -> bytes:
     """Return a message as bytes."""
-    return msgspec.msgpack.encode(message)
+    return msgspec.msgpack.encode(message, enc_hook=_sent)
 
 
 def decode(body: bytes, kind: type[Message]) -> Message:
     """Return the message in some bytes; ValueError if it is no such message."""
     try:
-        return msgspec.msgpack.decode(body, type=kind)
+        return msgspec.msgpack.decode(body, type=kind, dec_hook=_received)
     except (msgspec.MsgspecError, RecursionError) as error:
         raise ValueError(f"This is no {kind.__name__}: {error}") from error
 
 
-def _packed(array: NDArray[Any] | None) -> Array | None:
-    return None if array is None else Array.pack(array)
+def _sent(array: NDArray[Any]) -> Array:
+    little = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
+    return Array(array.dtype.name, [*array.shape], little.tobytes())  # type: ignore[arg-type]
 
 
-def _unpacked(array: Array | None) -> NDArray[Any] | None:
-    return None if array is None else array.unpack()
+def _received(kind: Any, sent: Any) -> NDArray[Any]:
+    """Return an array of a message; ValueError if it is of another dtype than its field, or its bytes do not fit."""
+    found = msgspec.convert(sent, Array)
+    dtype, wanted = np.dtype(found.dtype), get_args(get_args(kind)[1])[0]
+    if wanted is not Any and dtype != wanted:
+        raise ValueError(f"The array must hold {wanted.__name__}. Got {dtype} instead.")
+    if min(found.shape, default=0) < 0 or math.prod(found.shape) * dtype.itemsize != len(found.data):
+        raise ValueError(f"An array of the shape {found.shape} does not have {len(found.data)} bytes.")
+    return np.frombuffer(found.data, dtype.newbyteorder("<")).reshape(found.shape).astype(dtype)
