@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+import os
+from collections.abc import AsyncIterator, Callable, Coroutine
 from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
 from hashlearn.collection.collection import Collection, Item
-from hashlearn.collection.ids import IdKind
 from hashlearn.collection.store import StoredRows
 
 Arguments = ParamSpec("Arguments")
@@ -26,6 +26,30 @@ def _awaited(
         return await asyncio.to_thread(method, self._collection, *arguments, **options)
 
     return call
+
+
+def _made(
+    make: Callable[Arguments, Collection],
+) -> Callable[Concatenate[type[AsyncCollection], Arguments], Coroutine[Any, Any, AsyncCollection]]:
+    """Return a class method that calls one of ``Collection`` in a thread and returns the collection to await."""
+
+    @functools.wraps(make)
+    async def call(
+        cls: type[AsyncCollection], *arguments: Arguments.args, **options: Arguments.kwargs
+    ) -> AsyncCollection:
+        return cls(await asyncio.to_thread(make, *arguments, **options))
+
+    return call
+
+
+class _Known(Generic[Result]):
+    """A property of the collection, which is read at once."""
+
+    def __init__(self, read: Callable[[Collection], Result]) -> None:
+        self._read = read
+
+    def __get__(self, one: AsyncCollection, owner: type[AsyncCollection]) -> Result:
+        return self._read(one._collection)
 
 
 class AsyncCollection:
@@ -51,31 +75,6 @@ class AsyncCollection:
     def __init__(self, collection: Collection) -> None:
         self._collection = collection
 
-    @classmethod
-    async def create(cls, *arguments: Any, **options: Any) -> Self:
-        """Make a new, empty collection; see ``Collection.create``."""
-        return cls(await asyncio.to_thread(Collection.create, *arguments, **options))
-
-    @classmethod
-    async def open(cls, *arguments: Any, **options: Any) -> Self:
-        """Open a collection; see ``Collection.open``."""
-        return cls(await asyncio.to_thread(Collection.open, *arguments, **options))
-
-    @classmethod
-    async def from_texts(cls, *arguments: Any, **options: Any) -> Self:
-        """Make a collection of texts; see ``Collection.from_texts``."""
-        return cls(await asyncio.to_thread(Collection.from_texts, *arguments, **options))
-
-    @classmethod
-    async def restore(cls, *arguments: Any, **options: Any) -> Self:
-        """Make a collection out of a backup; see ``Collection.restore``."""
-        return cls(await asyncio.to_thread(Collection.restore, *arguments, **options))
-
-    @classmethod
-    async def drop(cls, *arguments: Any, **options: Any) -> None:
-        """Remove a collection for good; see ``Collection.drop``."""
-        await asyncio.to_thread(Collection.drop, *arguments, **options)
-
     async def __aenter__(self) -> Self:
         return self
 
@@ -95,7 +94,7 @@ class AsyncCollection:
 
     async def scan(self, *arguments: Any, **options: Any) -> AsyncIterator[StoredRows]:
         """Iterate over all rows in batches; see ``Collection.scan``."""
-        batches: Iterator[StoredRows] = self._collection.scan(*arguments, **options)
+        batches = self._collection.scan(*arguments, **options)
         while (rows := await asyncio.to_thread(next, batches, None)) is not None:
             yield rows
 
@@ -103,45 +102,24 @@ class AsyncCollection:
         """Copy all rows to another place and return the copy; see ``Collection.copy``."""
         return type(self)(await asyncio.to_thread(self._collection.copy, *arguments, **options))
 
-    @property
-    def uri(self) -> str:
-        """Where the collection is, without secrets."""
-        return self._collection.uri
+    @staticmethod
+    async def drop(uri: str | os.PathLike[str], *, token: str | None = None) -> None:
+        """Remove a collection for good; see ``Collection.drop``."""
+        await asyncio.to_thread(Collection.drop, uri, token=token)
 
-    @property
-    def n_bits(self) -> int:
-        """The length of the codes."""
-        return self._collection.n_bits
+    create = classmethod(_made(Collection.create))
+    open = classmethod(_made(Collection.open))
+    from_texts = classmethod(_made(Collection.from_texts))
+    restore = classmethod(_made(Collection.restore))
 
-    @property
-    def id_kind(self) -> IdKind:
-        """The kind of ids that the collection was made with."""
-        return self._collection.id_kind
-
-    @property
-    def vector_size(self) -> int | None:
-        """How many floats per row are kept; None if no vectors are kept."""
-        return self._collection.vector_size
-
-    @property
-    def hasher(self) -> Any:
-        """The hasher that encodes rows and queries; None in a collection of codes made elsewhere."""
-        return self._collection.hasher
-
-    @property
-    def text_model(self) -> str | None:
-        """The sentence-transformers model that embeds texts for the hasher; None if it is not known."""
-        return self._collection.text_model
-
-    @property
-    def text_field(self) -> str | None:
-        """The field of payloads that holds the texts of rows; None if it is not known."""
-        return self._collection.text_field
-
-    @property
-    def label_field(self) -> str | None:
-        """The field of payloads that holds the labels of rows; None if it is not known."""
-        return self._collection.label_field
+    uri = _Known(lambda one: one.uri)
+    n_bits = _Known(lambda one: one.n_bits)
+    id_kind = _Known(lambda one: one.id_kind)
+    vector_size = _Known(lambda one: one.vector_size)
+    hasher = _Known(lambda one: one.hasher)
+    text_model = _Known(lambda one: one.text_model)
+    text_field = _Known(lambda one: one.text_field)
+    label_field = _Known(lambda one: one.label_field)
 
     close = _awaited(Collection.close)
     info = _awaited(Collection.info)
