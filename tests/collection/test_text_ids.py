@@ -162,5 +162,5 @@ def test_a_migration_finds_rows_by_their_texts(folder_uri):
     with Collection.create(folder_uri, ITQ(n_bits=6, random_state=0).fit(X), ids="text") as shop:
         shop.add(X, ids=names)
         shop.migrate(X @ np.diag(np.arange(1, 7)).astype(np.float32), names)
-        with pytest.raises(ValueError, match="Got row 1 twice"):
+        with pytest.raises(ValueError, match="Got 'row 1' twice"):
             shop.migrate(X[:2], ["row 1", "row 1"])

@@ -10,16 +10,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Self, TypedDict, Unpack, get_args, overload
+from typing import Any, NamedTuple, NoReturn, Self, TypedDict, Unpack, get_args, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hashlearn import models
 from hashlearn.codes import BitOrder
-from hashlearn.collection.encoder import Encoder, checked_codes, checked_vectors, row_count, with_notes
-from hashlearn.collection.filter_advice import Asked, filter_advice, warn_of_filter
-from hashlearn.collection.health import LOOKED_AT, Health, trained_confidence
+from hashlearn.collection import copying, export, filter_advice, from_texts, health, migration
+from hashlearn.collection.encoder import Encoder, checked_codes, checked_vectors, with_notes
 from hashlearn.collection.ids import IdKind, ids_of_kind
 from hashlearn.collection.new_spec import check_keywords, check_same, check_tables, make_spec
 from hashlearn.collection.payloads import checked_payloads
@@ -39,7 +38,7 @@ from hashlearn.collection.store import (
 )
 from hashlearn.collection.stores import store_class
 from hashlearn.collection.uri import MEMORY, as_uri, is_folder, shown, with_token
-from hashlearn.collection.where import Condition, condition_of, parse
+from hashlearn.collection.where import Condition, condition_of
 from hashlearn.index import HitList, Hits, RangeHits, tables
 from hashlearn.index.inputs import checked_count, new_ids
 from hashlearn.models.format import ModelFileError
@@ -47,15 +46,13 @@ from hashlearn.progress import report
 from hashlearn.rows.advice import collapsed
 from hashlearn.typing import Metric, PackedCodes
 
-if TYPE_CHECKING:
-    from hashlearn.collection.migration import OldVectors
-    from hashlearn.hashers.migrated import MigrationReport
-
 Where = Mapping[str, Any]
 OneId = int | str | uuid.UUID
-ManyRows = np.ndarray[tuple[int, int], np.dtype[Any]] | Sequence[Sequence[float]]
-OneRow = np.ndarray[tuple[int], np.dtype[Any]] | Sequence[float]
-"""A single query."""
+Many = np.ndarray[tuple[int, int], np.dtype[Any]] | Sequence[Sequence[float]] | None
+One = np.ndarray[tuple[int], np.dtype[Any]] | Sequence[float] | None
+Texts = list[str] | tuple[str, ...] | NDArray[Any] | None
+Text = str | None
+Radius = float | None
 
 KEEP_VECTORS = "create it with store_vectors=True (on the command line: index create --vectors)"
 _PAYLOAD: Sequence[Include] = ("payload",)
@@ -82,30 +79,26 @@ class Items(list[Item], tables.Table):
         return [{"id": item.id, **tables.fields_as_columns(item.payload, self.columns)} for item in self]
 
 
-class _WithinOptions(TypedDict, total=False):
-    """Arguments that every kind of query to ``Collection.within`` may have."""
+class _Options(TypedDict, total=False):
+    """Arguments that every kind of query may have."""
 
     where: Where | None
     emphasis: str | float | None
     bit_order: BitOrder
     include: Sequence[Include]
-    limit: int | None
     n_jobs: int | None
 
 
-class _SearchOptions(TypedDict, total=False):
-    """Arguments that every kind of query to ``Collection.search`` may have."""
-
+class _Search(_Options, total=False):
     offset: int
-    where: Where | None
-    emphasis: str | float | None
     asymmetric: bool
     rescore: bool | float | None
     metric: Metric
     max_candidates: int
-    bit_order: BitOrder
-    include: Sequence[Include]
-    n_jobs: int | None
+
+
+class _Within(_Options, total=False):
+    limit: int | None
 
 
 class Collection:
@@ -140,6 +133,16 @@ class Collection:
     _warns_of_filters = True
     """Whether a filter that finds nothing warns of fields that cannot match. ``filter_advice`` tells them."""
 
+    # Methods whose work has a module of its own are defined there.
+    from_texts = classmethod(from_texts.from_texts)
+    copy = copying.copy
+    export = export.export
+    filter_advice = filter_advice.filter_advice
+    health = health.health
+    migrate = migration.migrate
+    undo_migration = migration.undo_migration
+    learn_labels = migration.learn_labels
+
     def __init__(self, uri: str, store: Store | None = None, hasher: Any = None) -> None:
         if not isinstance(store, Store):
             raise TypeError(
@@ -151,7 +154,7 @@ class Collection:
         self._process = os.getpid()
         self._making = Encoder(self.uri, store, hasher)
         self._ids = ids_of_kind(store.spec.ids)
-        self._asked: set[Asked] = set()
+        self._asked: set[filter_advice.Asked] = set()
         self._warned_of_collapse = False
         self._closed = False
 
@@ -237,86 +240,13 @@ class Collection:
                 raise
         else:
             return cls(text, store, hasher)
-        found = cls.open(text)
+        found = cls.open(text, hasher)
         try:
             check_same(found._store.spec, spec, found.uri)
-            if hasher is not None:
-                found._encoder.accept(hasher)
         except BaseException:
             found.close()
             raise
         return found
-
-    @classmethod
-    def from_texts(
-        cls,
-        uri: str | os.PathLike[str],
-        texts: Any,
-        labels: Any = None,
-        model: str = "all-MiniLM-L6-v2",
-        *,
-        hasher: Any = None,
-        payload: Any = None,
-        row_ids: ArrayLike | None = None,
-        text_field: str | None = "text",
-        label_field: str | None = "label",
-        n_bits: int | None = None,
-        token: str | None = None,
-        **settings: Any,
-    ) -> Collection:
-        """Make a collection of texts in one call: embed them once, fit a hasher to them, and add them.
-
-        While texts are embedded, their vectors are kept in a file: beside the folder of the collection, or for a
-        collection on a server in the cache folder of this user. After a stop the same call goes on where it was. The
-        file is removed when all rows are in the collection.
-
-        Parameters
-        ----------
-        uri : str or path-like
-            As in ``create``.
-        texts : list of str
-        labels : list, default=None
-            A class per text, or a list of tags per text; None for a text whose label is unknown. Without labels codes
-            say only what texts are like, and ``learn_labels`` can follow.
-        model : str, default="all-MiniLM-L6-v2"
-            Name or folder of a sentence-transformers model.
-        hasher : hasher, default=None
-            It is fitted to the vectors of the texts. Without one it is ``OpenHasher(128)``, and on PostgreSQL and
-            Milvus, which have only Hamming distance, ``AutoHasher(128)``.
-        payload : default=None
-            As in ``add``.
-        row_ids : array-like, default=None
-            The ids of the rows; without them they are 0, 1, 2, ….
-        text_field, label_field : str or None
-            The fields of the payload that keep text and label; None keeps them out. A payload that has the field of
-            labels already keeps its values there.
-        n_bits : int, default=None
-            Length of the codes if no hasher is given, in place of 128.
-        token : str, default=None
-            As in ``create``.
-        **settings
-            Further arguments of ``create``, such as ``store_vectors=True``.
-
-        Returns
-        -------
-        Collection
-        """
-        from hashlearn.collection.from_texts import collection_from_texts
-
-        return collection_from_texts(
-            cls,
-            with_token(as_uri(uri), token),
-            texts,
-            labels,
-            model,
-            hasher,
-            payload,
-            row_ids,
-            text_field,
-            label_field,
-            n_bits,
-            settings,
-        )
 
     @classmethod
     def open(
@@ -406,7 +336,7 @@ class Collection:
     @property
     def text_model(self) -> str | None:
         """The sentence-transformers model that embeds texts for the hasher; None if it is not known."""
-        return self._encoder.text_model
+        return self._encoder.note("text_model")
 
     @property
     def text_field(self) -> str | None:
@@ -444,28 +374,16 @@ class Collection:
     # ---- searching ----
 
     @overload
-    def search(  # type: ignore[overload-overlap]
-        self, X: None = None, k: int = 10, *, texts: str, **options: Unpack[_SearchOptions]
-    ) -> HitList: ...
+    def search(
+        self, X: Many = None, k: int = 10, *, codes: Many = None, texts: Texts = None, **options: Unpack[_Search]
+    ) -> Hits: ...
     @overload
-    def search(self, X: ManyRows, k: int = 10, **options: Unpack[_SearchOptions]) -> Hits: ...
-    @overload
-    def search(self, X: OneRow, k: int = 10, **options: Unpack[_SearchOptions]) -> HitList: ...
-    @overload
-    def search(self, X: None = None, k: int = 10, *, codes: ManyRows, **options: Unpack[_SearchOptions]) -> Hits: ...
-    @overload
-    def search(  # type: ignore[overload-overlap]
-        self, X: None = None, k: int = 10, *, codes: OneRow, **options: Unpack[_SearchOptions]
+    def search(
+        self, X: One = None, k: int = 10, *, codes: One = None, texts: Text = None, **options: Unpack[_Search]
     ) -> HitList: ...
     @overload
     def search(
-        self,
-        X: Any = None,
-        k: int = 10,
-        *,
-        codes: ArrayLike | None = None,
-        texts: Sequence[str] | NDArray[Any] | None = None,
-        **options: Unpack[_SearchOptions],
+        self, X: Any = None, k: int = 10, *, codes: Any = None, texts: Any = None, **options: Unpack[_Search]
     ) -> Hits: ...
     def search(
         self,
@@ -557,30 +475,16 @@ class Collection:
         return hits[0] if single else hits
 
     @overload
-    def within(  # type: ignore[overload-overlap]
-        self, X: None = None, radius: float | None = None, *, texts: str, **options: Unpack[_WithinOptions]
-    ) -> HitList: ...
-    @overload
-    def within(self, X: ManyRows, radius: float | None = None, **options: Unpack[_WithinOptions]) -> RangeHits: ...
-    @overload
-    def within(self, X: OneRow, radius: float | None = None, **options: Unpack[_WithinOptions]) -> HitList: ...
-    @overload
     def within(
-        self, X: None = None, radius: float | None = None, *, codes: ManyRows, **options: Unpack[_WithinOptions]
+        self, X: Many = None, radius: Radius = None, *, codes: Many = None, texts: Texts = None, **more: Unpack[_Within]
     ) -> RangeHits: ...
     @overload
-    def within(  # type: ignore[overload-overlap]
-        self, X: None = None, radius: float | None = None, *, codes: OneRow, **options: Unpack[_WithinOptions]
+    def within(
+        self, X: One = None, radius: Radius = None, *, codes: One = None, texts: Text = None, **more: Unpack[_Within]
     ) -> HitList: ...
     @overload
     def within(
-        self,
-        X: Any = None,
-        radius: float | None = None,
-        *,
-        codes: ArrayLike | None = None,
-        texts: Sequence[str] | NDArray[Any] | None = None,
-        **options: Unpack[_WithinOptions],
+        self, X: Any = None, radius: Radius = None, *, codes: Any = None, texts: Any = None, **more: Unpack[_Within]
     ) -> RangeHits: ...
     def within(
         self,
@@ -630,25 +534,7 @@ class Collection:
 
     def encode_queries(self, X: Any) -> PackedCodes:
         """Return packed codes of queries by the collection's hasher; ``health`` counts them."""
-        return self._encoder.codes_of_queries(X)
-
-    def health(self, X: Any = None) -> Health:
-        """Tell whether the collection still fits its queries.
-
-        Few distinct codes for many rows mean that codes cannot tell rows apart. A confidence of queries well below
-        that of training, or more and more bits near their thresholds, mean that queries have drifted away from what
-        the hasher learned: fit again, or ``migrate``.
-
-        Parameters
-        ----------
-        X : array (queries, n_features), default=None
-            Queries to judge. None for those that came as X since the collection was opened.
-        """
-        log = self._encoder.log_of(X)
-        first = next(iter(self.scan(LOOKED_AT)), None)
-        looked_at = 0 if first is None else len(first.ids)
-        distinct = 0 if first is None else len(np.unique(first.codes, axis=0))
-        return Health(self.count(), looked_at, distinct, *log.figures(), trained_confidence(self.hasher))
+        return self._encoder.codes_of_queries(self._encoder.given(X, None, None)[0])
 
     # ---- reading ----
 
@@ -672,15 +558,6 @@ class Collection:
         found = self._store.count(condition)
         self._check_filter(condition, found > 0)
         return found
-
-    def filter_advice(self, where: Where) -> list[str]:
-        """Return one sentence per field of a filter that cannot match, with the reason.
-
-        No payload has the field, or its values are of another kind (numbers for text, lists for one value).
-        ``search`` and other methods warn so by themselves if a filter finds nothing. Only the first 20 fields of the
-        filter are looked for.
-        """
-        return filter_advice(self._store, parse(where))
 
     @overload
     def get(self, ids: OneId, vectors: bool = True) -> Item | None: ...
@@ -725,13 +602,13 @@ class Collection:
         items = [found.get(one) for one in wanted.tolist()]
         return items[0] if self._ids.is_single(ids) else items
 
-    def _matching(self, where: Where | None, limit: int | None, vectors: bool, depth: int = 2) -> Items:
+    def _matching(self, where: Where | None, limit: int | None, vectors: bool) -> Items:
         if limit is None:
             items = Items(item for rows in self.scan(where=where, vectors=vectors) for item in _items_of(rows))
         else:
             first = next(self.scan(checked_count(limit, "limit", 1), where, vectors), None)
             items = Items() if first is None else Items(_items_of(first))
-        self._check_filter(condition_of(where), bool(items), depth)
+        self._check_filter(condition_of(where), bool(items), depth=2)
         return items
 
     def peek(self, limit: int = 10) -> Items:
@@ -821,7 +698,7 @@ class Collection:
         if single:
             payload = [payload] if isinstance(payload, Mapping) else payload
             vectors = None if vectors is None else np.atleast_2d(vectors)
-        n_rows = row_count(rows)
+        n_rows = rows.shape[0]
         row_ids = self._ids.of_new_rows(given_ids, n_rows)
         payloads = checked_payloads(payload, n_rows)
         if texts is not None:
@@ -948,61 +825,6 @@ class Collection:
 
     # ---- the whole collection ----
 
-    def export(self, path: str | os.PathLike[str], *, bit_order: BitOrder | None = None) -> int:
-        """Write all rows to a file, whole or not at all.
-
-        A .npy file holds codes, with their facts in .npy.json and the ids in .ids.npy. A .parquet file holds id, code,
-        payload (JSON text) and vector. A .faiss file is a flat binary index of faiss with the ids, and its facts are in
-        .faiss.json. Ids that are texts or UUIDs are text in .ids.npy and .parquet. In .faiss they are numbers, and
-        .ids.json has the text of each number.
-
-        Parameters
-        ----------
-        path : str or path-like
-        bit_order : {"big", "little"}, default=None
-            Of the codes in .npy (None: "big") and in .faiss (None: "little", as faiss packs bits, so queries to it must
-            be packed in this order too). The facts beside the file name it. In .parquet it is always "big".
-
-        Returns
-        -------
-        int
-            How many rows there were.
-        """
-        from hashlearn.collection.export import export
-
-        return export(self, path, bit_order)
-
-    def copy(self, uri: str | os.PathLike[str], *, token: str | None = None) -> Collection:
-        """Copy all rows to another place, such as from a folder to a server, and return the copy, open.
-
-        Hasher, names of fields, kind of ids, codes, payloads and kept vectors are the same. The kind of index and
-        indexed fields are kept where the other storage has them; otherwise the index is flat, and fields are not
-        indexed. Rows are read and written in batches; of a folder, all codes are read first. After an interruption the
-        same call goes on: rows that are in the copy already are read and compared, and only those that are missing or
-        differ are written. The source must not change meanwhile, because rows that are deleted from it stay in the
-        copy.
-
-        Parameters
-        ----------
-        uri : str or path-like
-            Where the copy is made, as in ``create``. A collection that is there already must have been made with the
-            same hasher, kind of ids and size of vectors; rows of it with other ids stay.
-        token : str, default=None
-            As in ``create``.
-
-        Returns
-        -------
-        Collection
-
-        Raises
-        ------
-        UnsupportedByStoreError
-            If the hasher is an OpenHasher and the storage PostgreSQL or Milvus, which have only Hamming distance.
-        """
-        from hashlearn.collection.copying import copy
-
-        return copy(self, with_token(as_uri(uri), token))
-
     def verify(self) -> VerifyReport:
         """Read everything and check all that can be checked; ``problems`` says what is wrong, one sentence each.
 
@@ -1019,88 +841,6 @@ class Collection:
         except ModelFileError as error:
             problems.append(str(error))
         return found._replace(problems=tuple(problems))
-
-    def migrate(
-        self,
-        X: Any,
-        ids: ArrayLike,
-        y: Any = None,
-        *,
-        text_model: str | None = None,
-        vectors: OldVectors = None,
-        max_loss: float | None = None,
-        commit: bool = True,
-    ) -> MigrationReport:
-        """Change to a new embedding model; codes stay as they are, and queries come from the new model from then on.
-
-        The new function learns from embeddings of a sample of rows onto their stored codes, as ``hl.migrate`` does. The
-        model is replaced as a whole or not at all. Other processes go on with the model that they opened, whose queries
-        are as good as before, until they open the collection again. ``undo_migration`` goes back.
-
-        Parameters
-        ----------
-        X : array (rows, n_new_features)
-            Embeddings of the sample by the new model.
-        ids : array-like
-            The ids of these rows.
-        y : labels, default=None
-            By which the expected loss is counted; without them it is counted by the neighbors that rows had.
-        text_model : str, default=None
-            The new model, if it is one of sentence-transformers: name or folder. Without it texts cannot be added or
-            searched for after the migration; ``set_text_model`` can name it later.
-        vectors : {"drop"} or None, default=None
-            What becomes of kept vectors, which are of the old model. "drop" goes on without vectors and without
-            rescoring; ``undo_migration`` brings them back. With None, a collection that keeps vectors is not migrated;
-            an estimate (``commit=False``) needs no choice.
-        max_loss : float, default=None
-            The precision that may be lost (``report.loss``); if more is expected, nothing is changed.
-        commit : bool, default=True
-            False only estimates the loss.
-
-        Returns
-        -------
-        MigrationReport
-        """
-        from hashlearn.collection.migration import commit_migration, plan_migration
-
-        hasher = plan_migration(self, X, ids, y, vectors, text_model, commit)
-        if commit:
-            commit_migration(self, hasher, max_loss)
-        return hasher.report_
-
-    def undo_migration(self, vectors: OldVectors = None) -> None:
-        """Go back to the hasher, and its text model, before the last ``migrate``. Rows that were added meanwhile stay.
-
-        Vectors that the migration dropped are in use again. Rows that were added or replaced meanwhile have none: then
-        nothing is changed, unless ``vectors="drop"`` goes back to the hasher alone.
-        """
-        from hashlearn.collection.migration import undo_migration
-
-        undo_migration(self, vectors)
-
-    def learn_labels(self, labels: Any = None, ids: Any = None) -> None:
-        """Fit the hasher again, with labels that came later, and give all rows the codes that it makes with them.
-
-        Ids and payloads stay. Rows are those vectors that the collection keeps (``store_vectors=True``), or else their
-        texts are embedded again, by ``text_model`` out of ``text_field``. Codes and hasher are replaced in one
-        transaction. Other processes that have the collection open are then told to open it again.
-
-        Parameters
-        ----------
-        labels : list or str, default=None
-            A class or a list of tags per row, None where it is unknown, in the order of ``scan``; or the name of the
-            field of payloads that holds them, which is ``label_field`` unless told otherwise.
-        ids : list, default=None
-            The ids of the rows whose labels are given; the labels of all others are unknown.
-
-        Raises
-        ------
-        UnsupportedByStoreError
-            On PostgreSQL and Milvus.
-        """
-        from hashlearn.collection.migration import learn_labels
-
-        learn_labels(self, labels, ids)
 
     def set_text_model(self, name: str) -> None:
         """Name the text model of a collection that does not know it, or whose text model has moved to another folder.
@@ -1217,7 +957,7 @@ class Collection:
         ``depth`` counts the calls from a public method to this one.
         """
         if condition is not None and not found and self._warns_of_filters:
-            warn_of_filter(self._store, condition, self._asked, depth + 2)
+            filter_advice.warn_of_filter(self._store, condition, self._asked, depth + 2)
 
 
 def _checked_distance(radius: Any, uri: str) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ from hashlearn.collection.ids import ids_of_kind
 from hashlearn.collection.new_spec import check_same, check_tables
 from hashlearn.collection.store import CollectionError, CollectionSpec, Store, StoredRows
 from hashlearn.collection.stores import store_class
+from hashlearn.collection.uri import as_uri, with_token
 from hashlearn.progress import report
 
 if TYPE_CHECKING:
@@ -19,12 +21,41 @@ if TYPE_CHECKING:
 _BATCH_ROWS, _FLOATS = 50_000, 2**24
 
 
-def copy(source: Collection, uri: str) -> Collection:
-    """Copy all rows to the collection at ``uri``, which is made if it is not there, and return it open."""
-    storage, spec = store_class(uri), source._store.spec
-    check_tables(storage, source.hasher, uri)
-    new = not storage.exists(uri)
-    target = type(source)(uri, storage.create(uri, _spec_for(storage, uri, spec))) if new else source.open(uri)
+def copy(self: Collection, uri: str | os.PathLike[str], *, token: str | None = None) -> Collection:
+    """Copy all rows to another place, such as from a folder to a server, and return the copy, open.
+
+    Hasher, names of fields, kind of ids, codes, payloads and kept vectors are the same. The kind of index and
+    indexed fields are kept where the other storage has them; otherwise the index is flat, and fields are not
+    indexed. Rows are read and written in batches; of a folder, all codes are read first. After an interruption the
+    same call goes on: rows that are in the copy already are read and compared, and only those that are missing or
+    differ are written. The source must not change meanwhile, because rows that are deleted from it stay in the
+    copy.
+
+    Parameters
+    ----------
+    uri : str or path-like
+        Where the copy is made, as in ``create``. A collection that is there already must have been made with the
+        same hasher, kind of ids and size of vectors; rows of it with other ids stay.
+    token : str, default=None
+        As in ``create``.
+
+    Returns
+    -------
+    Collection
+
+    Raises
+    ------
+    UnsupportedByStoreError
+        If the hasher is an OpenHasher and the storage PostgreSQL or Milvus, which have only Hamming distance.
+    """
+    place, spec = with_token(as_uri(uri), token), self._store.spec
+    storage = store_class(place)
+    check_tables(storage, self.hasher, place)
+    new = not storage.exists(place)
+    if new:
+        target = type(self)(place, storage.create(place, _spec_for(storage, place, spec)))
+    else:
+        target = self.open(place)
     try:
         if not new:
             found = target._store.spec
@@ -32,8 +63,8 @@ def copy(source: Collection, uri: str) -> Collection:
                 found, replace(spec, kind=found.kind, settings=found.settings, indexed=found.indexed), target.uri
             )
             if spec.model:
-                target._encoder.accept(source.hasher)
-        _copy_rows(source._store, target._store, new)
+                target._encoder.accept(self.hasher)
+        _copy_rows(self._store, target._store, new)
     except BaseException:
         target.close()
         raise

@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,6 @@ from scipy import sparse
 
 from hashlearn import models
 from hashlearn.codes import BitOrder, check_codes, n_bytes, swap_bit_order
-from hashlearn.collection.health import QueryFigures, QueryLog
 from hashlearn.collection.store import CollectionError, Store, Vectors
 from hashlearn.collection.where import listed
 from hashlearn.index import ScoreTables
@@ -32,7 +32,43 @@ if TYPE_CHECKING:
 NOTES = ("text_model", "text_field", "label_field")
 """What a collection knows about its rows; it is kept with the hasher, so that one transaction changes both."""
 
+NEAR = 0.2
+"""A bit with an expected value below this in size is 60 : 40 at best."""
+EVERY = 16
+"""One query out of this number is looked at, so that figures cost next to nothing."""
 _ENCODED_ROWS = 32 * BLOCK_ROWS
+
+
+class QueryLog:
+    """Adds up how certain the bits of queries are; any thread may add."""
+
+    def __init__(self, every: int = EVERY) -> None:
+        self._every = every
+        self._lock = threading.Lock()
+        self._queries = self._bits = self._near = 0
+        self._size = 0.0
+
+    def count(self, n_queries: int) -> slice:
+        """Count queries and return which of them to look at."""
+        with self._lock:
+            first = -self._queries % self._every
+            self._queries += n_queries
+        return slice(first, n_queries, self._every)
+
+    def add(self, expected: Float32Array) -> None:
+        """Add the expected bits (n, n_bits) of queries that are looked at."""
+        size = np.abs(expected)
+        near, total = int(np.count_nonzero(size < NEAR)), float(size.sum(dtype=np.float64))
+        with self._lock:
+            self._bits += expected.size
+            self._near += near
+            self._size += total
+
+    def figures(self) -> dict[str, Any]:
+        """Return what was added up so far, by the names that ``Health`` has for it."""
+        with self._lock:
+            near, mean = (self._near / self._bits, self._size / self._bits) if self._bits else (None, None)
+            return {"queries": self._queries, "near_threshold": near, "confidence": mean}
 
 
 class Encoder:
@@ -57,7 +93,7 @@ class Encoder:
         self._lock = threading.Lock()
         self._text_lock = threading.Lock()
         self._text_model: TextModel | None = None
-        self._log = QueryLog()
+        self.log = QueryLog()
 
     @property
     def hasher(self) -> Any:
@@ -71,13 +107,8 @@ class Encoder:
                         raise CollectionError(str(error)) from error
         return self._hasher
 
-    @property
-    def text_model(self) -> str | None:
-        """The name of the text model; None if it is not known."""
-        return self.note("text_model")
-
     def note(self, name: str) -> str | None:
-        """Return one of the names that are kept with the hasher; None if it is not known."""
+        """Return one of the ``NOTES``; None if it is not known."""
         return getattr(self.hasher, f"{name}_", None)
 
     def accept(self, hasher: Any) -> None:
@@ -94,7 +125,7 @@ class Encoder:
                 f"{own.n_features_in_} features) than this {type(hasher).__name__}: open it without a hasher to use "
                 "its own, or create a new collection."
             )
-        own_model, other_model = self.text_model, getattr(hasher, "text_model_", None)
+        own_model, other_model = self.note("text_model"), getattr(hasher, "text_model_", None)
         if own_model is not None and other_model not in (None, own_model):
             raise CollectionError(
                 f"{self._place} was made for texts by the text model {own_model!r}. Got a hasher for texts by "
@@ -121,6 +152,8 @@ class Encoder:
                 f"Rows and queries are numbers. Got the text {rows.ravel()[0].item()!r} instead: give texts as texts=, "
                 "to a collection that knows its text model."
             )
+        if not rows.shape:
+            raise ValueError("Rows must be a 2-D array (rows, features). Got a single number instead.")
         if rows.shape == (0,):
             if codes is not None:
                 return np.empty((0, n_bytes(self.n_bits)), dtype=np.uint8), False
@@ -153,7 +186,7 @@ class Encoder:
     def codes_of_rows(self, rows: Any, labels: Any = None) -> PackedCodes:
         """Return the packed codes of rows to store, whose labels may be known."""
         if labels is None:
-            return self._encoded(rows, "encode", np.uint8, n_bytes(self.n_bits))
+            return self._encoded(rows, "encode")
         if not _knows_labels(self.hasher):
             raise ValueError(
                 "labels= is for codes of an OpenHasher, or of another hasher that learned codes for labels. "
@@ -162,14 +195,14 @@ class Encoder:
             )
         labels = sliceable_labels(labels)
         n_labels = labels.shape[0] if labels.shape else 1
-        if n_labels != row_count(rows):
-            raise ValueError(f"There must be one label per row. Got {n_labels} labels and {row_count(rows)} rows.")
-        return self._encoded(rows, "encode", np.uint8, n_bytes(self.n_bits), labels)
+        if n_labels != rows.shape[0]:
+            raise ValueError(f"There must be one label per row. Got {n_labels} labels and {rows.shape[0]} rows.")
+        return self._encoded(rows, "encode", labels)
 
     def codes_of_queries(self, rows: Any) -> PackedCodes:
         """Return the packed codes of queries, which are noted in the log."""
-        packed = self._encoded(rows, "encode" if self.by_tables else "encode_queries", np.uint8, n_bytes(self.n_bits))
-        self.log(rows, self._log)
+        packed: PackedCodes = self._encoded(rows, "encode" if self.by_tables else "encode_queries")
+        self.note_queries(rows, self.log)
         return packed
 
     def query_values(
@@ -180,38 +213,29 @@ class Encoder:
         asymmetric: bool = False,
         emphasis: str | float | None = None,
     ) -> PackedCodes | Float32Array | ScoreTables:
-        """Return the values of a ``Query`` of a store, for rows, or for the ``codes`` if those were given."""
-        if self.by_tables:
-            if asymmetric:
-                raise ValueError(
-                    f"asymmetric=True is for bits, and {self._place} is searched by tables of scores: say with "
-                    "emphasis= how much labels count."
-                )
-            return self._tables(rows, codes, bit_order, "auto" if emphasis is None else emphasis)
-        if emphasis is not None:
+        """Return the values of a ``Query`` for rows, which are noted in the log, or for the ``codes`` if given."""
+        by_tables = self.by_tables
+        if by_tables and asymmetric:
+            raise ValueError(
+                f"asymmetric=True is for bits, and {self._place} is searched by tables of scores: say with emphasis= "
+                "how much labels count."
+            )
+        if emphasis is not None and not by_tables:
             raise ValueError(
                 f"emphasis= is for codes of an OpenHasher, which hold labels. {self._place} has codes of "
                 f"{'no hasher' if self.hasher is None else type(self.hasher).__name__}: leave emphasis out."
             )
+        emphasis = "auto" if emphasis is None else emphasis
         if codes is not None:
-            return checked_codes(rows, self.n_bits, bit_order)
-        if not asymmetric:
-            return self.codes_of_queries(rows)
-        expected: Float32Array = self._encoded(rows, "expected_bits", np.float32, self.n_bits)
-        self.log(rows, self._log)
-        return expected
-
-    def _tables(self, rows: Any, codes: ArrayLike | None, bit_order: BitOrder, emphasis: str | float) -> ScoreTables:
-        """Return the tables of queries, which are noted in the log."""
-        if codes is not None:
-            return self.hasher.query_codes(checked_codes(rows, self.n_bits, bit_order), emphasis)
-        try:
-            tables: ScoreTables = self.hasher.query(rows, emphasis)
-        except ValueError:
-            _refuse_missing_numbers(rows)
-            raise
-        self.log(rows, self._log)
-        return tables
+            packed = checked_codes(rows, self.n_bits, bit_order)
+            return self.hasher.query_codes(packed, emphasis) if by_tables else packed
+        if by_tables:
+            with _naming_missing_numbers(rows):
+                values = self.hasher.query(rows, emphasis)
+        else:
+            values = self._encoded(rows, "expected_bits" if asymmetric else "encode_queries")
+        self.note_queries(rows, self.log)
+        return values
 
     def stored_otherwise(self) -> bool:
         """Return whether bits of stored rows have their own thresholds or function.
@@ -220,38 +244,26 @@ class Encoder:
         """
         return any(getattr(self.hasher, name, None) is not None for name in ("thresholds_", "database_function_"))
 
-    def log(self, rows: Any, log: QueryLog) -> None:
+    def note_queries(self, rows: Any, log: QueryLog) -> None:
         """Count queries in a log, and look at some of them."""
-        chosen = log.count(row_count(rows))
+        chosen = log.count(rows.shape[0])
         # Without calibration expected bits are projections, whose size means nothing.
         if chosen.start < chosen.stop and hasattr(self.hasher, "calibration_"):
-            log.add(self._encoded(rows[chosen], "expected_bits", np.float32, self.n_bits))
+            log.add(self._encoded(rows[chosen], "expected_bits"))
 
-    def log_of(self, X: Any) -> QueryLog:
-        """Return a log of all of these queries; without any, that of the queries so far."""
-        if X is None:
-            return self._log
-        log = QueryLog(every=1)
-        self.log(self.given(X, None, None)[0], log)
-        return log
-
-    def figures(self) -> QueryFigures:
-        """Return how certain the bits of the queries so far were."""
-        return self._log.figures()
-
-    def _encoded(self, rows: Any, method: str, dtype: Any, width: int, labels: Any = None) -> Any:
+    def _encoded(self, rows: Any, method: str, labels: Any = None) -> Any:
         if (hasher := self.hasher) is None:
             raise CollectionError(f"{self._place} has no hasher to encode X: give codes= instead.")
         # The size of the blocks is fixed, so that codes do not depend on the number of rows. Blocks also bound the
         # memory for projections.
-        blocks = row_blocks(row_count(rows), _ENCODED_ROWS)
-        try:
+        blocks = row_blocks(rows.shape[0], _ENCODED_ROWS)
+        with _naming_missing_numbers(rows):
             known = [() if labels is None else (labels[block],) for block in blocks]
             parts = [getattr(hasher, method)(rows[block], *y) for block, y in zip(blocks, known, strict=True)]
-        except ValueError:
-            _refuse_missing_numbers(rows)  # says which row it is, which the hasher's own message does not
-            raise
-        return np.concatenate(parts) if parts else np.empty((0, width), dtype=dtype)
+        if parts:
+            return np.concatenate(parts)
+        real = method == "expected_bits"
+        return np.empty((0, self.n_bits if real else n_bytes(self.n_bits)), dtype=np.float32 if real else np.uint8)
 
 
 def _knows_labels(hasher: Any) -> bool:
@@ -284,21 +296,18 @@ def checked_texts(texts: Any) -> NDArray[Any]:
     return np.array(values, dtype=object)
 
 
-def row_count(array: Any) -> int:
-    """Return the number of rows; ValueError for a single number."""
-    if not array.shape:
-        raise ValueError("Rows must be a 2-D array (rows, features). Got a single number instead.")
-    return int(array.shape[0])
-
-
-def _refuse_missing_numbers(rows: Any) -> None:
-    """Raise ValueError for the first row of a dense array of floats that holds NaN or infinity."""
-    array = None if sparse.issparse(rows) else np.asarray(rows)
-    if array is None or array.dtype.kind != "f" or array.ndim != 2:
-        return
-    bad = np.flatnonzero(~np.isfinite(array).all(axis=1))
-    if len(bad):
-        raise ValueError(f"Rows and queries are finite numbers. Row {bad[0]} holds NaN or infinity.") from None
+@contextlib.contextmanager
+def _naming_missing_numbers(rows: Any) -> Iterator[None]:
+    """Raise ValueError that names the row with NaN or infinity, which a hasher's own message does not."""
+    try:
+        yield
+    except ValueError:
+        array = None if sparse.issparse(rows) else np.asarray(rows)
+        if array is not None and array.dtype.kind == "f" and array.ndim == 2:
+            bad = np.flatnonzero(~np.isfinite(array).all(axis=1))
+            if len(bad):
+                raise ValueError(f"Rows and queries are finite numbers. Row {bad[0]} holds NaN or infinity.") from None
+        raise
 
 
 def checked_codes(codes: ArrayLike, n_bits: int, bit_order: BitOrder) -> PackedCodes:

@@ -28,24 +28,42 @@ def ids_beside(path: Path) -> Path:
     return path.with_suffix(".ids.npy")
 
 
-def export(collection: Collection, name: str | os.PathLike[str], bit_order: BitOrder | None) -> int:
-    """Write the file and return how many rows there were. ``bit_order`` None means the usual one of such files."""
+def export(self: Collection, path: str | os.PathLike[str], *, bit_order: BitOrder | None = None) -> int:
+    """Write all rows to a file, whole or not at all.
+
+    A .npy file holds codes, with their facts in .npy.json and the ids in .ids.npy. A .parquet file holds id, code,
+    payload (JSON text) and vector. A .faiss file is a flat binary index of faiss with the ids, and its facts are in
+    .faiss.json. Ids that are texts or UUIDs are text in .ids.npy and .parquet. In .faiss they are numbers, and
+    .ids.json has the text of each number.
+
+    Parameters
+    ----------
+    path : str or path-like
+    bit_order : {"big", "little"}, default=None
+        Of the codes in .npy (None: "big") and in .faiss (None: "little", as faiss packs bits, so queries to it must
+        be packed in this order too). The facts beside the file name it. In .parquet it is always "big".
+
+    Returns
+    -------
+    int
+        How many rows there were.
+    """
     if bit_order not in (None, "big", "little"):
         raise ValueError(f"bit_order must be 'big', 'little' or None. Got {bit_order!r} instead.")
-    path = check_output(os.fspath(name), SUFFIXES)
-    kind = path.suffix.lower()
+    file = check_output(os.fspath(path), SUFFIXES)
+    kind = file.suffix.lower()
     if kind == ".parquet":
         if bit_order == "little":
-            raise ValueError(f"The codes in {path} can only have bit_order 'big': export a .npy file for 'little'.")
-        return _parquet(collection, path)
-    ids, codes = _codes(collection)
+            raise ValueError(f"The codes in {file} can only have bit_order 'big': export a .npy file for 'little'.")
+        return _parquet(self, file)
+    ids, codes = _codes(self)
     order: BitOrder = bit_order or ("little" if kind == ".faiss" else "big")
-    source = None if collection.hasher is None else "hashed"
-    info = CodeInfo.for_rows(collection.n_bits, "packed", order, len(ids), source=source)
+    source = None if self.hasher is None else "hashed"
+    info = CodeInfo.for_rows(self.n_bits, "packed", order, len(ids), source=source)
     if kind == ".faiss":
-        _faiss(collection.id_kind, ids, codes if order == "big" else swap_bit_order(codes), path, info)
+        _faiss(self.id_kind, ids, codes if order == "big" else swap_bit_order(codes), file, info)
         return len(ids)
-    with CodeWriter.to(path, info) as writer, written_whole(ids_beside(path)) as stream:
+    with CodeWriter.to(file, info) as writer, written_whole(ids_beside(file)) as stream:
         writer.append(codes)
         np.lib.format.write_array(stream, _as_plain(ids), allow_pickle=False)
     return len(ids)

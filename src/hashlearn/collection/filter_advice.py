@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hashlearn.collection.store import Payload, Store
 from hashlearn.collection.where import (
@@ -19,8 +19,12 @@ from hashlearn.collection.where import (
     Not,
     Path,
     kind_of,
+    parse,
     value_at,
 )
+
+if TYPE_CHECKING:
+    from hashlearn.collection.collection import Collection
 
 FIRST_ROWS, SAMPLE_ROWS, MOST_NAMES, MOST_ASKED = 100, 1000, 20, 20
 LIST = ("list",)
@@ -60,9 +64,13 @@ def warn_of_filter(store: Store, condition: Condition, told: set[Asked], stackle
         warnings.warn(sentence, FilterWarning, stacklevel=stacklevel + 1)
 
 
-def filter_advice(store: Store, condition: Condition) -> list[str]:
-    """Return a sentence about each comparison of a filter that no payload can fulfil, of its first 20."""
-    return _sentences(store, islice(dict.fromkeys(_asked(condition)), MOST_ASKED))
+def filter_advice(self: Collection, where: Mapping[str, Any]) -> list[str]:
+    """Return one sentence per field of a filter that cannot match, with the reason.
+
+    No payload has the field, or its values are of another kind (numbers for text, lists for one value). ``search`` and
+    other methods warn so by themselves if a filter finds nothing. Only the first 20 fields are looked for.
+    """
+    return _sentences(self._store, islice(dict.fromkeys(_asked(parse(where))), MOST_ASKED))
 
 
 def _asked(condition: Condition, negated: bool = False) -> Iterator[Asked]:

@@ -2,38 +2,27 @@
 
 from __future__ import annotations
 
-import threading
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-NEAR = 0.2
-"""A bit with an expected value below this in size is 60 : 40 at best."""
+from hashlearn.collection.encoder import QueryLog
+
+if TYPE_CHECKING:
+    from hashlearn.collection.collection import Collection
+
 DRIFT = 0.9
 """Below this share of the confidence of training, queries have drifted; benchmarks/health.py measures it."""
 LOOKED_AT = 10_000
-EVERY = 16
-"""One query out of this number is looked at, so that figures cost next to nothing."""
-
-
-class QueryFigures(NamedTuple):
-    """How certain the bits of queries are.
-
-    queries : how many there were. near_threshold : share of bits whose expected value is below 0.2 in size.
-    confidence : mean size of the expected bits. Both are of every 16th query, and None before the first one.
-    """
-
-    queries: int
-    near_threshold: float | None
-    confidence: float | None
 
 
 class Health(NamedTuple):
     """What ``Collection.health`` tells.
 
     rows : how many there are. looked_at, distinct_codes : the first 10,000 rows at most, and their distinct codes.
-    queries, near_threshold, confidence : of queries by X since the collection was opened; see ``QueryFigures``.
+    queries : how many came as X since the collection was opened. near_threshold : share of their bits whose expected
+    value is below 0.2 in size. confidence : mean size of their expected bits. Both are of every 16th query, and None
+    before the first one.
     trained_confidence : the confidence on a sample of training rows; None without a hasher, or if its model file is of
     an earlier release and does not tell it.
     """
@@ -54,37 +43,27 @@ class Health(NamedTuple):
         return self.confidence / self.trained_confidence
 
 
-class QueryLog:
-    """Adds up figures of queries; any thread may add."""
+def health(self: Collection, X: Any = None) -> Health:
+    """Tell whether the collection still fits its queries.
 
-    def __init__(self, every: int = EVERY) -> None:
-        self._every = every
-        self._lock = threading.Lock()
-        self._queries = self._bits = self._near = 0
-        self._size = 0.0
+    Few distinct codes for many rows mean that codes cannot tell rows apart. A confidence of queries well below that of
+    training, or more and more bits near their thresholds, mean that queries have drifted away from what the hasher
+    learned: fit again, or ``migrate``.
 
-    def count(self, n_queries: int) -> slice:
-        """Count queries and return which of them to look at."""
-        with self._lock:
-            first = -self._queries % self._every
-            self._queries += n_queries
-        return slice(first, n_queries, self._every)
-
-    def add(self, expected: NDArray[np.floating]) -> None:
-        """Add the expected bits (n, n_bits) of queries that are looked at."""
-        size = np.abs(expected)
-        near, total = int(np.count_nonzero(size < NEAR)), float(size.sum(dtype=np.float64))
-        with self._lock:
-            self._bits += expected.size
-            self._near += near
-            self._size += total
-
-    def figures(self) -> QueryFigures:
-        """Return what was added up so far."""
-        with self._lock:
-            if not self._bits:
-                return QueryFigures(self._queries, None, None)
-            return QueryFigures(self._queries, self._near / self._bits, self._size / self._bits)
+    Parameters
+    ----------
+    X : array (queries, n_features), default=None
+        Queries to judge. None for those that came as X since the collection was opened.
+    """
+    encoder = self._encoder
+    log = encoder.log
+    if X is not None:
+        log = QueryLog(every=1)
+        encoder.note_queries(encoder.given(X, None, None)[0], log)
+    first = next(self.scan(LOOKED_AT), None)
+    codes = np.empty((0, 1), dtype=np.uint8) if first is None else first.codes
+    confidence, distinct = trained_confidence(self.hasher), len(np.unique(codes, axis=0))
+    return Health(self.count(), len(codes), distinct, **log.figures(), trained_confidence=confidence)
 
 
 def trained_confidence(hasher: Any) -> float | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -13,7 +12,7 @@ from sklearn.base import clone
 from hashlearn.codes import n_bytes
 from hashlearn.collection.encoder import NOTES, with_notes
 from hashlearn.collection.ids import ids_of_kind
-from hashlearn.collection.store import CollectionError, Payload, StoredRows, Vectors
+from hashlearn.collection.store import CollectionError, Payload, Vectors
 from hashlearn.collection.where import listed
 from hashlearn.hashers.migrated import MigrationReport, learn_codes
 from hashlearn.typing import Ids, PackedCodes
@@ -23,6 +22,53 @@ if TYPE_CHECKING:
 
 
 OldVectors = Literal["drop"] | None
+
+
+def migrate(
+    self: Collection,
+    X: Any,
+    ids: ArrayLike,
+    y: Any = None,
+    *,
+    text_model: str | None = None,
+    vectors: OldVectors = None,
+    max_loss: float | None = None,
+    commit: bool = True,
+) -> MigrationReport:
+    """Change to a new embedding model; codes stay as they are, and queries come from the new model from then on.
+
+    The new function learns from embeddings of a sample of rows onto their stored codes, as ``hl.migrate`` does. The
+    model is replaced as a whole or not at all. Other processes go on with the model that they opened, whose queries
+    are as good as before, until they open the collection again. ``undo_migration`` goes back.
+
+    Parameters
+    ----------
+    X : array (rows, n_new_features)
+        Embeddings of the sample by the new model.
+    ids : array-like
+        The ids of these rows.
+    y : labels, default=None
+        By which the expected loss is counted; without them it is counted by the neighbors that rows had.
+    text_model : str, default=None
+        The new model, if it is one of sentence-transformers: name or folder. Without it texts cannot be added or
+        searched for after the migration; ``set_text_model`` can name it later.
+    vectors : {"drop"} or None, default=None
+        What becomes of kept vectors, which are of the old model. "drop" goes on without vectors and without
+        rescoring; ``undo_migration`` brings them back. With None, a collection that keeps vectors is not migrated;
+        an estimate (``commit=False``) needs no choice.
+    max_loss : float, default=None
+        The precision that may be lost (``report.loss``); if more is expected, nothing is changed.
+    commit : bool, default=True
+        False only estimates the loss.
+
+    Returns
+    -------
+    MigrationReport
+    """
+    hasher = plan_migration(self, X, ids, y, vectors, text_model, commit)
+    if commit:
+        commit_migration(self, hasher, max_loss)
+    return hasher.report_
 
 
 def plan_migration(
@@ -65,46 +111,71 @@ def commit_migration(collection: Collection, hasher: Any, max_loss: float | None
     collection._replace_hasher(hasher, None)
 
 
-def undo_migration(collection: Collection, vectors: OldVectors = None) -> None:
-    """Give the collection back the hasher, and the vectors, that it had before its last migration."""
+def undo_migration(self: Collection, vectors: OldVectors = None) -> None:
+    """Go back to the hasher, and its text model, before the last ``migrate``. Rows that were added meanwhile stay.
+
+    Vectors that the migration dropped are in use again. Rows that were added or replaced meanwhile have none: then
+    nothing is changed, unless ``vectors="drop"`` goes back to the hasher alone.
+    """
     _check_choice(vectors)
-    hasher = collection.hasher
+    hasher = self.hasher
     if not hasattr(hasher, "previous_"):
-        raise CollectionError(f"{collection.uri} has its first hasher: there is no migration to undo.")
-    collection._replace_hasher(hasher.previous_, None if vectors == "drop" else hasher.previous_vector_size_)
+        raise CollectionError(f"{self.uri} has its first hasher: there is no migration to undo.")
+    self._replace_hasher(hasher.previous_, None if vectors == "drop" else hasher.previous_vector_size_)
 
 
-def learn_labels(collection: Collection, labels: Any, ids: Any) -> None:
-    """Fit the hasher again with labels; see ``Collection.learn_labels``."""
-    hasher, field = collection.hasher, labels if isinstance(labels, str) else None
+def learn_labels(self: Collection, labels: Any = None, ids: Any = None) -> None:
+    """Fit the hasher again, with labels that came later, and give all rows the codes that it makes with them.
+
+    Ids and payloads stay. Rows are those vectors that the collection keeps (``store_vectors=True``), or else their
+    texts are embedded again, by ``text_model`` out of ``text_field``. Codes and hasher are replaced in one
+    transaction. Other processes that have the collection open are then told to open it again.
+
+    Parameters
+    ----------
+    labels : list or str, default=None
+        A class or a list of tags per row, None where it is unknown, in the order of ``scan``; or the name of the
+        field of payloads that holds them, which is ``label_field`` unless told otherwise.
+    ids : list, default=None
+        The ids of the rows whose labels are given; the labels of all others are unknown.
+
+    Raises
+    ------
+    UnsupportedByStoreError
+        On PostgreSQL and Milvus.
+    """
+    hasher, field = self.hasher, labels if isinstance(labels, str) else None
     if hasher is None or hasattr(hasher, "previous_"):
         why = "has no hasher" if hasher is None else "was migrated, so its codes are of the former model"
-        raise CollectionError(f"{collection.uri} {why}: make the collection again, with the labels.")
-    if labels is None and (field := collection.label_field) is None:
-        raise ValueError(f"{collection.uri} names no field of labels: give the labels, or the name of their field.")
+        raise CollectionError(f"{self.uri} {why}: make the collection again, with the labels.")
+    if labels is None and (field := self.label_field) is None:
+        raise ValueError(f"{self.uri} names no field of labels: give the labels, or the name of their field.")
     if field is not None and ids is not None:
         raise ValueError(f"ids= goes with a list of labels. Got the field {field!r}: leave ids out.")
-    kept = collection.vector_size == hasher.n_features_in_
-    if not kept and (collection.text_model is None or collection.text_field is None):
+    kept = self.vector_size == hasher.n_features_in_
+    if not kept and (self.text_model is None or self.text_field is None):
         raise CollectionError(
-            f"{collection.uri} keeps neither the vectors that its hasher takes nor texts whose model and field it "
+            f"{self.uri} keeps neither the vectors that its hasher takes nor texts whose model and field it "
             "knows: make the collection again, with the labels."
         )
-    parts = list(collection._store.scan(vectors=kept))
+    parts = list(self._store.scan(vectors=kept))
     numbers = np.concatenate([np.empty(0, dtype=np.int64), *(part.ids for part in parts)])
     payloads = [payload for part in parts for payload in part.payloads]
-    y = [row.get(field) for row in payloads] if field is not None else _aligned(collection, numbers, labels, ids)
+    y = [row.get(field) for row in payloads] if field is not None else _aligned(self, numbers, labels, ids)
     if not any(label is not None for label in y):
-        raise ValueError(f"No row of {collection.uri} has a label" + (f" in the field {field!r}." if field else "."))
-    X = _kept_vectors(parts) if kept else _embedded(collection, payloads)
+        raise ValueError(f"No row of {self.uri} has a label" + (f" in the field {field!r}." if field else "."))
+    if kept:
+        X = np.concatenate([part.vectors for part in parts if part.vectors is not None])
+    else:
+        X = _embedded(self, payloads)
     fitted = clone(hasher).fit(X, y)
-    if fitted.n_bits_ != collection.n_bits:
+    if fitted.n_bits_ != self.n_bits:
         raise CollectionError(
-            f"With labels the hasher makes codes of {fitted.n_bits_} bits, and {collection.uri} has codes of "
-            f"{collection.n_bits}: make the collection again, with the labels."
+            f"With labels the hasher makes codes of {fitted.n_bits_} bits, and {self.uri} has codes of "
+            f"{self.n_bits}: make the collection again, with the labels."
         )
-    notes = {name: getattr(collection, name) for name in NOTES} | ({} if field is None else {"label_field": field})
-    collection._replace_codes(with_notes(fitted, **notes), numbers, fitted.encode(X, y))
+    notes = {name: getattr(self, name) for name in NOTES} | ({} if field is None else {"label_field": field})
+    self._replace_codes(with_notes(fitted, **notes), numbers, fitted.encode(X, y))
 
 
 def _aligned(collection: Collection, numbers: Ids, labels: Any, ids: Any) -> list[Any]:
@@ -122,10 +193,6 @@ def _aligned(collection: Collection, numbers: Ids, labels: Any, ids: Any) -> lis
             f"{missing} of these {len(wanted)} ids are not in {collection.uri}: give ids that it has."
         )
     return [known.get(number) for number in numbers.tolist()]
-
-
-def _kept_vectors(parts: Sequence[StoredRows]) -> Vectors:
-    return np.concatenate([part.vectors for part in parts if part.vectors is not None])
 
 
 def _embedded(collection: Collection, payloads: Sequence[Payload]) -> Vectors:
@@ -147,10 +214,9 @@ def _check_choice(vectors: object) -> None:
 
 def _stored_codes(collection: Collection, ids: ArrayLike) -> PackedCodes:
     """Return the codes of these rows, in the order of the ids."""
-    wanted = ids_of_kind(collection.id_kind).array(ids)
-    repeated = [one for one, count in Counter(wanted.tolist()).items() if count > 1]
-    if repeated:
-        raise ValueError(f"Each id may stand only once in a batch. Got {repeated[0]} twice.")
+    kind = ids_of_kind(collection.id_kind)
+    wanted = kind.array(ids)
+    kind.of_new_rows(wanted, len(wanted))  # refuses ids that are there twice
     items = collection.get(wanted, vectors=False)
     missing = [one for one, item in zip(wanted.tolist(), items, strict=True) if item is None]
     if missing:

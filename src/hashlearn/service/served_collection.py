@@ -158,7 +158,7 @@ class ServedCollection:
         version, known = self.version(), self._looked_at
         if known is None or known[0] != version:
             known = self._looked_at = version, self.collection.health()
-        return known[1]._replace(rows=self.collection.count(), **self.collection._encoder.figures()._asdict())
+        return known[1]._replace(rows=self.collection.count(), **self.collection._encoder.log.figures())
 
     def filter_warnings(self, where: dict[str, Any] | None, found: bool) -> dict[str, list[str]]:
         """Return sentences about fields that cannot match, as ``warnings``, if a filter has found nothing."""
