@@ -5,9 +5,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from typing import TYPE_CHECKING, Any
 
@@ -230,8 +229,11 @@ class Encoder:
             packed = checked_codes(rows, self.n_bits, bit_order)
             return self.hasher.query_codes(packed, emphasis) if by_tables else packed
         if by_tables:
-            with _naming_missing_numbers(rows):
+            try:
                 values = self.hasher.query(rows, emphasis)
+            except ValueError:
+                _refuse_missing_numbers(rows)
+                raise
         else:
             values = self._encoded(rows, "expected_bits" if asymmetric else "encode_queries")
         self.note_queries(rows, self.log)
@@ -257,9 +259,12 @@ class Encoder:
         # The size of the blocks is fixed, so that codes do not depend on the number of rows. Blocks also bound the
         # memory for projections.
         blocks = row_blocks(rows.shape[0], _ENCODED_ROWS)
-        with _naming_missing_numbers(rows):
-            known = [() if labels is None else (labels[block],) for block in blocks]
+        known = [() if labels is None else (labels[block],) for block in blocks]
+        try:
             parts = [getattr(hasher, method)(rows[block], *y) for block, y in zip(blocks, known, strict=True)]
+        except ValueError:
+            _refuse_missing_numbers(rows)
+            raise
         if parts:
             return np.concatenate(parts)
         real = method == "expected_bits"
@@ -296,18 +301,11 @@ def checked_texts(texts: Any) -> NDArray[Any]:
     return np.array(values, dtype=object)
 
 
-@contextlib.contextmanager
-def _naming_missing_numbers(rows: Any) -> Iterator[None]:
-    """Raise ValueError that names the row with NaN or infinity, which a hasher's own message does not."""
-    try:
-        yield
-    except ValueError:
-        array = None if sparse.issparse(rows) else np.asarray(rows)
-        if array is not None and array.dtype.kind == "f" and array.ndim == 2:
-            bad = np.flatnonzero(~np.isfinite(array).all(axis=1))
-            if len(bad):
-                raise ValueError(f"Rows and queries are finite numbers. Row {bad[0]} holds NaN or infinity.") from None
-        raise
+def _refuse_missing_numbers(rows: Any) -> None:
+    """Raise ValueError that names the first row with NaN or infinity, which a hasher's own message does not."""
+    array = np.empty((0, 0)) if sparse.issparse(rows) else np.asarray(rows)
+    if array.dtype.kind == "f" and array.ndim == 2 and len(bad := np.flatnonzero(~np.isfinite(array).all(axis=1))):
+        raise ValueError(f"Rows and queries are finite numbers. Row {bad[0]} holds NaN or infinity.") from None
 
 
 def checked_codes(codes: ArrayLike, n_bits: int, bit_order: BitOrder) -> PackedCodes:

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from hashlearn.collection.store import Payload, Store
 from hashlearn.collection.where import (
@@ -42,14 +42,11 @@ class FilterWarning(UserWarning):
     """A filter finds nothing because no payload has its field, or none has a value of the kind that is asked for."""
 
 
-class Asked(NamedTuple):
-    """What one comparison needs of a field: a value of one of these kinds; no kinds if any value will do.
+Asked = tuple[Path, tuple[str, ...]]
+"""What one comparison needs of a field: a value of one of these kinds; no kinds if any value will do.
 
-    The kinds are those of ``where.kind_of``, or ``LIST``.
-    """
-
-    path: Path
-    kinds: tuple[str, ...] = ()
+The kinds are those of ``where.kind_of``, or ``LIST``.
+"""
 
 
 def warn_of_filter(store: Store, condition: Condition, told: set[Asked], stacklevel: int) -> None:
@@ -76,7 +73,7 @@ def filter_advice(self: Collection, where: Mapping[str, Any]) -> list[str]:
 def _asked(condition: Condition, negated: bool = False) -> Iterator[Asked]:
     """Iterate over what the comparisons of a filter need. A comparison under $not needs no kind: it may fail."""
     if isinstance(condition, Compare):
-        yield Asked(condition.path, () if negated else _kinds_asked(condition))
+        yield condition.path, () if negated else _kinds_asked(condition)
     elif isinstance(condition, Not):
         yield from _asked(condition.part, not negated)
     else:
@@ -126,14 +123,12 @@ def _any_row_holds(store: Store, path: Path, kinds: tuple[str, ...]) -> bool:
 
     False for lists: no condition holds for every list.
     """
-    return kinds != LIST and store.count(AnyOf(tuple(part for kind in kinds for part in _of_kind(path, kind)))) > 0
-
-
-def _of_kind(path: Path, kind: str) -> tuple[Compare, ...]:
-    """Comparisons, of which one holds for any value of this kind: numbers, texts, or true and false."""
-    if kind == "number":
-        return Compare(path, "<", 0), Compare(path, ">=", 0)
-    return (Compare(path, ">=", "") if kind == "text" else Compare(path, "in", Listed((True, False))),)
+    holding = {
+        "number": [Compare(path, "<", 0), Compare(path, ">=", 0)],
+        "text": [Compare(path, ">=", "")],
+        "truth": [Compare(path, "in", Listed((True, False)))],
+    }
+    return kinds != LIST and store.count(AnyOf(tuple(part for kind in kinds for part in holding[kind]))) > 0
 
 
 def _kind(value: Any) -> str:

@@ -38,15 +38,19 @@ class IntIds:
 
     def array(self, ids: ArrayLike) -> Ids:
         """Return checked ids; ValueError for what is no id."""
-        _refuse_texts(ids)
+        first = next(iter(np.asarray(ids).ravel()[:1].tolist()), None)
+        if isinstance(first, (str, uuid.UUID)):
+            raise ValueError(
+                f"ids must be whole numbers in this collection. Got {first!r} instead: create it with ids='text' or "
+                "ids='uuid' for others (on the command line: index create --ids text)."
+            )
         return checked_ids(ids)
 
     def of_new_rows(self, ids: ArrayLike | None, n_rows: int) -> Ids | None:
         """Return the ids of rows to be added, each once; None if the store shall give them."""
         if ids is None:
             return None
-        _refuse_texts(ids)
-        numbers = new_ids(ids, n_rows, 0)
+        numbers = new_ids(self.array(ids), n_rows, 0)
         check_distinct(np.sort(numbers))
         return numbers
 
@@ -77,16 +81,12 @@ class IntIds:
         found, rows = answer.hits, answer.rows
         if rows is None:
             return found
+        shown = self.shown(rows)
         places = np.minimum(np.searchsorted(rows.ids, found.ids), max(len(rows.ids) - 1, 0))
         there = rows.ids[places] == found.ids if len(rows.ids) else np.zeros(found.ids.shape, dtype=bool)
-        shown, details = self.shown(rows), None
-        if include:
-            details = RowDetails(
-                rows.ids,
-                shown.payloads if "payload" in include else None,
-                shown.vectors if "vector" in include else None,
-                shown.codes if "code" in include else None,
-            )
+        asked = [name in include for name in ("payload", "vector", "code")]
+        known = zip((shown.payloads, shown.vectors, shown.codes), asked, strict=True)
+        details = RowDetails(rows.ids, *(values if wanted else None for values, wanted in known)) if include else None
         if isinstance(found, RangeHits):
             offsets = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(there, dtype=np.int64)])[found.offsets]
             ids, distances, numbers = shown.ids[places[there]], found.distances[there], found.ids[there]
@@ -125,7 +125,13 @@ class TextIds(IntIds):
         array = self.array(ids)
         if len(array) != n_rows:
             raise ValueError(f"There must be one id per row. Got {len(array)} ids and {n_rows} rows.")
-        self._check_distinct(array)
+        seen: dict[int, str] = {}
+        for number, text in zip(self.numbers(array).tolist(), map(str, array.tolist()), strict=True):
+            if seen.setdefault(number, text) != text:
+                raise _collision(text, seen[number], number)
+        if len(seen) < len(array):
+            ((repeated, _),) = Counter(map(str, array.tolist())).most_common(1)
+            raise ValueError(f"Each id may stand only once in a batch. Got {repeated!r} twice.")
         return array
 
     def numbers(self, ids: NDArray[Any]) -> Ids:
@@ -194,15 +200,6 @@ class TextIds(IntIds):
             raise CollectionError("A row of this collection has lost the text of its id: restore a backup.")
         return uuid.UUID(text) if self.kind == "uuid" else text
 
-    def _check_distinct(self, ids: NDArray[Any]) -> None:
-        seen: dict[int, str] = {}
-        for number, text in zip(self.numbers(ids).tolist(), map(str, ids.tolist()), strict=True):
-            if seen.setdefault(number, text) != text:
-                raise _collision(text, seen[number], number)
-        if len(seen) < len(ids):
-            ((repeated, _),) = Counter(map(str, ids.tolist())).most_common(1)
-            raise ValueError(f"Each id may stand only once in a batch. Got {repeated!r} twice.")
-
 
 def number_of(text: str) -> int:
     """Return the number by which a store knows a row with this id."""
@@ -226,16 +223,6 @@ def object_array(values: Sequence[Any]) -> NDArray[Any]:
     array = np.empty(len(values), dtype=object)
     array[:] = values
     return array
-
-
-def _refuse_texts(ids: ArrayLike) -> None:
-    """Raise ValueError for texts and UUIDs where ids are numbers, and say how a collection for them is made."""
-    first = next(iter(np.asarray(ids).ravel()[:1].tolist()), None)
-    if isinstance(first, (str, uuid.UUID)):
-        raise ValueError(
-            f"ids must be whole numbers in this collection. Got {first!r} instead: create it with ids='text' or "
-            "ids='uuid' for others (on the command line: index create --ids text)."
-        )
 
 
 def _collision(text: str, other: Any, number: int) -> CollectionError:

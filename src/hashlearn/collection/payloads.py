@@ -48,14 +48,19 @@ def checked_payloads(payload: Any, n_rows: int, first_row: int = 0) -> list[Payl
 
 
 def _rows(payload: Any) -> Sequence[Any]:
+    n_rows = 0
+    if hasattr(payload, "iloc") and hasattr(payload, "columns"):  # a pandas DataFrame
+        n_rows = len(payload)
+        payload = {str(name): payload.iloc[:, place] for place, name in enumerate(payload.columns)}
     if isinstance(payload, Mapping):
-        return _from_columns({name: _values(name, column) for name, column in payload.items()})
+        columns = [_values(name, column) for name, column in payload.items()]
+        lengths = {len(column) for column in columns}
+        if len(lengths) > 1:
+            sizes = ", ".join(map(str, sorted(lengths)))
+            raise ValueError(f"The columns of a payload must have one length. Got {sizes}.")
+        return [dict(zip(payload, row, strict=True)) for row in zip(*columns, strict=True)] or [{}] * n_rows
     if hasattr(payload, "to_pylist") and hasattr(payload, "column_names"):  # a pyarrow Table or RecordBatch
         return payload.to_pylist()
-    if hasattr(payload, "iloc") and hasattr(payload, "columns"):  # a pandas DataFrame
-        names = [str(name) for name in payload.columns]
-        values = [_pandas_values(payload.iloc[:, place]) for place in range(len(names))]
-        return _from_columns(dict(zip(names, values, strict=True)), len(payload))
     if hasattr(payload, "to_dicts") and hasattr(payload, "columns"):  # a polars DataFrame
         return payload.to_dicts()
     if isinstance(payload, (str, bytes)) or not isinstance(payload, (Sequence, np.ndarray)):
@@ -69,7 +74,8 @@ def _rows(payload: Any) -> Sequence[Any]:
 
 def _values(name: Any, column: Any) -> list[Any]:
     if hasattr(column, "iloc"):
-        return _pandas_values(column)
+        # Missing values are NaN, NaT or NA in pandas; in JSON they are null.
+        return column.astype(object).where(column.notna(), None).tolist()
     values = listed(column)
     if isinstance(values, (str, bytes)) or not isinstance(values, Sequence):
         raise ValueError(
@@ -77,20 +83,6 @@ def _values(name: Any, column: Any) -> list[Any]:
             f"Got {type(column).__name__} instead: one dict per row is given as a list of dicts."
         )
     return list(values)
-
-
-def _pandas_values(column: Any) -> list[Any]:
-    """Return the values of a series. Missing ones are NaN, NaT or NA in pandas; in JSON they are null."""
-    return column.astype(object).where(column.notna(), None).tolist()
-
-
-def _from_columns(columns: dict[str, list[Any]], n_rows: int | None = None) -> list[Payload]:
-    lengths = {len(column) for column in columns.values()}
-    if len(lengths) > 1:
-        raise ValueError(f"The columns of a payload must have one length. Got {', '.join(map(str, sorted(lengths)))}.")
-    if not columns:
-        return [{} for _ in range(n_rows or 0)]
-    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
 def _object(value: Mapping[Any, Any], depth: int) -> Payload:

@@ -156,17 +156,14 @@ class _Parser:
         field, operator = ".".join(path), SPELLINGS.get(operator, operator)
         if operator not in OPERATORS:
             raise WhereError(f"{operator!r} is no operator of a filter ({field}): use {', '.join(OPERATORS)}.")
-        if operator in NEGATED:
-            return Not(self.positive(path, field, NEGATED[operator], operand))
-        return self.positive(path, field, operator, operand)
-
-    def positive(self, path: Path, field: str, operator: str, operand: Any) -> Compare:
-        midnights = _midnight(operand)
-        if midnights and operator == "=":
-            return Compare(path, "in", Listed(midnights))
-        if midnights and operator in ORDERED:
-            return Compare(path, operator, midnights[operator in ("<=", ">")])
-        return Compare(path, operator, self.operand(field, operator, operand))
+        positive, midnights = NEGATED.get(operator, operator), _midnight(operand)
+        if midnights and positive == "=":
+            found = Compare(path, "in", Listed(midnights))
+        elif midnights and positive in ORDERED:
+            found = Compare(path, positive, midnights[positive in ("<=", ">")])
+        else:
+            found = Compare(path, positive, self.operand(field, positive, operand))
+        return Not(found) if operator in NEGATED else found
 
     def count(self, comparisons: int, listed: int) -> None:
         self.comparisons += comparisons

@@ -10,8 +10,8 @@ from typing import Any, ClassVar, NoReturn, TypeVar
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 import numpy as np
-from numpy.typing import NDArray
 
+from hashlearn.collection.rescore import as_hits
 from hashlearn.collection.store import (
     OPEN_OR_DROP,
     Answer,
@@ -242,12 +242,9 @@ class HttpStore(Store):
             parts.append(self._link.call("search", message, wire.WireAnswer).unpack())
         if len(parts) == 1:
             return parts[0]
-        skipped = [part.hits.skipped for part in parts]
-        hits = Hits(
-            _stacked([part.hits.ids for part in parts], -1),
-            _stacked([part.hits.distances for part in parts], -1 if query.by_bits and not query.rescoring else np.inf),
-            skipped=None if any(one is None for one in skipped) else np.concatenate(skipped),
-        )
+        found = [(one.ids, one.distances) for part in parts for one in part.hits.per_query()]
+        hits, skipped = as_hits(found, parts[0].hits.distances.dtype.type), [part.hits.skipped for part in parts]
+        hits.skipped = None if any(one is None for one in skipped) else np.concatenate(skipped)
         return Answer(hits, _rows_of([part.rows for part in parts]), sum(part.cut for part in parts))
 
     def within(self, query: Query, radius: float, limit: int | None = None) -> Answer[RangeHits]:
@@ -344,13 +341,6 @@ def _blocks(query: Query, step: int) -> Iterator[Query]:
         else:
             values = values[part]
         yield query._replace(values=values, rescoring=plan)
-
-
-def _stacked(tables: Sequence[NDArray[Any]], empty: float) -> NDArray[Any]:
-    """Return the lines of several tables in one, which is as wide as the widest of them."""
-    width = max(table.shape[1] for table in tables)
-    wide = [np.pad(table, ((0, 0), (0, width - table.shape[1])), constant_values=empty) for table in tables]
-    return np.concatenate(wide)
 
 
 def _rows_of(parts: Sequence[StoredRows | None]) -> StoredRows | None:
