@@ -9,7 +9,8 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
-from hashlearn.collection.collection import Collection, Item
+from hashlearn.collection.collection import Collection
+from hashlearn.collection.reading import Item
 from hashlearn.collection.store import StoredRows
 
 Arguments = ParamSpec("Arguments")

@@ -4,79 +4,47 @@ from __future__ import annotations
 
 import html
 import os
-import uuid
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple, NoReturn, Self, TypedDict, Unpack, get_args, overload
+from typing import Any, NoReturn, Self, TypedDict, Unpack, get_args, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hashlearn import models
 from hashlearn.codes import BitOrder
-from hashlearn.collection import copying, export, filter_advice, from_texts, health, migration
-from hashlearn.collection.encoder import Encoder, checked_codes, checked_vectors, with_notes
+from hashlearn.collection import changing, copying, export, filter_advice, from_texts, health, migration, reading
+from hashlearn.collection.encoder import Encoder, checked_vectors
 from hashlearn.collection.ids import IdKind, ids_of_kind
-from hashlearn.collection.new_spec import check_keywords, check_same, check_tables, make_spec
-from hashlearn.collection.payloads import checked_payloads
+from hashlearn.collection.new_spec import check_keywords, check_same, check_tables, make_spec, noted
 from hashlearn.collection.rescore import MAX_CANDIDATES, checked_rescoring
 from hashlearn.collection.store import (
+    KEEP_VECTORS,
     CollectionError,
     CollectionExistsError,
     Include,
-    NoSuchRowsError,
-    Payload,
-    PayloadUpdate,
     Query,
     Store,
-    StoredRows,
-    Vectors,
     VerifyReport,
 )
 from hashlearn.collection.stores import store_class
 from hashlearn.collection.uri import MEMORY, as_uri, is_folder, shown, with_token
-from hashlearn.collection.where import Condition, condition_of
-from hashlearn.index import HitList, Hits, RangeHits, tables
-from hashlearn.index.inputs import checked_count, new_ids
+from hashlearn.collection.where import Condition, Where, condition_of
+from hashlearn.index import HitList, Hits, RangeHits
+from hashlearn.index.inputs import checked_count
 from hashlearn.models.format import ModelFileError
-from hashlearn.progress import report
-from hashlearn.rows.advice import collapsed
 from hashlearn.typing import Metric, PackedCodes
 
-Where = Mapping[str, Any]
-OneId = int | str | uuid.UUID
 Many = np.ndarray[tuple[int, int], np.dtype[Any]] | Sequence[Sequence[float]] | None
 One = np.ndarray[tuple[int], np.dtype[Any]] | Sequence[float] | None
 Texts = list[str] | tuple[str, ...] | NDArray[Any] | None
 Text = str | None
 Radius = float | None
 
-KEEP_VECTORS = "create it with store_vectors=True (on the command line: index create --vectors)"
 _PAYLOAD: Sequence[Include] = ("payload",)
-
-
-class Item(NamedTuple):
-    """One row of a collection. ``id`` is an int, a str or a uuid.UUID, by the kind of ids of the collection.
-
-    ``vector`` is None when the collection keeps none or none was asked for.
-    """
-
-    id: Any
-    code: PackedCodes
-    payload: Payload
-    vector: Vectors | None
-
-
-class Items(list[Item], tables.Table):
-    """Rows of a collection: a list that can be shown as a table of ids and the fields of payloads."""
-
-    columns = ("id",)
-
-    def lines(self) -> list[dict[str, Any]]:
-        return [{"id": item.id, **tables.fields_as_columns(item.payload, self.columns)} for item in self]
 
 
 class _Options(TypedDict, total=False):
@@ -135,6 +103,14 @@ class Collection:
 
     # Methods whose work has a module of its own are defined there.
     from_texts = classmethod(from_texts.from_texts)
+    get = reading.get
+    peek = reading.peek
+    scan = reading.scan
+    to_pandas = reading.to_pandas
+    to_arrow = reading.to_arrow
+    add = changing.add
+    update_payload = changing.update_payload
+    delete = changing.delete
     copy = copying.copy
     export = export.export
     filter_advice = filter_advice.filter_advice
@@ -231,8 +207,8 @@ class Collection:
         storage = store_class(text)
         check_tables(storage, hasher, text)
         spec = make_spec(hasher, n_bits, store_vectors, vector_size, kind, dict(settings), indexed, ids)
-        if (noted := _noted(hasher, text_model, text_field, label_field)) is not hasher:
-            hasher, spec = noted, replace(spec, model=models.dumps(noted))
+        if (named := noted(hasher, text_model, text_field, label_field)) is not hasher:
+            hasher, spec = named, replace(spec, model=models.dumps(named))
         try:
             store = storage.create(text, spec)
         except CollectionExistsError:
@@ -457,7 +433,10 @@ class Collection:
             raise ValueError(f"{'asymmetric' if asymmetric else 'rescore'} needs X: codes alone are not enough.")
         plan = None
         if rescoring:
-            plan = checked_rescoring(self._vectors_of_queries(rows), k, rescore, metric, max_candidates)
+            if self.vector_size is None:
+                raise CollectionError(f"{self.uri} keeps no vectors to rescore by: {KEEP_VECTORS}.")
+            vectors = checked_vectors(rows, self.vector_size, "X, to rescore by,")
+            plan = checked_rescoring(vectors, k, rescore, metric, max_candidates)
             if encoder.stored_otherwise():
                 plan = plan._replace(also=encoder.codes_of_rows(rows))
         query = Query(encoder.query_values(rows, codes, bit_order, asymmetric, emphasis), plan, condition, kept, n_jobs)
@@ -516,8 +495,10 @@ class Collection:
         RangeHits, or for a single query HitList
             ``ball.to_list()`` has ids, distances and payloads; ``ball[0]`` are the rows of the first query.
         """
-        by_tables = self._encoder.by_tables
-        reach = _checked_distance(radius, self.uri) if by_tables else self._checked_bits(radius)
+        if self._encoder.by_tables:
+            reach = _checked_distance(radius, self.uri)
+        else:
+            reach = min(checked_count(2 if radius is None else radius, "radius", 0), self.n_bits)
         most = None if limit is None else checked_count(limit, "limit", 1)
         condition, kept = condition_of(where), self._checked_include(include)
         rows, single = self._encoder.given(X, codes, texts)
@@ -528,9 +509,6 @@ class Collection:
         self._check_filter(condition, len(answer.hits.ids) > 0)
         ball = self._ids.hits(answer, include)
         return ball[0] if single else ball
-
-    def _checked_bits(self, radius: float | None) -> int:
-        return min(checked_count(2 if radius is None else radius, "radius", 0), self.n_bits)
 
     def encode_queries(self, X: Any) -> PackedCodes:
         """Return packed codes of queries by the collection's hasher; ``health`` counts them."""
@@ -548,9 +526,9 @@ class Collection:
         """Return whether there is a row with this id."""
         return self.get([one], vectors=False)[0] is not None
 
-    def __iter__(self) -> Iterator[Item]:
+    def __iter__(self) -> Iterator[reading.Item]:
         """Iterate over all rows, in the order of ids that are numbers; ``scan`` gives batches, and vectors too."""
-        return (item for rows in self.scan() for item in _items_of(rows))
+        return (item for rows in self.scan() for item in reading.items_of(rows))
 
     def count(self, where: Where | None = None) -> int:
         """Return how many rows there are, or how many match."""
@@ -558,270 +536,6 @@ class Collection:
         found = self._store.count(condition)
         self._check_filter(condition, found > 0)
         return found
-
-    @overload
-    def get(self, ids: OneId, vectors: bool = True) -> Item | None: ...
-    @overload
-    def get(self, ids: Iterable[Any], vectors: bool = True) -> list[Item | None]: ...
-    @overload
-    def get(
-        self, ids: None = None, vectors: bool = True, *, where: Where | None = None, limit: int | None = None
-    ) -> Items: ...
-    def get(
-        self, ids: Any = None, vectors: bool = True, *, where: Where | None = None, limit: int | None = None
-    ) -> Any:
-        """Read rows by their ids, or the rows whose payload matches.
-
-        Parameters
-        ----------
-        ids : one id, or a list, default=None
-        vectors : bool, default=True
-            Whether to read kept vectors too.
-        where : dict, default=None
-            In place of ids: a filter, as in ``search``.
-        limit : int, default=None
-            In place of ids: the most rows to read, the first ones in the order of ``scan``.
-
-        Returns
-        -------
-        Item or None, or a list
-            For one id the row, or None if there is none. For a list of ids, a list of them. For a filter or a limit,
-            a list of rows that also has ``to_pandas`` and ``to_arrow``.
-        """
-        chosen = where is not None or limit is not None
-        if (ids is not None) == chosen:
-            raise ValueError(
-                "Give ids, or where= and limit=, to get rows. To read all rows, iterate over the collection."
-            )
-        if chosen:
-            return self._matching(where, limit, vectors)
-        wanted = self._wanted(ids)
-        numbers = np.unique(self._ids.numbers(wanted))
-        rows = self._ids.shown(self._store.get(numbers, vectors and self.vector_size is not None))
-        found = {item.id: item for item in _items_of(rows)}
-        items = [found.get(one) for one in wanted.tolist()]
-        return items[0] if self._ids.is_single(ids) else items
-
-    def _matching(self, where: Where | None, limit: int | None, vectors: bool) -> Items:
-        if limit is None:
-            items = Items(item for rows in self.scan(where=where, vectors=vectors) for item in _items_of(rows))
-        else:
-            first = next(self.scan(checked_count(limit, "limit", 1), where, vectors), None)
-            items = Items() if first is None else Items(_items_of(first))
-        self._check_filter(condition_of(where), bool(items), depth=2)
-        return items
-
-    def peek(self, limit: int = 10) -> Items:
-        """Return the first rows without their vectors, to see what there is. A notebook shows them as a table."""
-        return self.get(vectors=False, limit=limit)
-
-    def scan(self, batch_rows: int = 10_000, where: Where | None = None, vectors: bool = False) -> Iterator[StoredRows]:
-        """Iterate over all rows in batches, in the order of ids that are numbers.
-
-        Parameters
-        ----------
-        batch_rows : int, default=10000
-            The most rows of a batch.
-        where : dict, default=None
-            A filter, as in ``search``.
-        vectors : bool, default=False
-
-        Yields
-        ------
-        StoredRows
-            ids, codes, payloads, and vectors or None.
-        """
-        wanted = vectors and self.vector_size is not None
-        batches = self._store.scan(checked_count(batch_rows, "batch_rows", 1), condition_of(where), wanted)
-        return (self._ids.shown(rows) for rows in batches)
-
-    def to_pandas(self, where: Where | None = None) -> Any:
-        """Return a data frame of pandas with one line per row, or per row that matches: id and the fields of payloads.
-
-        A field with the name "id" becomes ``payload.id``. Codes and vectors are not in it; ``scan`` has them.
-        """
-        return self._matching(where or {}, None, vectors=False).to_pandas()
-
-    def to_arrow(self, where: Where | None = None) -> Any:
-        """Return a table of PyArrow with the columns of ``to_pandas``. UUIDs are text in it."""
-        return self._matching(where or {}, None, vectors=False).to_arrow()
-
-    # ---- changing ----
-
-    def add(
-        self,
-        X: Any = None,
-        ids: ArrayLike | None = None,
-        payload: Any = None,
-        *,
-        codes: ArrayLike | None = None,
-        texts: Any = None,
-        labels: Any = None,
-        vectors: ArrayLike | None = None,
-        bit_order: BitOrder = "big",
-    ) -> NDArray[Any]:
-        """Add rows, or replace rows whose id exists (code, payload and vector together).
-
-        Large batches are added in several transactions; an error says how many rows were added.
-
-        Parameters
-        ----------
-        X : array (rows, n_features), default=None
-            Rows that the hasher encodes; or give ``codes`` or ``texts``. A 1-D array is a single row; then ``ids`` may
-            be one id and ``payload`` one dict.
-        ids : array-like, default=None
-            Of the collection's kind, each once: whole numbers from 0 (without them, rows get the numbers after the
-            largest id so far), UUIDs (without them, rows get random ones), or texts, which must be given.
-        payload : default=None
-            One JSON object per row: a list of dicts (None for nothing), a dict of columns, a pyarrow Table, or a
-            DataFrame of pandas or polars.
-        codes : uint8 array (rows, bytes), default=None
-            Packed codes made elsewhere, in ``bit_order``.
-        texts : list of str, or one str, default=None
-            Texts that the collection's text model embeds. They are not kept, unless ``payload`` holds them too, such
-            as ``payload={"text": texts}``.
-        labels : as y of the hasher's ``encode``, default=None
-            Of collections of an OpenHasher, or of a hasher that learned codes for labels (``GSDHP``, ``AutoHasher``):
-            labels that are known, None or the hasher's ``unlabeled`` where they are not. Codes hold them in place of
-            predicted labels. They are not kept for reading, unless ``payload`` holds them too.
-        vectors : array (rows, vector_size), default=None
-            Floats to keep in place of X, in a collection that keeps vectors.
-        bit_order : {"big", "little"}, default="big"
-
-        Returns
-        -------
-        array (rows,)
-            The ids.
-        """
-        rows, single = self._encoder.given(X, codes, texts)
-        given_ids: Any = [ids] if single and self._ids.is_single(ids) else ids
-        if single:
-            payload = [payload] if isinstance(payload, Mapping) else payload
-            vectors = None if vectors is None else np.atleast_2d(vectors)
-        n_rows = rows.shape[0]
-        row_ids = self._ids.of_new_rows(given_ids, n_rows)
-        payloads = checked_payloads(payload, n_rows)
-        if texts is not None:
-            rows = self._encoder.embedded(rows)  # after the checks of ids and payloads, because it takes long
-        kept = self._vectors_to_keep(rows if codes is None else None, vectors, n_rows)
-        if codes is None:
-            packed = self._encoder.codes_of_rows(rows, [labels] if single and labels is not None else labels)
-        elif labels is not None:
-            raise ValueError("labels= needs X or texts: codes hold their labels already.")
-        else:
-            packed = checked_codes(rows, self.n_bits, bit_order)
-        if not n_rows:
-            return self._ids.array([])
-        if not self._warned_of_collapse:
-            self._warned_of_collapse = _warn_of_collapse(packed, self.n_bits)
-        if row_ids is None:
-            row_ids = new_ids(None, n_rows, self._store.take_ids(n_rows))
-        numbers, payloads = self._ids.numbers(row_ids), self._ids.payloads_to_keep(row_ids, payloads)
-        step, done = self._store.batch_rows, 0
-        try:
-            for done in range(0, n_rows, step):
-                block = slice(done, min(done + step, n_rows))
-                self._ids.check_free(self._store, row_ids[block])
-                self._store.add(
-                    numbers[block],
-                    packed[block],
-                    None if payloads is None else payloads[block],
-                    None if kept is None else kept[block],
-                )
-                report("adding", block.stop, n_rows)
-        except CollectionError as error:
-            if not done:
-                raise
-            raise type(error)(f"{error} The first {done} of these {n_rows} rows were added.") from error
-        return row_ids
-
-    def update_payload(
-        self, ids: Any = None, payload: Any = None, *, where: Where | None = None, merge: bool = True
-    ) -> int:
-        """Give rows new payloads; codes and vectors stay.
-
-        In a folder and on PostgreSQL the call is one transaction, however many rows there are: if it fails or is
-        interrupted, nothing is changed. Other writers wait meanwhile, so what they replace is not lost. If one of the
-        rows does not exist, that is a NoSuchRowsError and nothing is changed.
-
-        Milvus has no transactions: it writes 10,000 rows at a time, so a call that is interrupted may have changed the
-        first of them (to repeat it does no harm), and a row that another process replaces during the call may get its
-        old code and vector back.
-
-        Parameters
-        ----------
-        ids : one id, or a list, default=None
-        payload : dict for one id or a filter; for a list as in ``add``
-        where : dict, default=None
-            In place of ids: all rows whose payload matches get the same fields. A filter, as in ``search``.
-        merge : bool, default=True
-            Replace only the fields that the new payloads have; False replaces payloads whole.
-
-        Returns
-        -------
-        int
-            How many rows there were.
-        """
-        if (ids is None) == (where is None):
-            raise ValueError("Give ids or where= to update, not both and not neither.")
-        named = self._ids.kind != "int"
-        if where is not None:
-            if not isinstance(payload, Mapping):
-                raise ValueError(f"With where=, payload must be one dict for all rows. Got {payload!r} instead.")
-            given, condition = checked_payloads([payload], 1) or [], condition_of(where)
-            self._ids.check_payloads(given)
-            updated = self._store.update_payloads(PayloadUpdate(condition, given, merge, named))
-            self._check_filter(condition, updated > 0)
-            return updated
-        wanted, payload = self._wanted(ids), [payload] if self._ids.is_single(ids) else payload
-        self._ids.of_new_rows(wanted, len(wanted))  # refuses ids that are there twice
-        given = checked_payloads(payload, len(wanted)) or []
-        if payload is None:
-            raise ValueError("Give payload=, one object per id.")
-        new, numbers = self._ids.payloads_to_keep(wanted, given) or [], self._ids.numbers(wanted)
-        if not len(wanted):
-            return 0
-        order = np.argsort(numbers)
-        update = PayloadUpdate(numbers[order], [new[place] for place in order.tolist()], merge, named)
-        try:
-            return self._store.update_payloads(update)
-        except NoSuchRowsError as error:
-            missing = wanted[np.isin(numbers, error.missing)].tolist()
-            raise NoSuchRowsError(
-                f"{len(missing)} of these {len(wanted)} ids are not in {self.uri}, the first is {missing[0]!r}: "
-                f"{error}.",
-                missing,
-            ) from error
-
-    def delete(self, ids: ArrayLike | None = None, *, where: Where | None = None) -> int:
-        """Remove rows by their ids, or the rows whose payload matches.
-
-        Parameters
-        ----------
-        ids : one id, or a list, default=None
-        where : dict, default=None
-            A filter, as in ``search``. An empty one is refused.
-
-        Returns
-        -------
-        int
-            How many rows were removed.
-        """
-        if (ids is None) == (where is None):
-            raise ValueError("Give ids or where= to delete, not both and not neither.")
-        if where is not None:
-            condition = condition_of(where)
-            if condition is None:
-                raise ValueError(
-                    "An empty filter would delete every row: use Collection.drop for that (on the command line: index "
-                    "drop)."
-                )
-            removed = self._store.delete(condition)
-            self._check_filter(condition, removed > 0)
-            return removed
-        numbers = self._ids.present(self._store, self._wanted(ids))
-        step = self._store.batch_rows
-        return sum(self._store.delete(numbers[start : start + step]) for start in range(0, len(numbers), step))
 
     # ---- the whole collection ----
 
@@ -854,7 +568,7 @@ class Collection:
         name : str
             A model of sentence-transformers: name or folder.
         """
-        self._replace_hasher(_noted(self.hasher, name), self.vector_size)
+        self._replace_hasher(noted(self.hasher, name), self.vector_size)
 
     def compact(self) -> None:
         """Free the space of replaced and removed rows. Other processes may read meanwhile, and write in turn."""
@@ -884,19 +598,6 @@ class Collection:
         store_class(text).restore(os.fspath(path), text, replace)
         return cls.open(text)
 
-    def _vectors_to_keep(self, X: Any, vectors: ArrayLike | None, n_rows: int) -> Vectors | None:
-        """Return the vectors to keep beside the codes; None in a collection that keeps none."""
-        if self.vector_size is None:
-            if vectors is not None:
-                raise CollectionError(f"{self.uri} keeps no vectors: {KEEP_VECTORS}.")
-            return None
-        if vectors is None and X is None:
-            raise ValueError(f"{self.uri} keeps vectors of {self.vector_size} floats: give vectors= beside codes=.")
-        kept = checked_vectors(X if vectors is None else vectors, self.vector_size, "vectors")
-        if len(kept) != n_rows:
-            raise ValueError(f"There must be one vector per row. Got {len(kept)} vectors and {n_rows} rows.")
-        return kept
-
     def _checked_include(self, include: Sequence[Include]) -> set[Include]:
         """Return what the store has to read; ids that are texts are in payloads."""
         known = get_args(Include)
@@ -905,11 +606,6 @@ class Collection:
         if "vector" in include and self.vector_size is None:
             raise CollectionError(f"{self.uri} keeps no vectors: {KEEP_VECTORS}.")
         return {*include} if self._ids.kind == "int" else {*include, "payload"}
-
-    def _vectors_of_queries(self, rows: Any) -> Vectors:
-        if self.vector_size is None:
-            raise CollectionError(f"{self.uri} keeps no vectors to rescore by: {KEEP_VECTORS}.")
-        return checked_vectors(rows, self.vector_size, "X, to rescore by,")
 
     def _wanted(self, ids: Any) -> NDArray[Any]:
         """Return one id or a list of them as a checked array."""
@@ -968,43 +664,6 @@ def _checked_distance(radius: Any, uri: str) -> float:
             f"score, for example the distance of the last hit of a search. Got {radius!r} instead."
         )
     return float(radius)
-
-
-def _items_of(rows: StoredRows) -> Iterator[Item]:
-    vectors = [None] * len(rows.ids) if rows.vectors is None else rows.vectors
-    return map(Item, rows.ids.tolist(), rows.codes, rows.payloads, vectors)
-
-
-def _noted(hasher: Any, text_model: str | None, text_field: str | None = None, label_field: str | None = None) -> Any:
-    """Return the hasher with the names that are given; the text model is loaded to check the number of features."""
-    notes = {"text_model": text_model, "text_field": text_field, "label_field": label_field}
-    for name, value in notes.items():
-        if value is not None and hasher is None:
-            why = "for its embeddings" if name == "text_model" else "with which it is kept"
-            raise ValueError(f"{name}= needs a hasher {why}, and there is none for {value!r}.")
-        if name != "text_model" and value is not None and not (isinstance(value, str) and value):
-            raise ValueError(f"{name} must be a text that is not empty. Got {value!r} instead.")
-    if text_model is not None:
-        from hashlearn.data.embed import checked_model
-
-        notes["text_model"] = checked_model(hasher, text_model).name
-    return with_notes(hasher, **notes)
-
-
-def _warn_of_collapse(codes: PackedCodes, n_bits: int) -> bool:
-    """Warn if there are fewer distinct codes than a tenth of the rows, or of the possible codes; return whether."""
-    found = collapsed(codes, n_bits)
-    if found is None:
-        return False
-    distinct, looked_at = found
-    of = "" if looked_at == len(codes) else f" of {len(codes):,}, taken as a sample"
-    warnings.warn(
-        f"The codes collapse: {distinct:,} distinct codes for {looked_at:,} rows{of}. Rows with equal codes are "
-        "found in the order of their ids: keep vectors (store_vectors=True) and search with rescore=True, or use a "
-        "hasher that tells more rows apart.",
-        stacklevel=3,
-    )
-    return True
 
 
 def collections(uri: str | os.PathLike[str], *, token: str | None = None) -> list[dict[str, Any]]:

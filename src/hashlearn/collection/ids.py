@@ -84,9 +84,14 @@ class IntIds:
         shown = self.shown(rows)
         places = np.minimum(np.searchsorted(rows.ids, found.ids), max(len(rows.ids) - 1, 0))
         there = rows.ids[places] == found.ids if len(rows.ids) else np.zeros(found.ids.shape, dtype=bool)
-        asked = [name in include for name in ("payload", "vector", "code")]
-        known = zip((shown.payloads, shown.vectors, shown.codes), asked, strict=True)
-        details = RowDetails(rows.ids, *(values if wanted else None for values, wanted in known)) if include else None
+        details = None
+        if include:
+            details = RowDetails(
+                rows.ids,
+                shown.payloads if "payload" in include else None,
+                shown.vectors if "vector" in include else None,
+                shown.codes if "code" in include else None,
+            )
         if isinstance(found, RangeHits):
             offsets = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(there, dtype=np.int64)])[found.offsets]
             ids, distances, numbers = shown.ids[places[there]], found.distances[there], found.ids[there]

@@ -11,6 +11,7 @@ import numpy as np
 
 from hashlearn import models
 from hashlearn.codes import MAX_BITS
+from hashlearn.collection.encoder import with_notes
 from hashlearn.collection.ids import IdKind, ids_of_kind
 from hashlearn.collection.store import CollectionError, CollectionSpec, Store, no_tables
 from hashlearn.collection.uri import shown
@@ -53,6 +54,22 @@ def make_spec(
         _checked_indexed(indexed),
         ids_of_kind(ids).kind,
     )
+
+
+def noted(hasher: Any, text_model: str | None, text_field: str | None = None, label_field: str | None = None) -> Any:
+    """Return the hasher with the names that are given; the text model is loaded to check the number of features."""
+    notes = {"text_model": text_model, "text_field": text_field, "label_field": label_field}
+    for name, value in notes.items():
+        if value is not None and hasher is None:
+            why = "for its embeddings" if name == "text_model" else "with which it is kept"
+            raise ValueError(f"{name}= needs a hasher {why}, and there is none for {value!r}.")
+        if name != "text_model" and value is not None and not (isinstance(value, str) and value):
+            raise ValueError(f"{name} must be a text that is not empty. Got {value!r} instead.")
+    if text_model is not None:
+        from hashlearn.data.embed import checked_model
+
+        notes["text_model"] = checked_model(hasher, text_model).name
+    return with_notes(hasher, **notes)
 
 
 def check_keywords(kind: str, settings: dict[str, Any], *methods: Callable[..., Any]) -> None:

@@ -31,6 +31,8 @@ from hashlearn.typing import Float32Array, Ids, Metric, PackedCodes
 OPEN_OR_DROP = "open it, or drop it first (Collection.drop; on the command line: index drop)"
 """The end of a message about a place that already holds a collection."""
 
+KEEP_VECTORS = "create it with store_vectors=True (on the command line: index create --vectors)"
+
 Vectors = NDArray[np.float32]
 Payload = dict[str, Any]
 

@@ -26,6 +26,8 @@ import numpy as np
 
 Scalar = str | int | float | bool | None
 Path = tuple[str, ...]
+Where = Mapping[str, Any]
+"""A filter as callers give it."""
 
 ORDERED = ("<", "<=", ">", ">=")
 NEGATED = {"!=": "=", "not in": "in"}
@@ -103,12 +105,12 @@ class AnyOf:
 Condition = Compare | Not | All | AnyOf
 
 
-def parse(where: Mapping[str, Any]) -> Condition:
+def parse(where: Where) -> Condition:
     """Check a filter and turn it into conditions."""
     return _Parser().whole(where)
 
 
-def condition_of(where: Mapping[str, Any] | None) -> Condition | None:
+def condition_of(where: Where | None) -> Condition | None:
     """Return the checked filter; None when every row matches."""
     if where is None:
         return None
