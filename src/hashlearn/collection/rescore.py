@@ -56,7 +56,7 @@ def rescored(values: QueryValues, plan: Rescoring, k: int, ask: SearchQueries, r
     best: list[tuple[Ids, FloatArray]] = []
     cut = 0
     for block in row_blocks(n_queries, max(1, _IDS_AT_ONCE // plan.max_rows)):
-        found_by = [nearest_with_ties(ask, _taken(part, block), plan.nearest, plan.max_rows) for part in asked]
+        found_by = [nearest_with_ties(ask, taken(part, block), plan.nearest, plan.max_rows) for part in asked]
         cut += max(cut_here for _, cut_here in found_by)
         candidates = [np.unique(np.concatenate(ids)) for ids in zip(*(ids for ids, _ in found_by), strict=True)]
         best += _ranked(block, candidates, read, plan, k)
@@ -82,7 +82,7 @@ def nearest_with_ties(ask: SearchQueries, queries: QueryValues, nearest: int, ma
     found: list[Ids] = [np.empty(0, dtype=np.int64)] * len(queries)
     limit, places, cut = min(max_rows, 2 * nearest + 50), np.arange(len(queries)), 0
     while len(places):
-        hits = ask(_taken(queries, places), limit)
+        hits = ask(taken(queries, places), limit)
         near, open_ended = hits.ids >= 0, np.zeros(len(places), dtype=bool)
         if near.shape[1] >= nearest:
             last = hits.distances[:, nearest - 1]
@@ -99,7 +99,7 @@ def nearest_with_ties(ask: SearchQueries, queries: QueryValues, nearest: int, ma
     return found, cut
 
 
-def _taken(queries: QueryValues, places: Any) -> QueryValues:
+def taken(queries: QueryValues, places: Any) -> QueryValues:
     """Return the queries at some places."""
     if not isinstance(queries, ScoreTables):
         return queries[places]

@@ -316,10 +316,10 @@ class Store(ABC):
 
     @abstractmethod
     def update_payloads(self, update: PayloadUpdate) -> int:
-        """Replace payloads in one transaction and return of how many rows; codes and vectors stay as they are.
+        """Replace payloads in one transaction, in which no other writer changes these rows; return of how many rows.
 
-        No other writer changes these rows before the end of the transaction. If a row is missing, that is a
-        NoSuchRowsError, and nothing is changed. A storage that is not ``atomic`` looks at all rows before it writes.
+        If a row is missing, that is a NoSuchRowsError. A storage that is not ``atomic`` looks at all rows before it
+        writes.
         """
 
     @abstractmethod

@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 import numpy as np
 
-from hashlearn.collection.rescore import as_hits
+from hashlearn.collection.rescore import as_hits, taken
 from hashlearn.collection.store import (
     OPEN_OR_DROP,
     Answer,
@@ -32,7 +32,7 @@ from hashlearn.collection.store import (
 )
 from hashlearn.collection.uri import shown
 from hashlearn.collection.where import Condition, as_filter
-from hashlearn.index import Hits, RangeHits, ScoreTables
+from hashlearn.index import Hits, RangeHits
 from hashlearn.parallel import row_blocks
 from hashlearn.typing import Float32Array, Ids, PackedCodes
 
@@ -120,18 +120,16 @@ class HttpLink:
             return CollectionError(
                 f"{place} refuses: {message} Give token= to Collection.open, or set {TOKEN_VARIABLE}."
             )
-        if code == "no_collection":
-            return NoCollectionError(f"There is no collection at {place}: create it first.")
-        if code == "exists":
-            return CollectionExistsError(f"There is a collection at {place} already: {OPEN_OR_DROP}.")
-        if code == "replaced":
-            return model_was_replaced(place)
-        if code == "not_found":
-            return self._no_server()
-        if code == "unsupported":
-            return UnsupportedByStoreError(f"{place}: {message}")
-        if code == "too_large":
-            return TooLargeError(f"{place}: {message}")
+        known = {
+            "no_collection": NoCollectionError(f"There is no collection at {place}: create it first."),
+            "exists": CollectionExistsError(f"There is a collection at {place} already: {OPEN_OR_DROP}."),
+            "replaced": model_was_replaced(place),
+            "not_found": self._no_server(),
+            "unsupported": UnsupportedByStoreError(f"{place}: {message}"),
+            "too_large": TooLargeError(f"{place}: {message}"),
+        }
+        if code in known:
+            return known[code]
         return ValueError(message) if status == 400 else CollectionError(f"{place}: {message}")
 
     def _no_server(self) -> CollectionError:
@@ -331,16 +329,11 @@ def served_collections(uri: str) -> list[dict[str, Any]]:
 
 def _blocks(query: Query, step: int) -> Iterator[Query]:
     """Yield the queries in parts of ``step``; at least one part."""
-    for start in range(0, max(len(query.values), 1), step):
-        part, values, plan = slice(start, start + step), query.values, query.rescoring
+    for part in row_blocks(len(query.values), step) or [slice(0)]:
+        plan = query.rescoring
         if plan is not None:
-            also = None if plan.also is None else plan.also[part]
-            plan = plan._replace(vectors=plan.vectors[part], also=also)
-        if isinstance(values, ScoreTables):
-            values = ScoreTables(values.nibbles[part], None if values.words is None else values.words[part])
-        else:
-            values = values[part]
-        yield query._replace(values=values, rescoring=plan)
+            plan = plan._replace(vectors=plan.vectors[part], also=None if plan.also is None else plan.also[part])
+        yield query._replace(values=taken(query.values, part), rescoring=plan)
 
 
 def _rows_of(parts: Sequence[StoredRows | None]) -> StoredRows | None:
