@@ -38,10 +38,13 @@ from hashlearn.index.inputs import checked_count
 from hashlearn.models.format import ModelFileError
 from hashlearn.typing import Metric, PackedCodes
 
+# What a single query, several queries and queries of an unknown number are given as: rows, or codes.
 Many = np.ndarray[tuple[int, int], np.dtype[Any]] | Sequence[Sequence[float]] | None
 One = np.ndarray[tuple[int], np.dtype[Any]] | Sequence[float] | None
 Texts = list[str] | tuple[str, ...] | NDArray[Any] | None
 Text = str | None
+AnyCodes = ArrayLike | None
+AnyTexts = Sequence[str] | NDArray[Any] | None
 Radius = float | None
 
 _PAYLOAD: Sequence[Include] = ("payload",)
@@ -359,7 +362,7 @@ class Collection:
     ) -> HitList: ...
     @overload
     def search(
-        self, X: Any = None, k: int = 10, *, codes: Any = None, texts: Any = None, **options: Unpack[_Search]
+        self, X: Any = None, k: int = 10, *, codes: AnyCodes = None, texts: AnyTexts = None, **options: Unpack[_Search]
     ) -> Hits: ...
     def search(
         self,
@@ -455,15 +458,27 @@ class Collection:
 
     @overload
     def within(
-        self, X: Many = None, radius: Radius = None, *, codes: Many = None, texts: Texts = None, **more: Unpack[_Within]
+        self,
+        X: Many = None,
+        radius: Radius = None,
+        *,
+        codes: Many = None,
+        texts: Texts = None,
+        **options: Unpack[_Within],
     ) -> RangeHits: ...
     @overload
     def within(
-        self, X: One = None, radius: Radius = None, *, codes: One = None, texts: Text = None, **more: Unpack[_Within]
+        self, X: One = None, radius: Radius = None, *, codes: One = None, texts: Text = None, **options: Unpack[_Within]
     ) -> HitList: ...
     @overload
     def within(
-        self, X: Any = None, radius: Radius = None, *, codes: Any = None, texts: Any = None, **more: Unpack[_Within]
+        self,
+        X: Any = None,
+        radius: Radius = None,
+        *,
+        codes: AnyCodes = None,
+        texts: AnyTexts = None,
+        **options: Unpack[_Within],
     ) -> RangeHits: ...
     def within(
         self,
