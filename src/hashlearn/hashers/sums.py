@@ -203,7 +203,7 @@ class SumsHasher(InMemoryHasher):
         rng: Rng,
     ) -> None:
         """Learn from rows of any source, and code them: rows of ``source`` are hashed by ``features``."""
-        context.open_codes(training.n_rows, self.n_bits_, sample.numbers)
+        context.open_codes(training.n_rows, self.n_bits_)
         self.features_ = features
         self._check_training(training)
         with context.timer("learn"), one_blas_thread():
@@ -213,8 +213,13 @@ class SumsHasher(InMemoryHasher):
             setattr(self, name, value)
         has_codes, groups = learned.codes is not None or learned.in_context, training.view.groups
         with context.timer("code"):
+            own = None
             if learned.codes is not None:
-                _write_group_codes(codes.pack(learned.codes > 0), source, groups, sample, context)
+                packed = codes.pack(learned.codes > 0)
+                own = packed[sample.groups]
+                _write_group_codes(packed, source, groups, context)
+            elif learned.in_context and context.codes_out is not None:
+                own = np.array(context.codes_out[sample.numbers])
             if training.n_unlabeled or not has_codes:
                 project = partial(project_block, features, learned.database_function or learned.function)
                 hash_rows(source, project, context, groups if has_codes else None)
@@ -224,7 +229,7 @@ class SumsHasher(InMemoryHasher):
             if learned.calibration is not None:
                 self._set_calibration(learned.calibration, self._project(sample.rows))
             else:
-                self._calibrate(sample, context.codes_of(sample.numbers) if has_codes else None)
+                self._calibrate(sample, own)
         self._store_codes(context, source="learned" if has_codes or learned.row_codes is not None else "hashed")
         self.seconds_ = context.timer.seconds
 
@@ -281,12 +286,10 @@ def _provisional_center(features: FeatureMap, total: FloatArray, n_rows: int) ->
 
 
 def _write_group_codes(
-    packed: PackedCodes, source: AnySource, groups: Groups | None, sample: CalibrationSample, context: FitContext
+    packed: PackedCodes, source: AnySource, groups: Groups | None, context: FitContext
 ) -> None:
-    """Write the code of its group for every labeled row. If codes are not wanted, those of the sample need no pass."""
+    """Write the code of its group for every labeled row, if codes are wanted."""
     if context.codes_out is None:
-        assert sample.groups is not None
-        context.put_codes(sample.numbers, packed[sample.groups])
         return
     for rows, own in context.run(code_groups, (groups, packed), source.ranges(range_rows(source))):
         context.put_codes(rows, own)

@@ -11,7 +11,6 @@ before the start. The order is part of what a fit computes: another order gives 
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, Self
 
@@ -22,16 +21,14 @@ from sklearn.base import clone
 import hashlearn.rowkeys as rowkeys
 from hashlearn import codes
 from hashlearn.functions import fit_to_bits
-from hashlearn.functions.calibration import Calibration
-from hashlearn.functions.linear import HeldOutPlan, LinearFunction, calibrated_ridge
-from hashlearn.functions.posterior import fit_posterior
+from hashlearn.functions.linear import HeldOutPlan
 from hashlearn.hashers.base import LabelCodes
 from hashlearn.kernel import FeatureMap, LandmarkKernel, PlainFeatures, dense_rows
 from hashlearn.labels import check_variety, group_rows
 from hashlearn.methodinfo import MethodInfo
 from hashlearn.pairwise.greedy import Greedy
 from hashlearn.pairwise.losses import LOSSES, Loss, get_loss
-from hashlearn.pairwise.partial_fit import PartialFitMixin
+from hashlearn.pairwise.partial_fit import SUMMED_FUNCTIONS, PartialFitMixin
 from hashlearn.pairwise.row_pass import ClassPassSums, RowPass, RowPassSums, code_rows
 from hashlearn.pairwise.solver import LearnedAnchors, PairwiseSolver
 from hashlearn.pairwise.supervision import Supervision, anchor_count
@@ -50,7 +47,7 @@ from hashlearn.parameters import (
 )
 from hashlearn.rows.groups import LabelReader
 from hashlearn.rows.reduce import FeatureReader, FitContext, hash_rows, reduce_rows
-from hashlearn.rows.source import AnySource, Source
+from hashlearn.rows.source import SAMPLE_ROWS, SAMPLE_SEED, AnySource, Source
 from hashlearn.rows.survey import SurveyPlan, survey
 from hashlearn.similarity import (
     RELEVANCES,
@@ -60,7 +57,7 @@ from hashlearn.similarity import (
     from_pairs,
     neighbor_similarity,
 )
-from hashlearn.typing import FloatArray, IntArray, Matrix, Rng
+from hashlearn.typing import FloatArray, IntArray, Matrix, PackedCodes, Rng
 
 
 class PairwiseHasher(PartialFitMixin):
@@ -158,8 +155,7 @@ class PairwiseHasher(PartialFitMixin):
                 similarity = LabelSimilarity(group, labels[first], self.relevance, self.dissimilar)
                 count = anchor_count(self.n_anchors, len(first), labels[first])
                 anchors = rowkeys.draw_evenly(group, count, int(rng.randint(2**31)))
-            supervision = replace(Supervision.from_array(X, features, similarity, anchors), names=read.names)
-            return self._learn(supervision, context, rng)
+            return self._learn(Supervision.from_array(X, features, similarity, anchors, read.names), context, rng)
 
     def fit_pairs(self, X: Matrix, similar: ArrayLike, dissimilar: ArrayLike) -> Self:
         """Learn from listed pairs of rows.
@@ -263,70 +259,38 @@ class PairwiseHasher(PartialFitMixin):
 
     def _learn(self, supervision: Supervision, context: FitContext, rng: Rng) -> Self:
         """Learn codes of the anchors, code all other rows in one pass, and fit the hash function to its sums."""
-        if self.function == "posterior" and supervision.similarity.classes is None:
+        similarity, rows = supervision.similarity, supervision.rows
+        by_class = self.function == "posterior"
+        if by_class and similarity.classes is None:
             raise ValueError(f"{type(self).__name__}(function='posterior') needs one class per row: use 'linear' here.")
-        anchors, result = self._solver.learn(supervision, self._loss(), self.n_bits_, rng, context.timer)
-        self._keep_label_codes(supervision, anchors)
-        held_out = self._plan_held_out(supervision, rng)
-        sums = self._code_rows(supervision, anchors, held_out, context)
-        self._fit_function(supervision, anchors, sums, held_out, context, rng)
-        self.anchor_indices_, self.n_iter_ = supervision.anchors, len(result.changes)
-        self.objective_, self.changes_ = np.asarray(result.objective), np.asarray(result.changes)
-        return self._finish(supervision, held_out, context)
-
-    def _keep_label_codes(self, supervision: Supervision, anchors: LearnedAnchors) -> None:
-        """Keep the codes of the anchors by their labels; names that a model file cannot hold are not kept."""
-        self.__dict__.pop("label_codes_", None)
-        similarity, names = supervision.similarity, supervision.names
-        plain = names is None or all(isinstance(name, (str, int, float)) for name in names)
-        if isinstance(similarity, LabelSimilarity) and plain:
-            in_memory = isinstance(supervision.groups, np.ndarray)
-            group = similarity.group[anchors.rows if in_memory else supervision.places]
-            self.label_codes_ = LabelCodes.from_rows(names, similarity.labels, group, anchors.codes)
-
-    def _plan_held_out(self, supervision: Supervision, rng: Rng) -> HeldOutPlan | None:
-        """Choose the rows that a function is not fitted to while it is judged; None for functions with no choice."""
-        if self.function == "posterior" or (self.function == "linear" and self.ridge == "auto"):
-            return HeldOutPlan.for_rows(supervision.n_rows - supervision.n_unlabeled, int(rng.randint(2**31)))
-        return None
-
-    def _code_rows(
-        self, supervision: Supervision, anchors: LearnedAnchors, held_out: HeldOutPlan | None, context: FitContext
-    ) -> RowPassSums:
-        """Make the pass over all rows: their codes go to the context, and the sums are returned."""
-        n_classes = supervision.similarity.n_groups if self.function == "posterior" else 0
+        anchors = self._solver.learn(supervision, self._loss(), self.n_bits_, rng, context.timer)
+        held_out = self._held_out(rows.n_rows - supervision.n_unlabeled, rng)
+        context.open_codes(rows.n_rows, self.n_bits_)
         with context.timer("rows"):
-            context.open_codes(supervision.n_rows, self.n_bits_, supervision.sample.numbers)
-            reader = FeatureReader(supervision.features, anchors.center, supervision.groups, supervision.n_rows)
-            kind = ClassPassSums if n_classes else RowPassSums
-            plan = RowPass(reader, anchors, held_out, n_classes)
-            return reduce_rows(supervision.rows, code_rows, plan, context, "code rows", kind)
-
-    def _fit_function(
-        self,
-        supervision: Supervision,
-        anchors: LearnedAnchors,
-        sums: RowPassSums,
-        held_out: HeldOutPlan | None,
-        context: FitContext,
-        rng: Rng,
-    ) -> None:
-        """Fit the hash function to the sums of the pass, or to rows and codes if it is neither linear nor posterior."""
+            reader = FeatureReader(supervision.features, anchors.center, supervision.groups, rows.n_rows)
+            plan = RowPass(reader, anchors, held_out, similarity.n_groups if by_class else 0)
+            kind = ClassPassSums if by_class else RowPassSums
+            sums = reduce_rows(rows, code_rows, plan, context, "code rows", kind)
         with context.timer("function"):
-            if self.function not in ("linear", "posterior"):
-                self._fit_to_codes(supervision, context, int(rng.randint(2**31)))
-                return
-            self.features_ = supervision.features
-            self.features_.center_ = (anchors.center + sums.mean).astype(np.float32)
-            weight = self._code_weight(anchors, sums, supervision.similarity.graded)
-            if held_out is None:
-                self.function_ = LinearFunction.solve(sums.ridge_sums(weight).recentered(sums.mean), self.ridge)
-                return
-            rows = sums.held_out_rows(held_out, weight)
-            if isinstance(sums, ClassPassSums):
-                self.function_ = fit_posterior(*sums.class_sums(), rows, sums.mean)
+            if self.function in SUMMED_FUNCTIONS:
+                weight = self._code_weight(anchors, sums, similarity.graded)
+                classes = sums.class_sums() if isinstance(sums, ClassPassSums) else None
+                self.features_ = supervision.features
+                self.features_.center_ = (anchors.center + sums.mean).astype(np.float32)
+                kept = sums.held_out_rows(held_out, weight)
+                self.function_ = self._fit_function(sums.ridge_sums(weight), kept, sums.mean, classes)
             else:
-                self.function_ = calibrated_ridge(sums.ridge_sums(weight), rows, sums.mean, self.n_jobs)
+                self._fit_to_codes(supervision, context, int(rng.randint(2**31)))
+        self.anchor_indices_, self.n_iter_ = supervision.anchors, len(anchors.changes)
+        self.objective_, self.changes_ = np.asarray(anchors.objective), np.asarray(anchors.changes)
+        learned = codes.pack(sums.held_out_rows(held_out, 0.0).codes > 0)
+        return self._finish(supervision, anchors, None if self._gives_log_odds else learned, context)
+
+    def _held_out(self, n_labeled: int, rng: Rng) -> HeldOutPlan:
+        """Choose rows whose features and codes are kept: rows to judge a function by, or those of the calibration."""
+        if self._gives_log_odds:
+            return HeldOutPlan.for_rows(n_labeled, int(rng.randint(2**31)))
+        return HeldOutPlan(SAMPLE_SEED, SAMPLE_ROWS, 1, rowkeys.limit(SAMPLE_ROWS, n_labeled))
 
     def _code_weight(self, anchors: LearnedAnchors, sums: RowPassSums, graded: bool) -> float:
         """Return the weight of a row's own code in the target of the linear function, gain + weight * code."""
@@ -351,19 +315,24 @@ class PairwiseHasher(PartialFitMixin):
         bits = codes.unpack(context.codes_out[labeled], self.n_bits_)
         self.function_ = fit_to_bits(self.function, rows, bits, seed, self.n_jobs)
 
-    def _finish(self, supervision: Supervision, held_out: HeldOutPlan | None, context: FitContext) -> Self:
-        """Code the rows without labels, calibrate the bits, give advice about the codes, and keep the codes."""
+    def _finish(
+        self, supervision: Supervision, anchors: LearnedAnchors, learned: PackedCodes | None, context: FitContext
+    ) -> Self:
+        """Code the rows without labels, calibrate the bits by ``learned`` codes of the sample, and keep the codes."""
         if supervision.n_unlabeled:
             with context.timer("unlabeled"):
                 hash_rows(supervision.rows, self._block_projection(), context, supervision.groups)
         with context.timer("calibrate"):
-            learned = context.codes_of(supervision.sample.numbers)
-            # With rows held out, the projections are log odds already.
-            log_odds = Calibration(np.ones(self.n_bits_), np.zeros(self.n_bits_))
-            calibration = None if held_out is None else log_odds
-            self._calibrate(supervision.sample, learned, calibration)
+            self._calibrate(supervision.sample, learned, self._log_odds if learned is None else None)
         self._store_codes(context, source="learned")
-        self.__dict__.pop("sums_", None)  # of an earlier partial_fit
+        for name in ("sums_", "label_codes_"):  # of an earlier fit
+            self.__dict__.pop(name, None)
+        similarity, names = supervision.similarity, supervision.names
+        # Names that a model file cannot hold are not kept.
+        plain = names is None or all(isinstance(name, (str, int, float)) for name in names)
+        if isinstance(similarity, LabelSimilarity) and plain:
+            group = similarity.group[supervision.places]
+            self.label_codes_ = LabelCodes.from_rows(names, similarity.labels, group, anchors.codes)
         self.seconds_ = context.timer.seconds
         return self
 
@@ -387,7 +356,7 @@ class PairwiseHasher(PartialFitMixin):
 
     def _check_chunked(self) -> None:
         wrong = None
-        if self.function not in ("linear", "posterior"):
+        if self.function not in SUMMED_FUNCTIONS:
             wrong = "function other than 'linear' and 'posterior'"
         elif not (self.kernel is None or isinstance(self.kernel, str) or hasattr(self.kernel, "set_landmarks")):
             wrong = "kernel without set_landmarks"

@@ -36,7 +36,8 @@ from hashlearn.parallel import one_blas_thread, ordered_map, row_blocks
 from hashlearn.parameters import fitted
 from hashlearn.typing import Float32Array, FloatArray, IntArray, Matrix, PackedCodes
 
-UPDATED_FUNCTIONS = ("linear", "posterior")
+SUMMED_FUNCTIONS = ("linear", "posterior")
+"""Functions that can be fitted to sums over rows; others need the rows."""
 LANDMARK_RIDGE = 1e-3
 """Added to the kernel between landmarks, which is singular where landmarks repeat."""
 LEAST_CERTAINTY = 0.05
@@ -114,7 +115,7 @@ class PartialFitMixin(BaseHasher):
         return known is not None and known.names_ is not None and bool((np.diff(known.sets_.indptr) == 1).all())
 
     def _check_updatable(self) -> None:
-        if self.function not in UPDATED_FUNCTIONS:
+        if self.function not in SUMMED_FUNCTIONS:
             raise ValueError(
                 f"{type(self).__name__}.partial_fit needs function='linear' or 'posterior': other "
                 "functions need all rows at once."
@@ -144,6 +145,29 @@ class PartialFitMixin(BaseHasher):
                 f"{missing[0]!r}."
             )
         return self._new_sums(names, codes.unpack_signs(known.packed_, self.n_bits_).astype(np.int8))
+
+    @property
+    def _gives_log_odds(self) -> bool:
+        """Whether the function is judged by rows held out, so that its projections are log odds of the bits."""
+        return self.function == "posterior" or (self.function == "linear" and self.ridge == "auto")
+
+    @property
+    def _log_odds(self) -> Calibration:
+        """The calibration of projections that are log odds already."""
+        return Calibration(np.ones(self.n_bits_), np.zeros(self.n_bits_))
+
+    def _fit_function(
+        self, sums: RidgeSums, held: HeldOutRows, mean: FloatArray, classes: tuple[ClassSums, FloatArray] | None
+    ) -> HashFunction:
+        """Fit the function to sums over rows, by class with the codes of the classes, and to rows held out.
+
+        Features are counted from a provisional center, and ``mean`` is their mean.
+        """
+        if self.function == "posterior" and classes is not None:
+            return fit_posterior(*classes, held, mean)
+        if self.ridge == "auto":
+            return calibrated_ridge(sums, held, mean, self.n_jobs)
+        return LinearFunction.solve(sums.recentered(mean), self.ridge)
 
     def _new_sums(self, names: list[Any], class_codes: NDArray[np.int8]) -> ClassStatistics:
         return ClassStatistics(names, class_codes, self.features_.center_.copy(), int(self._rng().randint(2**31)))
@@ -182,17 +206,11 @@ class PartialFitMixin(BaseHasher):
         """Fit the function to sums of these features and keep all three; thresholds of database bits stay."""
         mean, held = sums.mean, sums.held_out_rows()
         features.center_ = (sums.center + mean).astype(np.float32)
-        function: HashFunction
-        if self.function == "posterior":
-            function = fit_posterior(sums.class_sums(), sums.codes.astype(np.float64), held, mean)
-        elif self.ridge == "auto":
-            function = calibrated_ridge(sums.ridge_sums(), held, mean, self.n_jobs)
-        else:
-            function = LinearFunction.solve(sums.ridge_sums().recentered(mean), self.ridge)
+        classes = sums.class_sums(), sums.codes.astype(np.float64)
+        function = self._fit_function(sums.ridge_sums(), held, mean, classes)
         projections = function.project(held.x - mean.astype(np.float32)).astype(np.float32)
-        if self.function == "posterior" or self.ridge == "auto":
-            calibration = Calibration(np.ones(self.n_bits_), np.zeros(self.n_bits_))
-        else:
+        calibration = self._log_odds
+        if not self._gives_log_odds:
             calibration = Calibration.fit(projections, held.codes, offset=False)
         thresholds = getattr(self, "thresholds_", None)
         self.sums_, self.label_codes_, self.features_, self.function_ = sums, sums.label_codes(), features, function

@@ -25,13 +25,13 @@ class RowPass:
     Attributes
     ----------
     reader : how to read rows: their features, minus a provisional center, and their groups.
-    held_out : which rows are held out, if any are.
+    held_out : which rows are held out.
     n_classes : if positive, features and codes are also summed by class.
     """
 
     reader: FeatureReader
     anchors: LearnedAnchors
-    held_out: HeldOutPlan | None = None
+    held_out: HeldOutPlan
     n_classes: int = 0
 
 
@@ -115,12 +115,10 @@ def code_block(plan: RowPass, block: RowBlock, packed: PackedCodes) -> RowPassSu
     targets = np.concatenate([gain, code], axis=1)
     gain_times_code = np.einsum("ij,ij->j", gain, code, dtype=np.float64)
     code_gram = (code.T @ code).astype(np.float64)
-    sums = RowPassSums(n_rows, total, RidgeSums.from_rows(x, targets), gain_times_code, code_gram, [], [], [], [])
-    if plan.held_out is not None:
-        keys = rowkeys.row_keys(plan.held_out.seed, rowkeys.SAMPLE, block.rows.start, block.rows.stop)[labeled]
-        chosen = np.flatnonzero(keys <= plan.held_out.limit)
-        sums.keys, sums.groups = [keys[chosen]], [group[chosen]]
-        sums.held_x, sums.held_targets = [x[chosen]], [targets[chosen]]
+    keys = rowkeys.row_keys(plan.held_out.seed, rowkeys.SAMPLE, block.rows.start, block.rows.stop)[labeled]
+    out = np.flatnonzero(keys <= plan.held_out.limit)
+    kept = [keys[out]], [group[out]], [x[out]], [targets[out]]
+    sums = RowPassSums(n_rows, total, RidgeSums.from_rows(x, targets), gain_times_code, code_gram, *kept)
     if plan.n_classes:
         values = np.concatenate([x, code, np.ones((len(x), 1), dtype=np.float32)], axis=1)
         return ClassPassSums(**vars(sums), classes=GroupSums.from_rows(group, values, plan.n_classes))

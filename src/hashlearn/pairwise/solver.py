@@ -120,6 +120,7 @@ class LearnedAnchors:
     directions : other rows start at the signs of their centered features times these (n_features, n_bits).
     rows, codes : row numbers of the anchors, ascending, and their codes in {-1, +1}.
     coder : codes any other row.
+    objective, changes : the objective after every round, and the number of bits that changed in it.
     """
 
     center: Float32Array
@@ -127,6 +128,8 @@ class LearnedAnchors:
     rows: IntArray
     codes: NDArray[np.int8]
     coder: RowCoder
+    objective: list[float]
+    changes: list[int]
 
 
 class PairwiseSolver(DeclaredEstimator):
@@ -153,9 +156,7 @@ class PairwiseSolver(DeclaredEstimator):
     )
     fill: str = parameter(Options(*FILLS), "Leading directions beyond the rank of the supervision.", default="random")
 
-    def learn(
-        self, supervision: Supervision, loss: Loss, n_bits: int, rng: Rng, timer: PhaseTimer
-    ) -> tuple[LearnedAnchors, SolverResult]:
+    def learn(self, supervision: Supervision, loss: Loss, n_bits: int, rng: Rng, timer: PhaseTimer) -> LearnedAnchors:
         """Learn the codes of the anchors jointly, from the best of ``n_starts`` starts.
 
         The first start is the signs of the anchors' projections onto the starting directions; the directions of the
@@ -190,9 +191,8 @@ class PairwiseSolver(DeclaredEstimator):
             result, turned = best
             coder = self.row_coder(similarity, places, result.codes, loss)
         order = np.argsort(supervision.anchors)
-        codes = result.codes[order].astype(np.int8)
-        rows, turned = supervision.anchors[order], turned.astype(np.float32)
-        return LearnedAnchors(center, turned, rows, codes, coder), result
+        rows, codes = supervision.anchors[order], result.codes[order].astype(np.int8)
+        return LearnedAnchors(center, turned.astype(np.float32), rows, codes, coder, result.objective, result.changes)
 
     def solve(self, problem: AnchorProblem, start: FloatArray, batches: Batches, loss: Loss) -> SolverResult:
         """Learn codes from ``start`` in {-1, +1}, batch by batch, until no bit changes or for ``max_iter`` rounds."""

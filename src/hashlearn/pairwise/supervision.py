@@ -45,18 +45,19 @@ class Supervision:
     names: list[Any] | None = None
 
     @classmethod
-    def from_array(cls, X: Matrix, features: FeatureMap, similarity: Similarity, anchors: IntArray) -> Supervision:
+    def from_array(
+        cls,
+        X: Matrix,
+        features: FeatureMap,
+        similarity: Similarity,
+        anchors: IntArray,
+        names: list[Any] | None = None,
+    ) -> Supervision:
         """Return the supervision of rows in memory, each of which has a group in ``similarity``."""
         groups = similarity.group
         sample = CalibrationSample.from_array(X, groups >= 0)
         n_unlabeled = int(np.count_nonzero(groups < 0))
-        rows = Source(X)
-        return cls(rows, groups, n_unlabeled, features, similarity, anchors, anchors, X[anchors], sample)
-
-    @property
-    def n_rows(self) -> int:
-        assert self.rows.n_rows is not None
-        return self.rows.n_rows
+        return cls(Source(X), groups, n_unlabeled, features, similarity, anchors, anchors, X[anchors], sample, names)
 
 
 def anchor_count(n_anchors: int | str, n_groups: int, sets: sparse.csr_matrix | None) -> int:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import hashlib
 import json
 import pickle
-import secrets
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import BrokenExecutor, CancelledError
 from contextlib import nullcontext
@@ -15,6 +13,7 @@ from dataclasses import dataclass, fields
 from functools import partial
 from itertools import chain
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any, Self, TypeVar
 
 import numpy as np
@@ -178,14 +177,13 @@ def task_rows(n_rows: int) -> int:
 
 def range_rows(source: AnySource) -> int:
     """Return the rows that one task gets. Rows of a stream wait in this process, so its tasks are single blocks."""
-    assert source.n_rows is not None
     return block_rows(source.n_rows) if isinstance(source, Stream) else task_rows(source.n_rows)
 
 
 class FitContext:
     """How a fit is carried out, what it takes, and where the codes of its rows go.
 
-    As a context manager it reports progress if asked to, and leaves no temporary file.
+    As a context manager it reports progress if asked to.
 
     Parameters
     ----------
@@ -219,10 +217,6 @@ class FitContext:
         self.codes_path = None if isinstance(codes, bool) else check_output(codes, CODE_SUFFIXES)
         self.codes_wanted = bool(codes)
         self.codes_out: PackedCodes | None = None
-        # Where no codes are wanted, those of a few rows are kept, because the calibration of the bits needs them.
-        self._sample: IntArray | None = None
-        self._sample_codes: PackedCodes | None = None
-        self._temporary: Path | None = None
 
     def __enter__(self) -> Self:
         self._listening.__enter__()
@@ -230,10 +224,6 @@ class FitContext:
 
     def __exit__(self, *error: Any) -> None:
         self._listening.__exit__(*error)
-        self.codes_out = self._sample = self._sample_codes = None
-        if self._temporary is not None:
-            with contextlib.suppress(OSError):
-                self._temporary.unlink(missing_ok=True)
 
     def part(self, name: str, codes: bool) -> FitContext:
         """Return the context of a fit that is part of this fit, with other codes and a checkpoint inside this one's."""
@@ -273,60 +263,41 @@ class FitContext:
         if self.checkpoint is not None:
             self.checkpoint.save(name, arrays)
 
-    def open_codes(self, n_rows: int, n_bits: int, sample: IntArray | None = None) -> None:
-        """Set ``codes_out``: in memory, or on disk if the codes go to a file or a checkpoint.
-
-        The codes of the rows ``sample`` (ascending numbers) are kept even if codes are not wanted.
-        """
-        width = codes.n_bytes(n_bits)
-        if self.codes_wanted:
-            self.codes_out = self._new_codes("codes.bin", (n_rows, width))
-        elif sample is not None:
-            self._sample, self._sample_codes = sample, self._new_codes("sample-codes.bin", (len(sample), width))
-
-    def _new_codes(self, name: str, shape: tuple[int, int]) -> PackedCodes:
-        """Return an array for codes. In a checkpoint it holds the codes of an earlier run if there was one."""
+    def open_codes(self, n_rows: int, n_bits: int) -> None:
+        """Set ``codes_out`` if codes are wanted: in memory, or on disk if the codes go to a file or a checkpoint."""
+        shape = n_rows, codes.n_bytes(n_bits)
+        if not self.codes_wanted:
+            return
         if self.checkpoint is not None:
-            file = self.checkpoint.path / name
+            file = self.checkpoint.path / "codes.bin"
+            # A file of this size holds the codes of an earlier run.
             known = file.exists() and file.stat().st_size == shape[0] * shape[1]
-            return np.memmap(file, dtype=np.uint8, mode="r+" if known else "w+", shape=shape)
-        if self.codes_path is None:
-            return np.zeros(shape, dtype=np.uint8)
-        self._temporary = self.codes_path.with_name(f".{self.codes_path.name}.{secrets.token_hex(6)}.tmp")
-        return np.memmap(self._temporary, dtype=np.uint8, mode="w+", shape=shape)
+            self.codes_out = np.memmap(file, dtype=np.uint8, mode="r+" if known else "w+", shape=shape)
+        elif self.codes_path is None:
+            self.codes_out = np.zeros(shape, dtype=np.uint8)
+        else:
+            # The file has no name, so that no error leaves it behind; the map keeps it.
+            with TemporaryFile(dir=self.codes_path.parent) as unnamed:
+                self.codes_out = np.memmap(unnamed, dtype=np.uint8, mode="w+", shape=shape)  # type: ignore[call-overload]
 
     def put_codes(self, rows: slice | IntArray, packed: PackedCodes) -> None:
-        """Write learned codes of rows: a slice with start and stop, or ascending row numbers."""
+        """Write learned codes of rows, if codes are wanted."""
         if self.codes_out is not None:
             self.codes_out[rows] = packed
-        elif self._sample is not None and self._sample_codes is not None:
-            if isinstance(rows, slice):
-                first, last = np.searchsorted(self._sample, (rows.start, rows.stop))
-                self._sample_codes[first:last] = packed[self._sample[first:last] - rows.start]
-            elif len(rows):
-                place = np.minimum(np.searchsorted(rows, self._sample), len(rows) - 1)
-                found = rows[place] == self._sample
-                self._sample_codes[found] = packed[place[found]]
 
-    def flush_codes(self) -> None:
-        """Write codes in files of a checkpoint to disk."""
-        for kept in (self.codes_out, self._sample_codes):
-            if isinstance(kept, np.memmap):
-                kept.flush()
-
-    def codes_of(self, sample: IntArray) -> PackedCodes:
-        """Return the codes of the rows that ``open_codes`` was told to keep in any case."""
-        if self.codes_out is not None:
-            return np.array(self.codes_out[sample])
-        assert self._sample_codes is not None
-        return np.array(self._sample_codes)
+    def put_all_codes(self, packed: PackedCodes) -> None:
+        """Write the codes of all rows, which a method holds; ``codes_out`` has them even if codes are not wanted."""
+        if self.codes_out is None:
+            self.codes_out = packed
+        else:
+            self.codes_out[:] = packed
 
     def finished_codes(self, n_bits: int, **facts: str) -> PackedCodes | None:
         """Return the codes, from memory or from the file that they are written to; None if they are not wanted.
 
         ``facts`` are noted beside the codes in the file.
         """
-        if self.codes_out is None:
+        if self.codes_out is None or not self.codes_wanted:
             return None
         if self.codes_path is None:
             # The file of a checkpoint is removed at the end of the fit.
@@ -432,7 +403,6 @@ def reduce_rows(
     tasks : callable
         Makes tasks of row ranges; by default a task is a range.
     """
-    assert source.n_rows is not None
     size, start = task_rows(source.n_rows), 0
     done: AnySums | None = None
     part: AnySums | None = None
@@ -442,7 +412,8 @@ def reduce_rows(
         done, start = from_arrays(kind, under(saved, "sums.")), int(saved["stop"])
 
     def state() -> Arrays:
-        context.flush_codes()
+        if isinstance(context.codes_out, np.memmap):
+            context.codes_out.flush()
         return {"stop": np.array(start), **{f"sums.{name}": array for name, array in to_arrays(done).items()}}
 
     # A stream that is finished is not iterated again.
@@ -476,9 +447,8 @@ def hash_rows(
 
     Only the rows without labels are hashed if ``groups`` is given, otherwise all rows.
     """
-    if context.codes_out is None:
+    if context.codes_out is None or not context.codes_wanted:
         return
-    assert source.n_rows is not None
     plan = project, groups, block_rows(source.n_rows)
     for numbers, packed, stop in context.run(hash_range, plan, source.ranges(range_rows(source))):
         if len(packed):
@@ -613,12 +583,13 @@ def encode_source(
     }
     claim_folder(folder, ABOUT, about, "codes")
     plan = EncodePlan(project, str(folder), n_bits, source.n_features, shard_rows, facts)
-    done = 0
-    context = FitContext(executor, n_jobs)
-    for stop in context.run(encode_shard, plan, _missing(source, folder, shard_rows, n_bits)):
-        done = max(done, stop)
+    missing = (
+        rows
+        for rows in source.ranges(shard_rows)
+        if not _is_done(folder / shard_name(rows.start // shard_rows), rows.stop - rows.start, n_bits)
+    )
+    for stop in FitContext(executor, n_jobs).run(encode_shard, plan, missing):
         report("encode rows", stop, source.n_rows or stop)
-    assert source.n_rows is not None
     with written_whole(folder / ABOUT) as stream:
         stream.write(json.dumps({**about, "rows": source.n_rows}, indent=1).encode() + b"\n")
     return [folder / shard_name(k) for k in range(-(-source.n_rows // shard_rows))]
@@ -633,19 +604,6 @@ def encode_shard(plan: EncodePlan, rows: RowRange) -> int:
             block = rows.read_checked(start, min(start + BLOCK_ROWS, rows.stop), plan.n_features)
             writer.append(codes.pack(plan.project(block) >= 0))
     return rows.stop
-
-
-def _missing(source: AnySource, folder: Path, size: int, n_bits: int) -> Iterator[RowRange]:
-    """Yield the ranges whose files are missing."""
-    if isinstance(source, Stream):
-        for rows in source.ranges(size):
-            if not _is_done(folder / shard_name(rows.start // size), rows.stop - rows.start, n_bits):
-                yield rows
-        return
-    for start in range(0, source.n_rows, size):
-        stop = min(start + size, source.n_rows)
-        if not _is_done(folder / shard_name(start // size), stop - start, n_bits):
-            yield from source.ranges(size, start, stop)
 
 
 def _is_done(path: Path, n_rows: int, n_bits: int) -> bool:

@@ -310,10 +310,11 @@ class Source:
 class Stream:
     """Rows and labels from an object that is iterated again for every pass; they go through this process.
 
-    ``n_rows`` is known after the first pass.
+    ``n_rows`` is 0 before the end of the first pass.
     """
 
     cheap = False
+    n_rows = 0
 
     def __init__(self, chunks: Callable[[], Iterator[Any]]) -> None:
         self._chunks = chunks
@@ -323,7 +324,6 @@ class Stream:
         rows, labels = as_pair(first)
         self._first_row = rows[:1]
         self.n_features, self.has_labels = int(rows.shape[1]), labels is not None
-        self.n_rows: int | None = None
 
     def ranges(self, size: int, start: int = 0, stop: int | None = None) -> Iterator[RowRange]:
         """Yield ranges of ``size`` rows that cover rows start..stop-1; the last one may be shorter."""
@@ -347,9 +347,10 @@ class Stream:
         left = sum(part[0].shape[0] for part in held)
         if left and start < end:
             yield self._next_range(held, start, int(min(left, end - start)))
-        if self.n_rows is not None and stop is None and seen != self.n_rows:
+        if self.n_rows and stop is None and seen != self.n_rows:
             raise FileError(f"The chunks had {self.n_rows} rows at first and {seen} when they were iterated again.")
-        self.n_rows = seen if stop is None else self.n_rows
+        if stop is None:
+            self.n_rows = seen
 
     def _next_range(self, held: list[tuple[Any, Any]], start: int, size: int) -> RowRange:
         """Take ``size`` rows from the front of ``held``."""

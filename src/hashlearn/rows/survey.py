@@ -164,7 +164,7 @@ class SurveyPlan:
     ) -> SurveyPlan:
         """Plan a survey that draws the landmarks of ``features``, and anchors."""
         # Single rows are read afterwards only where that is cheap, and worth it because rows are many.
-        carry = not source.cheap or (source.n_rows or 0) <= RANGE_BLOCKS * BLOCK_ROWS
+        carry = not source.cheap or source.n_rows <= RANGE_BLOCKS * BLOCK_ROWS
         return cls(
             features,
             source.n_features,

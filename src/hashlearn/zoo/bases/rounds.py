@@ -204,7 +204,7 @@ class Rounds:
         learned = Learned(function, n_iter_=self._n_rounds, **attributes)
         learned.in_context = keep
         if keep:
-            self.context.put_codes(slice(0, len(self.packed)), self.packed)
+            self.context.put_all_codes(self.packed)
         return learned
 
 

@@ -57,7 +57,7 @@ class TwoStepHasher(SumsHasher):
             context.save("learn-codes", saved)
         packed = saved["packed"]
         attributes = {name: v if v.ndim else v.item() for name, v in under(saved, "attributes.").items()}
-        context.put_codes(slice(0, len(packed)), packed)
+        context.put_all_codes(packed)
         rows = CodedRows(training, packed, self.n_bits_, context)
         rows.shift = self._set_center(training, rows.sums.mean)
         rows.center = self.features_.center_
