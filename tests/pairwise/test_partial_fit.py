@@ -111,7 +111,7 @@ def test_a_call_that_fails_changes_nothing(digits, monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("hashlearn.pairwise.partial_fit.calibrated_ridge", stop)
+        patch.setattr("hashlearn.pairwise.partial_fit.fit_function", stop)
         with pytest.raises(KeyboardInterrupt):
             hasher.partial_fit(X[300:500], y[300:500])
     np.testing.assert_array_equal(hasher.transform(X), bits)

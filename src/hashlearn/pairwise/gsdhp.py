@@ -28,8 +28,16 @@ from hashlearn.labels import check_variety, group_rows
 from hashlearn.methodinfo import MethodInfo
 from hashlearn.pairwise.greedy import Greedy
 from hashlearn.pairwise.losses import LOSSES, Loss, get_loss
-from hashlearn.pairwise.partial_fit import SUMMED_FUNCTIONS, PartialFitMixin
-from hashlearn.pairwise.row_pass import ClassPassSums, RowPass, RowPassSums, code_rows
+from hashlearn.pairwise.partial_fit import PartialFitMixin
+from hashlearn.pairwise.row_pass import (
+    SUMMED_FUNCTIONS,
+    ClassPassSums,
+    RowPass,
+    RowPassSums,
+    code_rows,
+    fit_function,
+    log_odds,
+)
 from hashlearn.pairwise.solver import LearnedAnchors, PairwiseSolver
 from hashlearn.pairwise.supervision import Supervision, anchor_count
 from hashlearn.parallel import one_blas_thread
@@ -57,7 +65,7 @@ from hashlearn.similarity import (
     from_pairs,
     neighbor_similarity,
 )
-from hashlearn.typing import FloatArray, IntArray, Matrix, PackedCodes, Rng
+from hashlearn.typing import Float32Array, FloatArray, IntArray, Matrix, Rng
 
 
 class PairwiseHasher(PartialFitMixin):
@@ -259,38 +267,45 @@ class PairwiseHasher(PartialFitMixin):
 
     def _learn(self, supervision: Supervision, context: FitContext, rng: Rng) -> Self:
         """Learn codes of the anchors, code all other rows in one pass, and fit the hash function to its sums."""
-        similarity, rows = supervision.similarity, supervision.rows
-        by_class = self.function == "posterior"
-        if by_class and similarity.classes is None:
+        if self.function == "posterior" and supervision.similarity.classes is None:
             raise ValueError(f"{type(self).__name__}(function='posterior') needs one class per row: use 'linear' here.")
         anchors = self._solver.learn(supervision, self._loss(), self.n_bits_, rng, context.timer)
-        held_out = self._held_out(rows.n_rows - supervision.n_unlabeled, rng)
-        context.open_codes(rows.n_rows, self.n_bits_)
+        plan = self._plan_pass(supervision, anchors, rng)
         with context.timer("rows"):
-            reader = FeatureReader(supervision.features, anchors.center, supervision.groups, rows.n_rows)
-            plan = RowPass(reader, anchors, held_out, similarity.n_groups if by_class else 0)
-            kind = ClassPassSums if by_class else RowPassSums
-            sums = reduce_rows(rows, code_rows, plan, context, "code rows", kind)
+            context.open_codes(supervision.rows.n_rows, self.n_bits_)
+            kind = ClassPassSums if plan.n_classes else RowPassSums
+            sums = reduce_rows(supervision.rows, code_rows, plan, context, "code rows", kind)
         with context.timer("function"):
-            if self.function in SUMMED_FUNCTIONS:
-                weight = self._code_weight(anchors, sums, similarity.graded)
-                classes = sums.class_sums() if isinstance(sums, ClassPassSums) else None
-                self.features_ = supervision.features
-                self.features_.center_ = (anchors.center + sums.mean).astype(np.float32)
-                kept = sums.held_out_rows(held_out, weight)
-                self.function_ = self._fit_function(sums.ridge_sums(weight), kept, sums.mean, classes)
-            else:
-                self._fit_to_codes(supervision, context, int(rng.randint(2**31)))
-        self.anchor_indices_, self.n_iter_ = supervision.anchors, len(anchors.changes)
-        self.objective_, self.changes_ = np.asarray(anchors.objective), np.asarray(anchors.changes)
-        learned = codes.pack(sums.held_out_rows(held_out, 0.0).codes > 0)
-        return self._finish(supervision, anchors, None if self._gives_log_odds else learned, context)
+            held_codes = self._fit_function(supervision, plan, sums, context, rng)
+        return self._finish(supervision, anchors, held_codes, context)
 
-    def _held_out(self, n_labeled: int, rng: Rng) -> HeldOutPlan:
-        """Choose rows whose features and codes are kept: rows to judge a function by, or those of the calibration."""
-        if self._gives_log_odds:
-            return HeldOutPlan.for_rows(n_labeled, int(rng.randint(2**31)))
-        return HeldOutPlan(SAMPLE_SEED, SAMPLE_ROWS, 1, rowkeys.limit(SAMPLE_ROWS, n_labeled))
+    def _plan_pass(self, supervision: Supervision, anchors: LearnedAnchors, rng: Rng) -> RowPass:
+        """Plan the pass: what it sums, and whose features and codes it keeps to judge functions or to calibrate."""
+        n_rows = supervision.rows.n_rows
+        n_labeled = n_rows - supervision.n_unlabeled
+        if log_odds(self.function, self.ridge, self.n_bits_) is not None:
+            held_out = HeldOutPlan.for_rows(n_labeled, int(rng.randint(2**31)))
+        else:  # the rows of ``supervision.sample``
+            held_out = HeldOutPlan(SAMPLE_SEED, SAMPLE_ROWS, 1, rowkeys.limit(SAMPLE_ROWS, n_labeled))
+        reader = FeatureReader(supervision.features, anchors.center, supervision.groups, n_rows)
+        n_classes = supervision.similarity.n_groups if self.function == "posterior" else 0
+        return RowPass(reader, anchors, held_out, n_classes)
+
+    def _fit_function(
+        self, supervision: Supervision, plan: RowPass, sums: RowPassSums, context: FitContext, rng: Rng
+    ) -> Float32Array:
+        """Fit the hash function to the sums, or to rows and codes; returns the codes of the rows held out."""
+        if self.function not in SUMMED_FUNCTIONS:
+            self._fit_to_codes(supervision, context, int(rng.randint(2**31)))
+            return sums.held_out_rows(plan.held_out, 0.0).codes
+        self.features_ = supervision.features
+        self.features_.center_ = (plan.anchors.center + sums.mean).astype(np.float32)
+        weight = self._code_weight(plan.anchors, sums, supervision.similarity.graded)
+        held = sums.held_out_rows(plan.held_out, weight)
+        classes = sums.class_sums() if isinstance(sums, ClassPassSums) else None
+        fitted_to = sums.ridge_sums(weight), held, sums.mean, classes
+        self.function_ = fit_function(self.function, self.ridge, *fitted_to, self.n_jobs)
+        return held.codes
 
     def _code_weight(self, anchors: LearnedAnchors, sums: RowPassSums, graded: bool) -> float:
         """Return the weight of a row's own code in the target of the linear function, gain + weight * code."""
@@ -316,14 +331,17 @@ class PairwiseHasher(PartialFitMixin):
         self.function_ = fit_to_bits(self.function, rows, bits, seed, self.n_jobs)
 
     def _finish(
-        self, supervision: Supervision, anchors: LearnedAnchors, learned: PackedCodes | None, context: FitContext
+        self, supervision: Supervision, anchors: LearnedAnchors, held_codes: Float32Array, context: FitContext
     ) -> Self:
-        """Code the rows without labels, calibrate the bits by ``learned`` codes of the sample, and keep the codes."""
+        """Code the rows without labels, calibrate the bits, and keep the codes of all rows and of the labels."""
         if supervision.n_unlabeled:
             with context.timer("unlabeled"):
                 hash_rows(supervision.rows, self._block_projection(), context, supervision.groups)
         with context.timer("calibrate"):
-            self._calibrate(supervision.sample, learned, self._log_odds if learned is None else None)
+            calibration = log_odds(self.function, self.ridge, self.n_bits_)
+            self._calibrate(supervision.sample, codes.pack(held_codes > 0), calibration)
+        self.anchor_indices_, self.n_iter_ = supervision.anchors, len(anchors.changes)
+        self.objective_, self.changes_ = np.asarray(anchors.objective), np.asarray(anchors.changes)
         self._store_codes(context, source="learned")
         for name in ("sums_", "label_codes_"):  # of an earlier fit
             self.__dict__.pop(name, None)

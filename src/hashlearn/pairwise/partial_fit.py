@@ -18,26 +18,17 @@ from sklearn.utils.validation import check_consistent_length
 import hashlearn.rowkeys as rowkeys
 from hashlearn import codes
 from hashlearn.functions.calibration import Calibration
-from hashlearn.functions.linear import (
-    MOST_HELD_OUT,
-    HashFunction,
-    HeldOutPlan,
-    HeldOutRows,
-    LinearFunction,
-    RidgeSums,
-    calibrated_ridge,
-)
-from hashlearn.functions.posterior import ClassSums, fit_posterior
+from hashlearn.functions.linear import MOST_HELD_OUT, HeldOutPlan, HeldOutRows, RidgeSums
+from hashlearn.functions.posterior import ClassSums
 from hashlearn.hashers.base import BaseHasher, LabelCodes
 from hashlearn.kernel import MOST_LANDMARKS, FeatureMap, LandmarkKernel, validated_rows
 from hashlearn.labels import Classes, as_labels, check_same_kind, sets_by_name
+from hashlearn.pairwise.row_pass import SUMMED_FUNCTIONS, fit_function, log_odds
 from hashlearn.pairwise.supervision import sums_by_kind
 from hashlearn.parallel import one_blas_thread, ordered_map, row_blocks
 from hashlearn.parameters import fitted
 from hashlearn.typing import Float32Array, FloatArray, IntArray, Matrix, PackedCodes
 
-SUMMED_FUNCTIONS = ("linear", "posterior")
-"""Functions that can be fitted to sums over rows; others need the rows."""
 LANDMARK_RIDGE = 1e-3
 """Added to the kernel between landmarks, which is singular where landmarks repeat."""
 LEAST_CERTAINTY = 0.05
@@ -146,29 +137,6 @@ class PartialFitMixin(BaseHasher):
             )
         return self._new_sums(names, codes.unpack_signs(known.packed_, self.n_bits_).astype(np.int8))
 
-    @property
-    def _gives_log_odds(self) -> bool:
-        """Whether the function is judged by rows held out, so that its projections are log odds of the bits."""
-        return self.function == "posterior" or (self.function == "linear" and self.ridge == "auto")
-
-    @property
-    def _log_odds(self) -> Calibration:
-        """The calibration of projections that are log odds already."""
-        return Calibration(np.ones(self.n_bits_), np.zeros(self.n_bits_))
-
-    def _fit_function(
-        self, sums: RidgeSums, held: HeldOutRows, mean: FloatArray, classes: tuple[ClassSums, FloatArray] | None
-    ) -> HashFunction:
-        """Fit the function to sums over rows, by class with the codes of the classes, and to rows held out.
-
-        Features are counted from a provisional center, and ``mean`` is their mean.
-        """
-        if self.function == "posterior" and classes is not None:
-            return fit_posterior(*classes, held, mean)
-        if self.ridge == "auto":
-            return calibrated_ridge(sums, held, mean, self.n_jobs)
-        return LinearFunction.solve(sums.recentered(mean), self.ridge)
-
     def _new_sums(self, names: list[Any], class_codes: NDArray[np.int8]) -> ClassStatistics:
         return ClassStatistics(names, class_codes, self.features_.center_.copy(), int(self._rng().randint(2**31)))
 
@@ -207,10 +175,10 @@ class PartialFitMixin(BaseHasher):
         mean, held = sums.mean, sums.held_out_rows()
         features.center_ = (sums.center + mean).astype(np.float32)
         classes = sums.class_sums(), sums.codes.astype(np.float64)
-        function = self._fit_function(sums.ridge_sums(), held, mean, classes)
+        function = fit_function(self.function, self.ridge, sums.ridge_sums(), held, mean, classes, self.n_jobs)
         projections = function.project(held.x - mean.astype(np.float32)).astype(np.float32)
-        calibration = self._log_odds
-        if not self._gives_log_odds:
+        calibration = log_odds(self.function, self.ridge, self.n_bits_)
+        if calibration is None:
             calibration = Calibration.fit(projections, held.codes, offset=False)
         thresholds = getattr(self, "thresholds_", None)
         self.sums_, self.label_codes_, self.features_, self.function_ = sums, sums.label_codes(), features, function

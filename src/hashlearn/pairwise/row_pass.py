@@ -1,21 +1,34 @@
-"""The one pass over all rows: codes of the rows that are not anchors, and the sums for the hash function."""
+"""The one pass over all rows, which codes those that are not anchors, and the hash function from its sums."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import reduce
 from operator import iadd
+from typing import Any
 
 import numpy as np
 
 import hashlearn.rowkeys as rowkeys
 from hashlearn import codes
-from hashlearn.functions.linear import FeatureSums, HeldOutPlan, HeldOutRows, RidgeSums
-from hashlearn.functions.posterior import ClassSums
+from hashlearn.functions.calibration import Calibration
+from hashlearn.functions.linear import (
+    FeatureSums,
+    HashFunction,
+    HeldOutPlan,
+    HeldOutRows,
+    LinearFunction,
+    RidgeSums,
+    calibrated_ridge,
+)
+from hashlearn.functions.posterior import ClassSums, fit_posterior
 from hashlearn.pairwise.solver import LearnedAnchors
 from hashlearn.rows.reduce import FeatureReader, GroupSums, RowBlock
 from hashlearn.rows.source import RowRange
 from hashlearn.typing import Float32Array, FloatArray, IntArray, PackedCodes
+
+SUMMED_FUNCTIONS = ("linear", "posterior")
+"""Functions that can be fitted to sums over rows; others need the rows."""
 
 
 @dataclass
@@ -123,3 +136,30 @@ def code_block(plan: RowPass, block: RowBlock, packed: PackedCodes) -> RowPassSu
         values = np.concatenate([x, code, np.ones((len(x), 1), dtype=np.float32)], axis=1)
         return ClassPassSums(**vars(sums), classes=GroupSums.from_rows(group, values, plan.n_classes))
     return sums
+
+
+def fit_function(
+    function: str,
+    ridge: float | str,
+    sums: RidgeSums,
+    held: HeldOutRows,
+    mean: FloatArray,
+    classes: tuple[ClassSums, FloatArray] | None,
+    n_jobs: int | None,
+) -> HashFunction:
+    """Fit a linear function to sums over rows, or a posterior to sums by class and the codes of the classes.
+
+    Features are counted from a provisional center, and ``mean`` is their mean.
+    """
+    if function == "posterior" and classes is not None:
+        return fit_posterior(*classes, held, mean)
+    if ridge == "auto":
+        return calibrated_ridge(sums, held, mean, n_jobs)
+    return LinearFunction.solve(sums.recentered(mean), ridge)
+
+
+def log_odds(function: Any, ridge: float | str, n_bits: int) -> Calibration | None:
+    """Return the calibration of a function whose projections are log odds of the bits; None for other functions."""
+    if function == "posterior" or (function == "linear" and ridge == "auto"):
+        return Calibration(np.ones(n_bits), np.zeros(n_bits))
+    return None
