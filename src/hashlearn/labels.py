@@ -199,29 +199,30 @@ def check_variety(n_distinct: int) -> None:
         )
 
 
+EQUAL_KEYS = "Two label sets have the same key of 64 bits. This should not happen: please report it."
+
+
+def set_keys(sets: LabelMatrix) -> NDArray[np.uint64]:
+    """Return a key for every label set: the sum of random 64-bit weights of its labels."""
+    weights = np.random.default_rng(0).integers(0, 2**64, size=sets.shape[1], dtype=np.uint64)
+    running = np.concatenate([[np.uint64(0)], np.cumsum(weights[sets.indices], dtype=np.uint64)])
+    return running[sets.indptr[1:]] - running[sets.indptr[:-1]]
+
+
 def group_rows(labels: LabelMatrix) -> tuple[IntArray, IntArray]:
     """Return the group number of every row (-1 for empty rows) and one row of each group.
 
-    The key of a row is the sum of random 64-bit weights of its labels. Every row is then compared with the first row of
-    its group. A collision of keys is therefore always found, and other weights are drawn.
+    Rows are grouped by keys, and every row is compared with the first row of its group.
     """
-    filled = np.diff(labels.indptr) > 0
-    rows = np.flatnonzero(filled)
-    for seed in range(16):
-        rng = np.random.default_rng(seed)
-        weights = rng.integers(0, 2**64, size=labels.shape[1], dtype=np.uint64)
-        running = np.concatenate([[np.uint64(0)], np.cumsum(weights[labels.indices], dtype=np.uint64)])
-        sums = running[labels.indptr[1:]] - running[labels.indptr[:-1]]
-        _, first, member = np.unique(sums[rows], return_index=True, return_inverse=True)
-        # Groups are numbered by first appearance, so the result does not depend on the random keys.
-        rank = np.empty(len(first), dtype=np.intp)
-        rank[np.argsort(first)] = np.arange(len(first))
-        representatives = rows[np.sort(first)]
-        group = np.full(labels.shape[0], UNKNOWN, dtype=np.intp)
-        group[rows] = rank[member.ravel()]
-        if (labels[rows] != labels[representatives[group[rows]]]).nnz == 0:
-            return group, representatives
-    raise RuntimeError("Grouping label sets failed: hash collisions in 16 draws.")
+    rows = np.flatnonzero(np.diff(labels.indptr))
+    _, first, member = np.unique(set_keys(labels)[rows], return_index=True, return_inverse=True)
+    # Groups are numbered by first appearance, so the result does not depend on the random keys.
+    group = np.full(labels.shape[0], UNKNOWN, dtype=np.intp)
+    group[rows] = np.argsort(np.argsort(first))[member]
+    representatives = rows[np.sort(first)]
+    if (labels[rows] != labels[representatives[group[rows]]]).nnz:
+        raise RuntimeError(EQUAL_KEYS)
+    return group, representatives
 
 
 def one_hot(codes: IntArray) -> sparse.csr_matrix:

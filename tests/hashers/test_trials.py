@@ -12,8 +12,8 @@ from hashlearn.hashers.auto import trial
 from hashlearn.hashers.auto.report import SelectionReport
 from hashlearn.hashers.auto.trial import Candidate, Result, Round, Side, choose, run_trials
 from hashlearn.rows.reduce import FitContext
-from hashlearn.rows.row_sample import LabeledRows, Sample, draw_sample
 from hashlearn.rows.source import Source
+from hashlearn.rows.survey import LabeledRows, Sample, draw_sample
 
 pytestmark = pytest.mark.filterwarnings("ignore::hashlearn.FitAdvice")
 
@@ -22,7 +22,8 @@ def labeled_rows(group):
     """Facts about rows whose classes are their groups."""
     n_groups = int(group.max()) + 1
     counts = np.bincount(group[group >= 0], minlength=n_groups)
-    return LabeledRows(len(group), sparse.identity(n_groups, format="csr"), counts, group)
+    table = sparse.identity(n_groups, format="csr")
+    return LabeledRows(n_rows=len(group), table=table, counts=counts, groups=group)
 
 
 def sample_of(group, rows=None):

@@ -10,13 +10,9 @@ import zarr
 from chunk_data import Chunks, assert_same, hasher, rows_and_classes
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import sparse
 
 from hashlearn.files import FileError
-from hashlearn.kernel import PlainFeatures
-from hashlearn.rows import as_source, survey
-from hashlearn.rows import source as sources
-from hashlearn.rows.survey import SurveyPlan
+from hashlearn.rows import as_source
 
 N = 1500
 
@@ -126,49 +122,6 @@ def test_parquet_and_zarr_and_h5_learn_the_same_as_arrays(data, tmp_path):
     for k, kind in enumerate((as_parquet, as_zarr, as_open_h5)):
         (tmp_path / str(k)).mkdir()
         assert_same(expected, hasher().fit_chunks(*kind(tmp_path / str(k), *data)))
-
-
-@pytest.mark.parametrize("span", [1, 20 * 64, 2**24])
-@pytest.mark.parametrize("together", [1, 7, 2000])
-def test_single_rows_near_and_far(data, tmp_path, monkeypatch, span, together):
-    """Whether a file is opened for each of them, for a few neighbours, or for all at once."""
-    monkeypatch.setattr(sources, "SPAN_BYTES", span)
-    monkeypatch.setattr(sources, "TAKEN_TOGETHER", together)
-    X = data[0]
-    np.save(tmp_path / "a.npy", X[:1000])
-    np.save(tmp_path / "b.npy", X[1000:])
-    rows = np.sort(np.random.default_rng(0).permutation(N)[:300])
-    np.testing.assert_array_equal(as_source(str(tmp_path / "*.npy")).take(rows), X[rows])
-
-
-class Sliced:
-    """Rows that give slices and nothing else."""
-
-    def __init__(self, rows):
-        self.rows, self.shape, self.dtype = rows, rows.shape, rows.dtype
-
-    def __getitem__(self, rows):
-        assert isinstance(rows, slice)
-        return Sliced(self.rows[rows])
-
-    def __array__(self, dtype=None, copy=None):
-        return self.rows
-
-
-@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_matrix, Sliced])
-def test_single_rows_of_what_is_in_memory(data, kind):
-    rows = np.sort(np.random.default_rng(0).permutation(N)[:300])
-    found = as_source(kind(data[0])).take(rows)
-    np.testing.assert_array_equal(found.toarray() if sparse.issparse(found) else found, data[0][rows])
-
-
-@pytest.mark.parametrize("range_blocks", [16, 1], ids=["carried along", "read again"])
-def test_drawn_rows_are_the_same_wherever_they_come_from(tmp_path, monkeypatch, range_blocks):
-    monkeypatch.setattr(survey, "RANGE_BLOCKS", range_blocks)
-    X, y = rows_and_classes(5000)
-    source = as_source(*as_npy(tmp_path, X, y))
-    assert SurveyPlan.for_source(source, PlainFeatures()).carry_rows == (range_blocks == 16)
-    assert_same(hasher().fit(X, y), hasher().fit_chunks(*as_npy(tmp_path, X, y)))
 
 
 @pytest.mark.slow

@@ -7,10 +7,12 @@ import pytest
 from scipy import sparse
 
 from hashlearn.functions.linear import GroupedFeatureSums, RidgeSums
+from hashlearn.kernel import PlainFeatures
 from hashlearn.rows.checkpoint import from_arrays, to_arrays
-from hashlearn.rows.groups import LabelReader, LabelSetIndex
+from hashlearn.rows.groups import LabelReader
 from hashlearn.rows.reduce import AdditiveSums, GroupSums
-from hashlearn.rows.survey import Candidates
+from hashlearn.rows.source import RowRange
+from hashlearn.rows.survey import Seen, SurveyPlan, survey_range
 from hashlearn.typing import FloatArray
 
 
@@ -75,15 +77,15 @@ def test_nested_sums_come_back(tmp_path):
     ids=["names", "numbers", "sets"],
 )
 def test_label_sets_come_back(labels, tmp_path):
-    value = LabelSetIndex()
-    value.add(LabelReader().label_sets(labels, 100))
+    value = LabelReader().label_sets(labels, 100)[1]
     same(value, through_a_file(value, tmp_path))
 
 
-@pytest.mark.parametrize("rows", [np.ones((3, 2), dtype=np.float32), sparse.csr_matrix(np.eye(3))])
-def test_candidates_come_back_with_their_rows(rows, tmp_path):
-    keys = np.array([1, 2**64 - 1, 7], dtype=np.uint64)
-    value = Candidates(keys, np.arange(3), keys[:1], [rows], np.array(["a", "b", "a"]))
-    same(value, through_a_file(value, tmp_path))
-    nothing = Candidates.none(by_label_set=True)
+@pytest.mark.parametrize("rows", [np.ones((3, 2), dtype=np.float32), sparse.csr_matrix(np.ones((3, 2)))])
+@pytest.mark.parametrize("labels", [None, np.array(["a", "b", "a"])])
+def test_what_a_survey_has_seen_comes_back(rows, labels, tmp_path):
+    plan = SurveyPlan(PlainFeatures(), 2, None if labels is None else LabelReader(), lambda *_: 2)
+    nothing = Seen.begin(plan, 0, 0)
     same(nothing, through_a_file(nothing, tmp_path))
+    value = survey_range(plan, (RowRange(0, 3, rows, labels), 0, 0))
+    same(value, through_a_file(value, tmp_path))

@@ -17,7 +17,7 @@ from hashlearn.opencode.metric import LabelMetric, LabelSums
 from hashlearn.parallel import one_blas_thread
 from hashlearn.parameters import COUNT, Anything, fitted, parameter
 from hashlearn.rows.reduce import FitContext
-from hashlearn.rows.row_sample import LabeledRows, draw_sample
+from hashlearn.rows.survey import LabeledRows, draw_sample
 from hashlearn.typing import Float32Array, FloatArray, Matrix, Rng
 
 SAMPLE_ROWS = 12_000
@@ -59,7 +59,9 @@ class MetricITQ(SumsHasher):
     explained_: float = fitted("Share of the variance that the labels explain; the metric is plain if it is 0.")
 
     def _learn_rows(self, training: Training, context: FitContext, rng: Rng) -> Learned:
-        known = LabeledRows(training.n_rows, training.table, training.counts, training.view.groups)
+        known = LabeledRows(
+            n_rows=training.n_rows, table=training.table, counts=training.counts, groups=training.view.groups
+        )
         sample = draw_sample(training.source, known, SAMPLE_ROWS, training.seed, context)
         axes = TaughtAxes(sample.rows, sample.label_sets, self.n_bits_)
         self.features_.center_ = axes.center

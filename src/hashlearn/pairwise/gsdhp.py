@@ -324,7 +324,7 @@ class PairwiseHasher(PartialFitMixin):
         assert context.codes_out is not None
         assert isinstance(supervision.rows, Source)
         labeled = np.flatnonzero(supervision.similarity.group >= 0)
-        rows = dense_rows(supervision.rows.take(labeled))
+        rows = dense_rows(supervision.rows.rows[labeled])
         self.features_ = PlainFeatures()
         self.features_.center_ = np.zeros(rows.shape[1], dtype=np.float32)
         bits = codes.unpack(context.codes_out[labeled], self.n_bits_)

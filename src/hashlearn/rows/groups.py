@@ -1,7 +1,7 @@
 """Groups of rows with equal labels, found in chunks: which label sets occur, and the group number of any row.
 
-Every label set has an *identity*: the class itself, or for 0/1 label sets a 64-bit sum of one random weight per label.
-Label sets of two chunks with the same identity are compared in full, so that a collision is always noticed.
+Every label set has an *identity*: the class itself, or for 0/1 label sets their key (``labels.set_keys``). Label sets
+of two chunks with the same identity are compared in full, so that equal keys of different sets are always noticed.
 """
 
 from __future__ import annotations
@@ -14,28 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from hashlearn.labels import UNKNOWN, Classes, LabelSets, as_labels, group_rows
+from hashlearn.labels import EQUAL_KEYS, UNKNOWN, Classes, LabelSets, as_labels, group_rows, set_keys
 from hashlearn.typing import Int64Array, IntArray
 
 
 @dataclass
 class LabelReader:
-    """How labels are read: the class that marks a row as unlabeled, and the seed of the weights of label sets."""
+    """How labels are read: the class that marks a row as unlabeled."""
 
     unlabeled: Hashable = None
-    seed: int = 0
-
-    def label_sets(self, labels: Any, first_row: int) -> RangeLabelSets:
-        """Find the label sets of a range of rows that begins at ``first_row``."""
-        read = self.read(labels)
-        if isinstance(read, LabelSets):
-            place, rows = group_rows(read.sets)
-            sets = read.sets[rows]
-            return RangeLabelSets(place, self.identities(sets), rows + first_row, _sizes(place, len(rows)), sets)
-        place, values = read.numbers, plain_classes(read.names)
-        rows = np.flatnonzero(place >= 0)
-        _, first = np.unique(place[rows], return_index=True)
-        return RangeLabelSets(place, values, rows[first] + first_row, _sizes(place, len(values)), None)
 
     def read(self, labels: Any) -> Classes | LabelSets:
         """Read the labels of a chunk.
@@ -53,92 +40,78 @@ class LabelReader:
             )
         return read
 
-    def identities(self, sets: sparse.csr_matrix) -> NDArray[np.uint64]:
-        """Add up the random weights of the labels of each set, modulo 2^64."""
-        weights = np.random.default_rng(self.seed).integers(0, 2**64, size=sets.shape[1], dtype=np.uint64)
-        running = np.concatenate([[np.uint64(0)], np.cumsum(weights[sets.indices], dtype=np.uint64)])
-        return running[sets.indptr[1:]] - running[sets.indptr[:-1]]
-
-
-@dataclass
-class RangeLabelSets:
-    """The label sets of one range of rows.
-
-    Attributes
-    ----------
-    place : the place of every row's label set among those of the range, -1 for a row without labels.
-    identity, first, count : of every label set; ``first`` is the number of its first row.
-    sets : 0/1 matrix (n_sets, n_labels); None if the labels are classes.
-    """
-
-    place: IntArray
-    identity: NDArray[Any]
-    first: Int64Array
-    count: Int64Array
-    sets: sparse.csr_matrix | None
-
-
-class IdentityCollision(Exception):
-    """Two label sets have the same identity: other weights are needed."""
+    def label_sets(self, labels: Any, first_row: int) -> tuple[IntArray, LabelSetIndex]:
+        """Find the label sets of rows from ``first_row`` on; returns the place of every row's among them, or -1."""
+        read = self.read(labels)
+        if isinstance(read, LabelSets):
+            place, rows = group_rows(read.sets)
+            identity = set_keys(read.sets[rows])
+            order = np.argsort(identity)
+            place, rows, identity = np.append(np.argsort(order), UNKNOWN)[place], rows[order], identity[order]
+            sets = read.sets[rows]
+        else:
+            place, identity, sets = read.numbers, plain_classes(read.names), None
+            labeled = np.flatnonzero(place >= 0)
+            rows = labeled[np.unique(place[labeled], return_index=True)[1]]
+        count = np.bincount(place[place >= 0], minlength=len(identity)).astype(np.int64)
+        return place, LabelSetIndex(identity, rows + first_row, count, sets)
 
 
 @dataclass
 class LabelSetIndex:
-    """All label sets that have occurred so far, sorted by identity."""
+    """The label sets of some rows, sorted by identity.
+
+    Attributes
+    ----------
+    identity, first, count : of every label set; ``first`` is the number of its first row.
+    sets : 0/1 matrix (n_sets, n_labels); None if the labels are classes.
+    """
 
     identity: NDArray[Any] = field(default_factory=lambda: np.empty(0, dtype=np.uint64))
     first: Int64Array = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     count: Int64Array = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     sets: sparse.csr_matrix | None = None
-    kind: str = ""
-    """Kind of the labels: "sets", or classes that are "numbers" or "names"; "" before the first label."""
 
     def __len__(self) -> int:
         return len(self.identity)
 
-    def add(self, found: RangeLabelSets) -> None:
-        """Add the label sets of one more range."""
-        if not len(found.identity):
-            return
-        self._check_kind(found)
-        old = len(self)
-        joined = np.concatenate([self.identity, found.identity]) if old else found.identity
-        identity, representative, place = np.unique(joined, return_index=True, return_inverse=True)
-        place = place.ravel()
-        if found.sets is not None:
-            sets = found.sets if self.sets is None else sparse.vstack([self.sets, found.sets], format="csr")
-            if (found.sets != sets[representative[place[old:]]]).nnz:
-                raise IdentityCollision
-            self.sets = sets[representative]
-        first = np.full(len(identity), np.iinfo(np.int64).max)
-        np.minimum.at(first, place, np.concatenate([self.first, found.first]))
-        count = np.zeros(len(identity), dtype=np.int64)
-        np.add.at(count, place, np.concatenate([self.count, found.count]))
-        self.identity, self.first, self.count = identity, first, count
+    @property
+    def kind(self) -> str:
+        """Kind of the labels: sets, or classes that are numbers or names."""
+        return "sets" if self.sets is not None else "names" if self.identity.dtype.kind == "U" else "numbers"
 
-    def _check_kind(self, found: RangeLabelSets) -> None:
-        kind = "sets" if found.sets is not None else "numbers" if found.identity.dtype.kind != "U" else "names"
-        if self.kind and kind != self.kind:
+    def joined(self, other: LabelSetIndex) -> LabelSetIndex:
+        """Return the label sets of these rows and of later ones."""
+        if not len(self) or not len(other):
+            return other if len(other) else self
+        self._check_kind(other)
+        both = np.concatenate([self.identity, other.identity])
+        identity, representative, place = np.unique(both, return_index=True, return_inverse=True)
+        sets = None
+        if self.sets is not None and other.sets is not None:
+            sets = sparse.vstack([self.sets, other.sets], format="csr")[representative]
+            if (other.sets != sets[place[len(self) :]]).nnz:
+                raise RuntimeError(EQUAL_KEYS)
+        # An identity that both have is represented by its place here, whose first row is the earlier one.
+        first = np.concatenate([self.first, other.first])[representative]
+        count = np.bincount(place, np.concatenate([self.count, other.count])).astype(np.int64)
+        return LabelSetIndex(identity, first, count, sets)
+
+    def _check_kind(self, other: LabelSetIndex) -> None:
+        if self.kind != other.kind:
             raise ValueError(
                 f"Labels must be of one kind in all chunks: classes that are numbers, classes that are names, or label "
-                f"sets. Got {self.kind} at first and {kind} from row {int(found.first.min())} on."
+                f"sets. Got {self.kind} at first and {other.kind} from row {int(other.first.min())} on."
             )
-        if self.sets is not None and found.sets is not None and self.sets.shape[1] != found.sets.shape[1]:
+        if self.sets is not None and other.sets is not None and self.sets.shape[1] != other.sets.shape[1]:
             raise ValueError(
                 f"Label sets must have one width in all chunks. Got {self.sets.shape[1]} labels at first and "
-                f"{found.sets.shape[1]} from row {int(found.first.min())} on."
+                f"{other.sets.shape[1]} from row {int(other.first.min())} on."
             )
-        self.kind = kind
-
-    def places(self, identity: NDArray[Any]) -> IntArray:
-        """Return the places of label sets that have occurred."""
-        return np.searchsorted(self.identity, identity)
 
     def numbers(self) -> IntArray:
         """Return the group number of every place: groups are numbered by their first row."""
-        numbers = np.empty(len(self.first), dtype=np.intp)
-        numbers[np.argsort(self.first, kind="stable")] = np.arange(len(self.first))
-        return numbers
+        return np.argsort(np.argsort(self.first, kind="stable"))
 
     def table(self) -> sparse.csr_matrix:
         """Return the label set of every group. A class is a set of one label; labels have the order of the classes."""
@@ -165,7 +138,7 @@ class GroupLookup:
         """Return the group of every row of a chunk from its labels, -1 for a row without labels."""
         read = self.reader.read(labels)
         if isinstance(read, LabelSets):
-            group = self._numbers(self.reader.identities(read.sets))
+            group = self._numbers(set_keys(read.sets))
             group[np.diff(read.sets.indptr) == 0] = UNKNOWN
             return group
         numbers = self._numbers(plain_classes(read.names)) if read.names else np.empty(0, dtype=np.intp)
@@ -193,7 +166,3 @@ def plain_classes(classes: list[Any]) -> NDArray[Any]:
         kinds = sorted({type(value).__name__ for value in classes})
         raise ValueError(f"Classes of rows in chunks must be all numbers or all strings. Got {', '.join(kinds)}.")
     return values
-
-
-def _sizes(place: IntArray, count: int) -> Int64Array:
-    return np.bincount(place[place >= 0], minlength=count).astype(np.int64)

@@ -36,8 +36,6 @@ class Part(ABC):
     name: str
     """What error messages call the part."""
     n_rows: int
-    cheap: bool = False
-    """Whether single rows can be read without reading much else."""
 
     @property
     def shape(self) -> tuple[int]:
@@ -55,10 +53,6 @@ class Part(ABC):
     def slice(self, start: int, stop: int) -> Part:
         """Return the part of these rows alone. One task reads it from its start to its end."""
 
-    def take(self, rows: NDArray[np.integer]) -> Any:
-        """Read single rows by number. Only cheap parts are asked, and they read views: other rows stay on disk."""
-        return np.array(self.read(0, self.n_rows)[rows])
-
 
 Rows = Any
 """A ``Part``, an array, a sparse matrix or any other object with ``shape[0]`` rows ``rows[start:stop]``."""
@@ -67,16 +61,6 @@ Rows = Any
 def cut_rows(rows: Rows, start: int, stop: int) -> Rows:
     """Return rows start..stop-1 for one task, which reads them later."""
     return rows.slice(start, stop) if isinstance(rows, Part) else rows[start:stop]
-
-
-def take_rows(rows: Rows, numbers: NDArray[np.integer]) -> Any:
-    """Read single rows by number."""
-    if isinstance(rows, Part):
-        return rows.take(numbers)
-    if isinstance(rows, np.ndarray) or sparse.issparse(rows):
-        return rows[numbers]
-    # Other objects that can be sliced by rows need not accept row numbers.
-    return stack_rows([np.array(rows[int(number) : int(number) + 1]) for number in numbers])
 
 
 class PartList(Part):
@@ -90,7 +74,6 @@ class PartList(Part):
         for part in self.parts:
             self.starts.append(self.starts[-1] + int(part.shape[0]))
         self.n_rows = self.starts[-1]
-        self.cheap = all(part.cheap for part in self.parts if isinstance(part, Part))
 
     def pieces(self, start: int, stop: int) -> Iterator[tuple[Rows, int, int]]:
         """Yield the parts that hold rows start..stop-1, each with the row numbers inside it."""
@@ -110,15 +93,6 @@ class PartList(Part):
             names = ", ".join(f"{_name_of(part)} {block.shape[1:]}" for (part, *_), block in shapes)
             raise FileError(f"Chunks must have rows of one width. Got {names}.")
         return stack_rows(blocks)
-
-    def take(self, rows: NDArray[np.integer]) -> Any:
-        """Read single rows by number, in ascending order."""
-        found: list[Any] = []
-        for part, first in zip(self.parts, self.starts, strict=False):
-            inside = rows[(rows >= first) & (rows < first + int(part.shape[0]))] - first
-            if len(inside):
-                found.append(take_rows(part, inside))
-        return stack_rows(found)
 
     def slice(self, start: int, stop: int) -> PartList:
         """Return the part of these rows alone."""
@@ -192,10 +166,6 @@ def as_pair(chunk: Any) -> tuple[Any, Any]:
     return rows, labels
 
 
-# Single rows are read together with others up to this number, or up to this distance in the file.
-TAKEN_TOGETHER, SPAN_BYTES = 256, 16 * 2**20
-
-
 @dataclass
 class RowRange:
     """Rows start..stop-1 of a source and their labels, for one task to read in order."""
@@ -256,10 +226,6 @@ class Source:
     ----------
     rows : array, sparse matrix or ``Part``
     labels : array, ``Part`` or None
-
-    Attributes
-    ----------
-    cheap : whether single rows can be read without reading much else.
     """
 
     def __init__(self, rows: Rows, labels: Rows | None = None) -> None:
@@ -270,23 +236,6 @@ class Source:
             raise FileError(f"There are {int(labels.shape[0])} labels for {self.n_rows} rows.")
         self.rows, self.labels, self.has_labels = rows, labels, labels is not None
         self.n_features = int(cut_rows(rows, 0, 1)[0:1].shape[1])
-        self.cheap = not isinstance(rows, Part) or rows.cheap
-
-    def take(self, rows: NDArray[np.integer]) -> Matrix:
-        """Read single rows by number, in ascending order."""
-        if not isinstance(self.rows, Part):
-            return take_rows(self.rows, rows)
-        found: list[Any] = []
-        span = max(1, SPAN_BYTES // (4 * self.n_features))
-        start = 0
-        while start < len(rows):
-            stop = max(start + TAKEN_TOGETHER, int(np.searchsorted(rows, rows[start] + span)))
-            some = rows[start:stop]
-            # A slice opens its files again: a memory map that stays open would keep its pages in memory.
-            part = self.rows.slice(int(some[0]), int(some[-1]) + 1)
-            found.append(part.take(some - some[0]))
-            start = stop
-        return stack_rows(found)
 
     def ranges(self, size: int, start: int = 0, stop: int | None = None) -> Iterator[RowRange]:
         """Yield ranges of ``size`` rows that cover rows start..stop-1; the last one may be shorter."""
@@ -313,7 +262,6 @@ class Stream:
     ``n_rows`` is 0 before the end of the first pass.
     """
 
-    cheap = False
     n_rows = 0
 
     def __init__(self, chunks: Callable[[], Iterator[Any]]) -> None:

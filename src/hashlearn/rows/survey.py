@@ -1,10 +1,10 @@
-"""The first pass over rows in chunks: it counts them, adds up moments, finds label sets, and draws rows.
+"""The first pass over rows in chunks, which counts rows, adds up moments, finds label sets and draws; and samples.
 
 Drawn rows are those with the lowest random keys (see ``rowkeys``); anchors have the lowest keys of their group. Which
 rows these are is known only at the end. So every task keeps candidates: a draw of p rows out of the n seen so far takes
-about p / n of the rows of any range. The survey remembers the lowest key that was discarded. If a discarded row could
-have been drawn, the pass is repeated with more candidates. The draw is therefore always the one that sorting the keys
-of all rows would give.
+about p / n of the rows of any range. For every draw the survey remembers the lowest key that it did not keep. If such a
+row could have been drawn, the pass is repeated with more candidates. The draw is therefore always the one that sorting
+the keys of all rows would give.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,94 +20,20 @@ from scipy import sparse
 import hashlearn.rowkeys as rowkeys
 from hashlearn.files.read import stack_rows
 from hashlearn.kernel import FeatureMap, landmark_count
-from hashlearn.labels import check_variety
+from hashlearn.labels import LabelMatrix, check_variety, group_rows
 from hashlearn.parallel import BLOCK_ROWS
 from hashlearn.progress import report
 from hashlearn.rowkeys import Keys
 from hashlearn.rows.advice import label_advice, scale_advice
 from hashlearn.rows.checkpoint import from_arrays, to_arrays
-from hashlearn.rows.groups import GroupLookup, IdentityCollision, LabelReader, LabelSetIndex, RangeLabelSets
-from hashlearn.rows.reduce import FitContext
+from hashlearn.rows.groups import GroupLookup, Groups, LabelReader, LabelSetIndex
+from hashlearn.rows.reduce import FitContext, range_rows, read_groups
 from hashlearn.rows.source import SAMPLE_ROWS, SAMPLE_SEED, AnySource, CalibrationSample, RowRange, Stream
 from hashlearn.typing import FloatArray, Int64Array, IntArray, Matrix
 
 SLACK = 24
 """How many more candidates than expected are kept; with this many a draw is almost surely complete."""
 HIGHEST_KEY = np.uint64(2**64 - 1)
-
-
-@dataclass
-class Candidates:
-    """Rows that a draw may take.
-
-    Attributes
-    ----------
-    key, row : key and number of each.
-    below : all rows with keys below this one are among the candidates; for anchors, one key per label set.
-    features : the rows themselves in blocks, if they are carried along.
-    identity : the identities of the rows' label sets, for anchors.
-    """
-
-    key: Keys
-    row: Int64Array
-    below: Keys
-    features: list[Matrix] = field(default_factory=list)
-    identity: NDArray[Any] | None = None
-
-    @classmethod
-    def none(cls, by_label_set: bool) -> Candidates:
-        """No candidates yet."""
-        key, row = np.empty(0, dtype=np.uint64), np.empty(0, dtype=np.int64)
-        return cls(key, row, key) if by_label_set else cls(key, row, np.array([HIGHEST_KEY]))
-
-    def select(self, places: IntArray) -> Candidates:
-        """Return those at ``places``."""
-        features = [stack_rows(self.features)[places]] if self.features else []
-        identity = None if self.identity is None else self.identity[places]
-        return Candidates(self.key[places], self.row[places], self.below, features, identity)
-
-    def joined(self, other: Candidates, below: Keys) -> Candidates:
-        """Return both together."""
-        if not len(self.key):
-            return replace(other, below=below)
-        if not len(other.key):
-            return replace(self, below=below)
-        identity = None
-        if self.identity is not None and other.identity is not None:
-            identity = np.concatenate([self.identity, other.identity])
-        key, row = np.concatenate([self.key, other.key]), np.concatenate([self.row, other.row])
-        return Candidates(key, row, below, self.features + other.features, identity)
-
-
-def lowest_of_groups(
-    group: IntArray, keys: Keys, counts: Int64Array, n_drawn: int, n_seen: int, slack: int
-) -> tuple[IntArray, Keys]:
-    """Choose the candidates of a draw of ``n_drawn`` rows that is even over groups.
-
-    Parameters
-    ----------
-    group, keys : of rows, sorted by group and key.
-    counts : rows of each group.
-    n_seen : labeled rows seen so far.
-
-    Returns
-    -------
-    places of the candidates, and for every group the lowest key that was discarded.
-    """
-    expected = counts * (n_drawn / n_seen) * (slack / SLACK)
-    most = expected + 8 * np.sqrt(expected) + slack
-    first = np.searchsorted(group, np.arange(len(counts)))
-    rank = np.arange(len(group)) - first[group]
-    share = min(1.0, slack * n_drawn / n_seen)
-    limit = HIGHEST_KEY if share >= 1 else np.uint64(share * 2.0**64)
-    # A common label set has as many candidates as its share needs. A rare one has at most ``slack`` of them, and only
-    # rows whose keys are low among those of all rows.
-    keep = (rank < most[group]) & (keys <= limit)
-    below = np.full(len(counts), HIGHEST_KEY)
-    np.minimum.at(below, group[~keep], keys[~keep])
-    return np.flatnonzero(keep), below
-
-
 RANGE_BLOCKS = 16
 """Blocks of BLOCK_ROWS rows per task, unless rows are few or wait in this process."""
 STREAM_BYTES = 32 * 2**20
@@ -117,8 +42,81 @@ ATTEMPTS = 8
 MANY_ROWS = 2**62
 """Stands for the number of rows of a stream, which is not known before the survey."""
 
-
 AnchorCount = Callable[[int, sparse.csr_matrix | None], int]
+
+
+@dataclass(kw_only=True)
+class LabeledRows:
+    """What is known about the labels of all rows.
+
+    Attributes
+    ----------
+    table : the label set of every group of rows with equal labels, (n_groups, n_labels); None without labels.
+    counts : rows of every group.
+    groups : the group of any row.
+    """
+
+    n_rows: int
+    table: sparse.csr_matrix | None = None
+    counts: Int64Array | None = None
+    groups: Groups | None = None
+
+    @classmethod
+    def from_labels(cls, n_rows: int, labels: LabelMatrix | None) -> LabeledRows:
+        """Return what is known of rows in memory by their label sets, which are empty for unlabeled rows."""
+        if labels is None:
+            return cls(n_rows=n_rows)
+        group, first = group_rows(labels)
+        counts = np.bincount(group[group >= 0], minlength=len(first))
+        return cls(n_rows=n_rows, table=labels[first], counts=counts, groups=group)
+
+    @property
+    def n_labeled(self) -> int:
+        return 0 if self.counts is None else int(self.counts.sum())
+
+    @property
+    def n_unlabeled(self) -> int:
+        """Rows without labels among rows that have some."""
+        return 0 if self.counts is None else self.n_rows - self.n_labeled
+
+    @property
+    def n_groups(self) -> int:
+        return 0 if self.table is None else int(self.table.shape[0])
+
+    @property
+    def plain(self) -> bool:
+        """Whether every row has one class, rather than a set of labels."""
+        return self.table is not None and bool(np.all(np.diff(self.table.indptr) == 1))
+
+
+@dataclass(kw_only=True)
+class Survey(LabeledRows):
+    """What the first pass found.
+
+    Attributes
+    ----------
+    total, squares : moments of all rows, as ``features.moments`` defines them.
+    landmark_rows : the drawn landmarks.
+    sample : rows for the calibration of the bits, of the labeled ones if there are labels.
+    groups : the group of any row by its labels.
+    anchors, anchor_groups, anchor_rows : numbers, groups and rows of the drawn anchors.
+    """
+
+    total: FloatArray
+    squares: float
+    landmark_rows: Matrix
+    sample: CalibrationSample
+    groups: GroupLookup | None = None
+    anchors: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.intp))
+    anchor_groups: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.intp))
+    anchor_rows: Matrix | None = None
+
+    def advice(self, n_bits: int, structure: bool = False) -> list[str]:
+        """Return what to say about the features, by the sample, and about the labels if there are any."""
+        advice = scale_advice(self.sample.rows) if len(self.sample.numbers) else []
+        if self.table is not None:
+            advice += label_advice(self.table, n_bits, self.counts, self.n_unlabeled, structure)
+        return advice
 
 
 @dataclass(frozen=True)
@@ -132,7 +130,6 @@ class SurveyPlan:
     anchor_count : how many rows to draw from all groups, by keys of ``anchor_seed``: a function of the number of groups
         and their label sets; None to draw none.
     n_landmarks : rows to draw at most; how many it is may depend on the number of rows.
-    carry_rows : whether tasks return the rows that may be drawn; otherwise they are read afterwards.
     slack : the larger, the more candidates are kept.
     any_variety : whether rows of one class, or without any labels, are accepted.
     """
@@ -144,13 +141,8 @@ class SurveyPlan:
     anchor_seed: int = 0
     n_landmarks: int = 0
     landmark_seed: int = 0
-    carry_rows: bool = True
     slack: int = SLACK
     any_variety: bool = False
-
-    def n_anchors(self, n_groups: int, sets: sparse.csr_matrix | None) -> int:
-        """Return the number of anchors to draw from groups with these label sets (None for classes)."""
-        return 0 if self.anchor_count is None else self.anchor_count(n_groups, sets)
 
     @classmethod
     def for_source(
@@ -163,77 +155,20 @@ class SurveyPlan:
         any_variety: bool = False,
     ) -> SurveyPlan:
         """Plan a survey that draws the landmarks of ``features``, and anchors."""
-        # Single rows are read afterwards only where that is cheap, and worth it because rows are many.
-        carry = not source.cheap or source.n_rows <= RANGE_BLOCKS * BLOCK_ROWS
-        return cls(
-            features,
-            source.n_features,
-            labels,
-            anchor_count,
-            anchor_seed,
-            landmark_count(features.n_landmarks, source.n_rows or MANY_ROWS),
-            features.draw_seed(),
-            carry,
-            any_variety=any_variety,
-        )
+        n_landmarks, seed = landmark_count(features.n_landmarks, source.n_rows or MANY_ROWS), features.draw_seed()
+        counts = anchor_count, anchor_seed, n_landmarks, seed
+        return cls(features, source.n_features, labels, *counts, any_variety=any_variety)
 
-
-@dataclass
-class SurveyPart:
-    """What one task found. Moments are given per block, so that all blocks are added up in one order."""
-
-    stop: int
-    totals: FloatArray
-    squares: FloatArray
-    landmarks: Candidates
-    sample: Candidates
-    label_sets: RangeLabelSets | None = None
-    anchors: Candidates | None = None
-
-
-@dataclass
-class Survey:
-    """What the first pass found.
-
-    Attributes
-    ----------
-    total, squares : moments of all rows, as ``features.moments`` defines them.
-    landmark_rows : the drawn landmarks, None if none were asked for.
-    sample : rows for the calibration of the bits, of the labeled ones if there are labels.
-    table : the label set of every group; ``counts`` are the numbers of their rows.
-    groups : the group of any row.
-    anchors, anchor_groups, anchor_rows : numbers, groups and rows of the drawn anchors.
-    """
-
-    n_rows: int
-    total: FloatArray
-    squares: float
-    landmark_rows: Matrix | None
-    sample: CalibrationSample
-    table: sparse.csr_matrix | None = None
-    counts: Int64Array | None = None
-    groups: GroupLookup | None = None
-    anchors: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.intp))
-    anchor_groups: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.intp))
-    anchor_rows: Matrix | None = None
-    n_unlabeled: int = 0
-
-    def advice(self, n_bits: int, structure: bool = False) -> list[str]:
-        """Return what to say about the features, by the sample, and about the labels if there are any."""
-        advice = [] if self.sample.rows is None else scale_advice(self.sample.rows)
-        if self.table is not None:
-            advice += label_advice(self.table, n_bits, self.counts, self.n_unlabeled, structure)
-        return advice
+    def n_anchors(self, label_sets: LabelSetIndex, groups_before: int = 0) -> int:
+        """Return the number of anchors to draw from these label sets, or from more that came before."""
+        return self.anchor_count(max(groups_before, len(label_sets)), label_sets.sets) if self.anchor_count else 0
 
 
 def survey(source: AnySource, plan: SurveyPlan, context: FitContext) -> Survey:
-    """Make the pass, and repeat it with another plan in the rare cases where its shortcuts did not suffice."""
+    """Make the pass, and repeat it with more candidates in the rare cases where they did not suffice."""
     for attempt in range(ATTEMPTS):
         try:
             return _survey_once(source, plan, context, f"survey-{attempt}")
-        except IdentityCollision:
-            assert plan.labels is not None
-            plan = replace(plan, labels=replace(plan.labels, seed=plan.labels.seed + 1))
         except rowkeys.Incomplete:
             plan = replace(plan, slack=8 * plan.slack)
     raise RuntimeError(
@@ -243,18 +178,18 @@ def survey(source: AnySource, plan: SurveyPlan, context: FitContext) -> Survey:
 
 def _survey_once(source: AnySource, plan: SurveyPlan, context: FitContext, name: str) -> Survey:
     saved = context.load(name)
-    state = from_arrays(SurveyState, saved) if saved else SurveyState.begin(plan)
+    seen = from_arrays(Seen, saved) if saved else Seen.begin(plan, 0, 0)
     checkpoint = context.checkpoint
-    with nullcontext() if checkpoint is None else checkpoint.saving(name, lambda: to_arrays(state)) as save:
-        for part in context.run(survey_range, plan, _tasks(source, plan, state)):
-            state.add(part, plan)
+    with nullcontext() if checkpoint is None else checkpoint.saving(name, lambda: to_arrays(seen)) as save:
+        for part in context.run(survey_range, plan, _tasks(source, plan, seen)):
+            seen.add(part, plan)
             if save is not None:
                 save()
-            report("survey rows", state.stop, source.n_rows or state.stop)
-    return state.finish(source, plan)
+            report("survey rows", seen.stop, source.n_rows or seen.stop)
+    return seen.finish(plan)
 
 
-def _tasks(source: AnySource, plan: SurveyPlan, state: SurveyState) -> Iterator[tuple[RowRange, int, int]]:
+def _tasks(source: AnySource, plan: SurveyPlan, seen: Seen) -> Iterator[tuple[RowRange, int, int]]:
     """Yield the ranges that remain, each with the labeled rows and groups that are known to come before it."""
     blocks = RANGE_BLOCKS
     if isinstance(source, Stream):
@@ -262,30 +197,19 @@ def _tasks(source: AnySource, plan: SurveyPlan, state: SurveyState) -> Iterator[
     elif source.n_rows < 2 * blocks * BLOCK_ROWS:
         # At least two tasks: with one, all other cores would be idle.
         blocks = -(-source.n_rows // (2 * BLOCK_ROWS))
-    for rows in source.ranges(blocks * BLOCK_ROWS, state.stop):
-        yield rows, state.n_labeled, 0 if state.label_sets is None else len(state.label_sets)
+    for rows in source.ranges(blocks * BLOCK_ROWS, seen.stop):
+        yield rows, seen.n_labeled, 0 if seen.label_sets is None else len(seen.label_sets)
 
 
-def survey_range(plan: SurveyPlan, task: tuple[RowRange, int, int]) -> SurveyPart:
+def survey_range(plan: SurveyPlan, task: tuple[RowRange, int, int]) -> Seen:
     """Run one task: moments of every block, label sets, and candidates of the draws."""
     rows, labeled_before, groups_before = task
-    keep = np.zeros(rows.stop - rows.start, dtype=bool)
-    landmark_keys = rowkeys.row_keys(plan.landmark_seed, rowkeys.LANDMARKS, rows.start, rows.stop)
-    limit = rowkeys.limit(plan.n_landmarks, rows.stop, plan.slack)
-    landmark_places = np.flatnonzero(landmark_keys <= limit) if plan.n_landmarks else np.empty(0, dtype=np.intp)
-    landmarks = Candidates(landmark_keys[landmark_places], landmark_places + rows.start, np.array([limit]))
-    keep[landmark_places] = True
-    label_sets = anchors = None
+    part = Seen.begin(plan, rows.start, rows.stop)
     if plan.labels is not None:
-        label_sets = plan.labels.label_sets(rows.read_labels(rows.start, rows.stop), rows.start)
-        if plan.anchor_count is not None:
-            anchors = _anchor_candidates(plan, rows, label_sets, labeled_before, groups_before)
-            keep[anchors.row - rows.start] = True
-    sample = _sample_candidates(rows, label_sets, labeled_before, plan.slack)
-    keep[sample.row - rows.start] = True
-    if label_sets is not None:
-        label_sets.place = np.empty(0, dtype=np.intp)  # one number per row, which is not needed any more
-    kept, totals, squares = [], [], []
+        part.group, part.label_sets = plan.labels.label_sets(rows.read_labels(rows.start, rows.stop), rows.start)
+        part.anchors.below = np.full(len(part.label_sets), HIGHEST_KEY)
+    keep = part.drop(plan, labeled_before, groups_before)
+    totals, squares = [], []
     for start in range(rows.start, rows.stop, BLOCK_ROWS):
         stop = min(start + BLOCK_ROWS, rows.stop)
         block = rows.read_checked(start, stop, plan.n_features)
@@ -293,174 +217,276 @@ def survey_range(plan: SurveyPlan, task: tuple[RowRange, int, int]) -> SurveyPar
         totals.append(total)
         squares.append(square)
         wanted = np.flatnonzero(keep[start - rows.start : stop - rows.start])
-        if plan.carry_rows and len(wanted):
-            kept.append(block[wanted])
-    if kept:
-        features, place = stack_rows(kept), np.cumsum(keep) - 1
-        landmarks.features = [features[place[landmark_places]]]
-        sample.features = [features[place[sample.row - rows.start]]]
-        if anchors is not None:
-            anchors.features = [features[place[anchors.row - rows.start]]]
-    return SurveyPart(rows.stop, np.array(totals), np.array(squares), landmarks, sample, label_sets, anchors)
-
-
-def _sample_candidates(rows: RowRange, found: RangeLabelSets | None, labeled_before: int, slack: int) -> Candidates:
-    keys = rowkeys.row_keys(SAMPLE_SEED, rowkeys.SAMPLE, rows.start, rows.stop)
-    labeled = np.arange(len(keys)) if found is None else np.flatnonzero(found.place >= 0)
-    n_seen = rows.stop if found is None else _labeled_so_far(rows, len(labeled), labeled_before)
-    limit = rowkeys.limit(SAMPLE_ROWS, n_seen, slack)
-    places = labeled[keys[labeled] <= limit]
-    identity = None if found is None else found.identity[found.place[places]]
-    return Candidates(keys[places], places + rows.start, np.array([limit]), identity=identity)
-
-
-def _labeled_so_far(rows: RowRange, n_labeled: int, labeled_before: int) -> int:
-    """Return labeled rows up to here: those counted already, or an eighth of what this range's own share suggests."""
-    likely = rows.stop * n_labeled / (rows.stop - rows.start) / 8
-    return max(labeled_before + n_labeled, int(likely), 1)
-
-
-def _anchor_candidates(
-    plan: SurveyPlan, rows: RowRange, found: RangeLabelSets, labeled_before: int, groups_before: int
-) -> Candidates:
-    keys = rowkeys.row_keys(plan.anchor_seed, rowkeys.ANCHORS, rows.start, rows.stop)
-    labeled = np.flatnonzero(found.place >= 0)
-    order = labeled[np.lexsort((keys[labeled], found.place[labeled]))]
-    n_seen = _labeled_so_far(rows, len(labeled), labeled_before)
-    n_drawn = plan.n_anchors(max(groups_before, len(found.count)), found.sets)
-    chosen, below = lowest_of_groups(found.place[order], keys[order], found.count, n_drawn, n_seen, plan.slack)
-    places = order[chosen]
-    identity = found.identity[found.place[places]]
-    return Candidates(keys[places], places + rows.start, below, identity=identity)
+        if len(wanted):
+            part.rows.append(block[wanted])
+    part.totals, part.squares = np.array(totals), np.array(squares)
+    return part
 
 
 @dataclass
-class SurveyState:
-    """A survey of all rows before ``stop``."""
+class Draw:
+    """A draw from the rows that a survey has kept.
 
-    total: FloatArray
-    landmarks: Candidates
-    sample: Candidates
-    stop: int = 0
-    squares: float = 0.0
-    n_labeled: int = 0
+    Attributes
+    ----------
+    key : of every kept row.
+    below : of every group, all rows with keys below this one are kept.
+    """
+
+    key: Keys
+    below: Keys
+
+    def lowest(
+        self, group: IntArray, counts: Int64Array, n_drawn: int, n_seen: int, slack: int
+    ) -> tuple[IntArray, Keys]:
+        """Choose the rows that a draw of ``n_drawn`` of all rows, even over groups, may take.
+
+        Parameters
+        ----------
+        group : of every kept row, -1 if it cannot be drawn.
+        counts : rows of each group.
+        n_seen : rows seen so far that can be drawn.
+
+        Returns
+        -------
+        places of the rows, and what ``below`` is without the others
+        """
+        # A common label set has as many candidates as its share needs. A rare one has at most ``slack`` of them, and
+        # only rows whose keys are low among those of all rows.
+        share = min(1.0, slack * n_drawn / n_seen)
+        limit = HIGHEST_KEY if share >= 1 else np.uint64(share * 2.0**64)
+        low = np.flatnonzero((self.key <= limit) & (group >= 0))
+        order = low[np.lexsort((self.key[low], group[low]))]
+        expected = counts * (n_drawn / n_seen) * (slack / SLACK)
+        most = expected + 8 * np.sqrt(expected) + slack
+        ordered = group[order]
+        keep = np.arange(len(order)) - np.searchsorted(ordered, ordered) < most[ordered]
+        below = np.minimum(self.below, limit)
+        np.minimum.at(below, ordered[~keep], self.key[order[~keep]])
+        return order[keep], below
+
+    def drawn(self, group: IntArray, counts: Int64Array, count: int, numbers: IntArray | None = None) -> IntArray:
+        """Draw ``count`` rows, even over groups; returns their places in the order of the rows.
+
+        ``numbers`` orders the groups: it decides ties between them. ``rowkeys.Incomplete`` is raised if a row that is
+        not kept might belong to the draw.
+        """
+        below = self.below
+        if not counts.any():
+            return np.empty(0, dtype=np.intp)
+        if numbers is not None:
+            back = np.argsort(numbers)
+            group, counts, below = np.append(numbers, -1)[group], counts[back], below[back]
+        order = np.lexsort((self.key, group))
+        order = order[group[order] >= 0]
+        return np.sort(order[rowkeys.choose_evenly(group[order], self.key[order], counts, count, below)])
+
+
+@dataclass
+class Seen:
+    """What is known of the rows from ``start`` to ``stop``.
+
+    Attributes
+    ----------
+    totals, squares : moments of every block, or one line for all blocks, which are added up in their order.
+    row, group, rows : number, label set (-1 without labels) and features of every row that may be drawn.
+    landmarks, sample, anchors : draws from all rows, from the labeled ones, and from all label sets by their share.
+    room : with more rows than this, those that are no longer needed are dropped.
+    """
+
+    start: int
+    stop: int
+    totals: FloatArray
+    squares: FloatArray
+    row: Int64Array
+    group: IntArray
+    landmarks: Draw
+    sample: Draw
+    anchors: Draw
+    rows: list[Matrix] = field(default_factory=list)
     label_sets: LabelSetIndex | None = None
-    anchors: Candidates | None = None
     room: int = 0
-    """With more candidates than this, those that are no longer needed are dropped."""
 
     @classmethod
-    def begin(cls, plan: SurveyPlan) -> SurveyState:
-        landmarks, sample = Candidates.none(by_label_set=False), Candidates.none(by_label_set=False)
-        state = cls(np.zeros(plan.n_features), landmarks, sample)
+    def begin(cls, plan: SurveyPlan, start: int, stop: int) -> Seen:
+        """Return rows with their keys, before anything is read; all of them may be drawn."""
+        seeds = plan.landmark_seed, SAMPLE_SEED, plan.anchor_seed
+        purposes = rowkeys.LANDMARKS, rowkeys.SAMPLE, rowkeys.ANCHORS
+        keys = [rowkeys.row_keys(seed, purpose, start, stop) for seed, purpose in zip(seeds, purposes, strict=True)]
+        totals, group = np.zeros((1, plan.n_features)), np.zeros(stop - start, dtype=np.intp)
+        draws = [Draw(key, np.array([HIGHEST_KEY])) for key in keys]
+        seen = cls(start, stop, totals, np.zeros(1), np.arange(start, stop), group, *draws)
         if plan.labels is not None:
-            state.label_sets = LabelSetIndex()
-            state.anchors = Candidates.none(by_label_set=True) if plan.anchor_count is not None else None
-        return state
+            seen.label_sets, seen.anchors.below = LabelSetIndex(), np.empty(0, dtype=np.uint64)
+        return seen
 
-    def add(self, part: SurveyPart, plan: SurveyPlan) -> None:
+    @property
+    def n_labeled(self) -> int:
+        """Rows with labels; all rows without labels."""
+        return self.stop - self.start if self.label_sets is None else int(self.label_sets.count.sum())
+
+    def drop(self, plan: SurveyPlan, labeled_before: int = 0, groups_before: int = 0) -> NDArray[np.bool_]:
+        """Drop the rows that no draw may take; returns which ones are kept."""
+        n_rows, n_labeled = self.stop - self.start, self.n_labeled
+        # Labeled rows so far: those counted already, or an eighth of what the share of these rows suggests.
+        so_far = max(labeled_before + n_labeled, int(self.stop * n_labeled / n_rows / 8), 1)
+        everywhere, labeled = np.zeros(len(self.row), dtype=np.intp), np.minimum(self.group, 0)
+        wanted = [
+            (self.landmarks, everywhere, np.array([n_rows]), plan.n_landmarks, self.stop),
+            (self.sample, labeled, np.array([n_labeled]), SAMPLE_ROWS, so_far),
+        ]
+        if self.label_sets is not None:
+            n_anchors = plan.n_anchors(self.label_sets, groups_before)
+            wanted.append((self.anchors, self.group, self.label_sets.count, n_anchors, so_far))
+        keep = np.zeros(len(self.row), dtype=bool)
+        for draw, group, counts, n_drawn, n_seen in wanted:
+            places, draw.below = draw.lowest(group, counts, n_drawn, n_seen, plan.slack)
+            keep[places] = True
+        self.row, self.group = self.row[keep], self.group[keep]
+        for draw in self._draws:
+            draw.key = draw.key[keep]
+        if self.rows:
+            self.rows = [stack_rows(self.rows)[np.flatnonzero(keep)]]
+        return keep
+
+    def add(self, part: Seen, plan: SurveyPlan) -> None:
         """Add the next range of rows."""
         self.stop = part.stop
         for total, square in zip(part.totals, part.squares, strict=True):
-            self.total += total
-            self.squares += float(square)
-        self.landmarks = self.landmarks.joined(part.landmarks, np.minimum(self.landmarks.below, part.landmarks.below))
-        self.sample = self.sample.joined(part.sample, np.minimum(self.sample.below, part.sample.below))
-        n_candidates = len(self.landmarks.key) + len(self.sample.key)
+            self.totals[0] += total
+            self.squares[0] += square
+        theirs = part.group
         if self.label_sets is not None and part.label_sets is not None:
-            old, new = self.label_sets.identity, part.label_sets.identity
-            self.label_sets.add(part.label_sets)
-            self.n_labeled += int(part.label_sets.count.sum())
-            if self.anchors is not None and part.anchors is not None:
-                below = np.full(len(self.label_sets), HIGHEST_KEY)
-                if len(old):
-                    below[self.label_sets.places(old)] = self.anchors.below
-                if len(new):
-                    np.minimum.at(below, self.label_sets.places(new), part.anchors.below)
-                self.anchors = self.anchors.joined(part.anchors, below)
-                n_candidates += len(self.anchors.key)
-        if n_candidates > self.room:
-            self._drop_candidates(plan)
+            known = self.label_sets.joined(part.label_sets)
+            old = np.searchsorted(known.identity, self.label_sets.identity)
+            new = np.searchsorted(known.identity, part.label_sets.identity)
+            below = np.full(len(known), HIGHEST_KEY)
+            below[old] = self.anchors.below
+            below[new] = np.minimum(below[new], part.anchors.below)
+            self.group, theirs = np.append(old, -1)[self.group], np.append(new, -1)[theirs]
+            self.label_sets, self.anchors.below = known, below
+        self.row, self.group = np.concatenate([self.row, part.row]), np.concatenate([self.group, theirs])
+        self.rows += part.rows
+        for mine, other in ((self.landmarks, part.landmarks), (self.sample, part.sample)):
+            mine.below = np.minimum(mine.below, other.below)
+        for mine, other in zip(self._draws, part._draws, strict=True):
+            mine.key = np.concatenate([mine.key, other.key])
+        if len(self.row) > self.room:
+            self.drop(plan)
+            self.room = 2 * len(self.row) + 4096
 
-    def _drop_candidates(self, plan: SurveyPlan) -> None:
-        """Drop the candidates that the rows seen since have made superfluous."""
-        self.landmarks = self.landmarks.select(rowkeys.lowest(self.landmarks.key, plan.n_landmarks))
-        self.sample = self.sample.select(rowkeys.lowest(self.sample.key, SAMPLE_ROWS))
-        n_candidates = len(self.landmarks.key) + len(self.sample.key)
-        if self.anchors is not None and self.label_sets is not None and len(self.anchors.key):
-            group = self.label_sets.places(self.anchors.identity)  # type: ignore[arg-type]
-            order = np.lexsort((self.anchors.key, group))
-            n_drawn = plan.n_anchors(len(self.label_sets), self.label_sets.sets)
-            chosen, below = lowest_of_groups(
-                group[order], self.anchors.key[order], self.label_sets.count, n_drawn, self.n_labeled, plan.slack
-            )
-            self.anchors = self.anchors.select(order[chosen])
-            self.anchors.below = np.minimum(self.anchors.below, below)
-            n_candidates += len(self.anchors.key)
-        self.room = 2 * n_candidates + 4096
+    @property
+    def _draws(self) -> tuple[Draw, Draw, Draw]:
+        return self.landmarks, self.sample, self.anchors
 
-    def finish(self, source: AnySource, plan: SurveyPlan) -> Survey:
-        """Make the draws.
-
-        Raises
-        ------
-        rowkeys.Incomplete
-            If a row that is no candidate might belong to a draw.
-        """
+    def finish(self, plan: SurveyPlan) -> Survey:
+        """Make the draws; ``rowkeys.Incomplete`` is raised if a row that is not kept might belong to one."""
         if self.stop < 2:
             raise ValueError(f"At least 2 rows are needed. Got {self.stop}.")
-        landmarks = _drawn(self.landmarks, landmark_count(plan.features.n_landmarks, self.stop), self.stop)
-        sample = _drawn(self.sample, SAMPLE_ROWS, self.stop if self.label_sets is None else self.n_labeled)
-        drawn = CalibrationSample(sample.row.astype(np.intp), _rows_of(sample, source))
-        result = Survey(self.stop, self.total, self.squares, _rows_of(landmarks, source), drawn)
-        if self.label_sets is not None and plan.labels is not None:
-            if not plan.any_variety:
-                check_variety(len(self.label_sets))
-            elif not len(self.label_sets):
-                return result
-            result.table, result.groups = self.label_sets.table(), GroupLookup(plan.labels, self.label_sets)
-            result.counts = self.label_sets.count[np.argsort(self.label_sets.numbers())]
-            result.n_unlabeled = self.stop - self.n_labeled
-            drawn.groups = self.label_sets.numbers()[self.label_sets.places(sample.identity)]  # type: ignore[arg-type]
-            if plan.anchor_count is not None:
-                self._draw_anchors(result, source, plan)
+        rows = stack_rows(self.rows)
+        everywhere, labeled = np.zeros(len(self.row), dtype=np.intp), np.minimum(self.group, 0)
+        count = landmark_count(plan.features.n_landmarks, self.stop)
+        landmarks = self.landmarks.drawn(everywhere, np.array([self.stop]), count)
+        sample = self.sample.drawn(labeled, np.array([self.n_labeled]), SAMPLE_ROWS)
+        drawn = CalibrationSample(self.row[sample].astype(np.intp), rows[sample])
+        result = Survey(
+            n_rows=self.stop,
+            total=self.totals[0],
+            squares=float(self.squares[0]),
+            landmark_rows=rows[landmarks],
+            sample=drawn,
+        )
+        known = self.label_sets
+        if known is None or plan.labels is None:
+            return result
+        if not plan.any_variety:
+            check_variety(len(known))
+        elif not len(known):
+            return result
+        numbers = known.numbers()
+        result.table, result.groups = known.table(), GroupLookup(plan.labels, known)
+        result.counts = known.count[np.argsort(numbers)]
+        drawn.groups = numbers[self.group[sample]]
+        if plan.anchor_count is not None:
+            anchors = self.anchors.drawn(self.group, known.count, plan.n_anchors(known), numbers)
+            result.anchors, result.anchor_rows = self.row[anchors].astype(np.intp), rows[anchors]
+            result.anchor_groups = numbers[self.group[anchors]]
         return result
 
-    def _draw_anchors(self, result: Survey, source: AnySource, plan: SurveyPlan) -> None:
-        assert self.label_sets is not None
-        assert self.anchors is not None
-        assert result.counts is not None
-        # By group numbers rather than by places, because the order of the groups decides ties between them.
-        numbers = self.label_sets.numbers()
-        group = numbers[self.label_sets.places(self.anchors.identity)]  # type: ignore[arg-type]
-        below = self.anchors.below[np.argsort(numbers)]
-        order = np.lexsort((self.anchors.key, group))
-        n_drawn = plan.n_anchors(len(self.label_sets), self.label_sets.sets)
-        drawn = order[rowkeys.choose_evenly(group[order], self.anchors.key[order], result.counts, n_drawn, below)]
-        drawn = drawn[np.argsort(self.anchors.row[drawn])]
-        anchors = self.anchors.select(drawn)
-        result.anchors, result.anchor_groups = anchors.row.astype(np.intp), group[drawn].astype(np.intp)
-        result.anchor_rows = _rows_of(anchors, source)
+
+LABELED_SHARE = 0.8
+"""Share of the labeled rows in a sample, if there are more rows of both kinds than it holds."""
+FEW_ROWS = 50
+"""Classes with fewer rows than this on average are sampled as whole classes: part of one could find nothing."""
 
 
-def _drawn(candidates: Candidates, count: int, n_rows: int) -> Candidates:
-    """Return the ``count`` candidates with the lowest keys of ``n_rows`` rows that could be drawn.
+@dataclass(frozen=True)
+class Sample:
+    """Rows with their groups (-1 without labels), in row order."""
 
-    Raises
-    ------
-    rowkeys.Incomplete
-        If a row that is no candidate might belong to them.
-    """
-    drawn = candidates.select(rowkeys.lowest(candidates.key, count))
-    if len(drawn.key) < min(count, n_rows) or np.any(drawn.key > drawn.below):
-        raise rowkeys.Incomplete
-    return drawn
+    rows: Matrix
+    group: IntArray
+    labeled_rows: LabeledRows
+
+    @property
+    def label_sets(self) -> sparse.csr_matrix:
+        """Labels as sets, which every method takes; a row without labels has an empty set."""
+        assert self.labeled_rows.table is not None
+        empty = sparse.csr_matrix((1, self.labeled_rows.table.shape[1]))
+        return sparse.vstack([self.labeled_rows.table, empty], format="csr")[self.group]
 
 
-def _rows_of(drawn: Candidates, source: AnySource) -> Matrix | None:
-    """Return the rows of a draw: those that were carried along, or read now."""
-    if not len(drawn.row):
-        return None
-    if drawn.features:
-        return stack_rows(drawn.features)
-    return source.take(drawn.row)  # type: ignore[union-attr]  # without carried rows the source is cheap
+@dataclass
+class _SamplePlan:
+    """Which rows may be in a sample: labeled ones of the chosen groups and unlabeled ones, with keys up to limits."""
+
+    groups: Groups | None
+    chosen: NDArray[np.bool_]
+    seed: int
+    labeled_limit: np.uint64
+    unlabeled_limit: np.uint64
+
+
+def draw_sample(source: AnySource, known: LabeledRows, n_rows: int, seed: int, context: FitContext) -> Sample:
+    """Draw at most ``n_rows`` rows, labeled ones before unlabeled ones; all rows if they are few."""
+    n_unlabeled = known.n_rows - known.n_labeled
+    n_labeled = min(known.n_labeled, max(int(LABELED_SHARE * n_rows), n_rows - n_unlabeled))
+    unlabeled = min(n_unlabeled, n_rows - n_labeled)
+    chosen, available = np.zeros(0, dtype=bool), 0
+    if known.counts is not None:
+        chosen = _chosen_groups(known, known.counts, n_labeled, seed)
+        available = int(known.counts[chosen].sum())
+    limits = rowkeys.limit(n_labeled, max(available, 1)), rowkeys.limit(unlabeled, max(n_unlabeled, 1))
+    plan = _SamplePlan(known.groups, np.append(chosen, False), seed, *limits)
+    parts = []
+    for part in context.run(_sample_candidates, plan, source.ranges(range_rows(source))):
+        parts.append(part)
+        report("sample rows", part[3], known.n_rows)
+    keys, group = (np.concatenate([part[place] for part in parts]) for place in (0, 1))
+    places = [
+        which[rowkeys.lowest(keys[which], count)]
+        for which, count in ((np.flatnonzero(group >= 0), n_labeled), (np.flatnonzero(group < 0), unlabeled))
+    ]
+    drawn = np.sort(np.concatenate(places))
+    return Sample(stack_rows([part[2] for part in parts])[drawn], group[drawn], known)
+
+
+def _chosen_groups(known: LabeledRows, counts: Int64Array, n_labeled: int, seed: int) -> NDArray[np.bool_]:
+    """Return which groups the sample takes rows from: all, or as many whole small classes as fit into it."""
+    chosen = np.ones(len(counts), dtype=bool)
+    if known.plain and known.n_labeled > n_labeled and known.n_labeled < FEW_ROWS * len(chosen):
+        order = np.argsort(rowkeys.row_keys(seed, rowkeys.ANCHORS, 0, len(chosen)), kind="stable")
+        chosen[order[np.cumsum(counts[order]) > n_labeled]] = False
+    return chosen
+
+
+def _sample_candidates(plan: _SamplePlan, rows: RowRange) -> tuple[Keys, IntArray, Matrix, int]:
+    """Run one task: keys, groups and features of the rows that may be in the sample, and where the range ends."""
+    keys = rowkeys.row_keys(plan.seed, rowkeys.SAMPLE, rows.start, rows.stop)
+    group = np.full(len(keys), -1, dtype=np.intp)
+    if plan.groups is not None:
+        group = read_groups(plan.groups, rows, rows.start, rows.stop)
+    labeled = plan.chosen[group] & (keys <= plan.labeled_limit)
+    wanted = np.flatnonzero(labeled | ((group < 0) & (keys <= plan.unlabeled_limit)))
+    features = rows.read(rows.start, rows.stop)[wanted]
+    return keys[wanted], group[wanted], features, rows.stop

@@ -26,9 +26,8 @@ from hashlearn.progress import PhaseTimer, verbose_listening
 from hashlearn.rows.advice import SampledCodes, muted
 from hashlearn.rows.groups import LabelReader
 from hashlearn.rows.reduce import FitContext, hash_rows
-from hashlearn.rows.row_sample import LabeledRows, draw_sample
 from hashlearn.rows.source import AnySource, Source
-from hashlearn.rows.survey import SurveyPlan, survey
+from hashlearn.rows.survey import LabeledRows, SurveyPlan, draw_sample, survey
 from hashlearn.typing import Float32Array, Matrix, Rng
 
 
@@ -155,8 +154,7 @@ class AutoHasher(BaseHasher):
             reader = LabelReader(self.unlabeled) if source.has_labels else None
             found = survey(source, SurveyPlan.for_source(source, PlainFeatures(), reader, any_variety=True), context)
         self._advise(found.advice(self.n_bits_, structure=True))
-        known = LabeledRows(found.n_rows, found.table, found.counts, found.groups)
-        hasher = self._choose(source, known, context, rng, timer)
+        hasher = self._choose(source, found, context, rng, timer)
         with timer("fit"), muted() as sampled:
             self.hasher_ = hasher._fit_part(source, context.part("chosen", codes=False))
         self._finish(source, context, timer, sampled)

@@ -27,7 +27,7 @@ from hashlearn.metrics.rules import Rules
 from hashlearn.pairwise.gsdhp import GSDHP
 from hashlearn.parallel import ordered_map, row_blocks
 from hashlearn.progress import report
-from hashlearn.rows.row_sample import Sample
+from hashlearn.rows.survey import Sample
 from hashlearn.typing import Float32Array, FloatArray, IntArray, Matrix
 
 SAMPLE_ROWS = 8000
