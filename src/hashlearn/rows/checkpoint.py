@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import inspect
 import json
 import os
 import shutil
@@ -227,33 +228,22 @@ class _ContentHasher(NumpyHasher):
     def __init__(self, hash_name: str) -> None:
         super().__init__(hash_name)
         self.fast = True  # without memo: whether two equal parts are one object does not count
-        self._outer: list[Any] = []
+        self._outer: list[Any] = []  # functions whose content is being hashed
 
     def save(self, obj: Any) -> None:
         call = vars(type(obj)).get("__call__")
-        if isinstance(obj, types.FunctionType):
-            self._save_function(obj)
-            return
         if isinstance(call, types.FunctionType):
             self.save(call)
-        super().save(_content(obj))
-
-    def _save_function(self, function: types.FunctionType) -> None:
-        if any(function is outer for outer in self._outer):  # a function that calls itself holds itself
+        if not isinstance(obj, types.FunctionType):
+            super().save(_content(obj))
+        elif any(obj is outer for outer in self._outer):  # a function that calls itself holds itself
             super().save("itself")
-            return
-        self._outer.append(function)
-        name = f"{function.__module__}.{function.__qualname__}"
-        cells = [_cell(cell) for cell in function.__closure__ or ()]
-        super().save((name, function.__code__, function.__defaults__, function.__kwdefaults__, cells))
-        self._outer.pop()
-
-
-def _cell(cell: types.CellType) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:  # a variable that is not set yet
-        return "empty"
+        else:
+            self._outer.append(obj)
+            cells = inspect.getclosurevars(obj).nonlocals
+            name = f"{obj.__module__}.{obj.__qualname__}"
+            super().save((name, obj.__code__, obj.__defaults__, obj.__kwdefaults__, cells))
+            self._outer.pop()
 
 
 def _content(value: Any) -> Any:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import os
+import threading
 import uuid
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -19,44 +20,40 @@ from hashlearn.files.tables import TABLES, ParquetRows, table_features
 from hashlearn.kernel import as_matrix
 from hashlearn.labels import sliceable_labels
 from hashlearn.rows.reduce import FitContext
-from hashlearn.rows.source import (
-    AnySource,
-    FunctionPart,
-    Part,
-    Rows,
-    Source,
-    Stream,
-    as_pair,
-    call_for_rows,
-    joined_rows,
-)
+from hashlearn.rows.source import AnySource, Part, Rows, Source, Stream, as_pair, joined_rows
 
 
-class LazyPart(Part):
-    """Base of parts that open a file when they are first read. The open file is not sent to other processes."""
+class OpenedPart(Part):
+    """Rows of what a function opens when they are first read. What is open is not sent to other processes.
 
-    first: int
+    Parameters
+    ----------
+    name : what error messages call it.
+    opener : returns an object that can be sliced by rows, with its number of rows as ``shape[0]`` or ``n_rows``.
+    n_rows : None to open it now and see.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, name: str, opener: Callable[[], Any], n_rows: int | None = None) -> None:
+        self.name, self.opener, self.first = name, opener, 0
         self._opened: Any = None
+        if n_rows is None:
+            rows = opener()  # not kept: many files would stay open
+            n_rows = rows.n_rows if hasattr(rows, "n_rows") else rows.shape[0]
+        self.n_rows = int(n_rows)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_opened": None}
 
-    def slice(self, start: int, stop: int) -> Self:
-        part = self.__class__.__new__(self.__class__)
-        part.__dict__.update(self.__getstate__(), first=self.first + start, n_rows=stop - start)
+    def slice(self, start: int, stop: int) -> OpenedPart:
+        part = OpenedPart(self.name, self.opener, stop - start)
+        part.first = self.first + start
         return part
-
-    def open(self) -> Any:
-        """Open what can be sliced by rows."""
-        raise NotImplementedError
 
     def read(self, start: int, stop: int) -> Any:
         start, stop = self.first + start, self.first + stop
         try:
             if self._opened is None:
-                self._opened = self.open()
+                self._opened = self.opener()
             rows = self._opened[start:stop]
         except Exception as error:  # every reader raises its own types, and each message must name the file and rows
             raise FileError(f"{self.name}: rows {start} to {stop - 1} cannot be read: {one_line(error)}") from error
@@ -67,41 +64,24 @@ class LazyPart(Part):
         return rows
 
 
-class FilePart(LazyPart):
-    """A file of the usual kinds (.npy, .h5, .fvecs, .npz, .csv …), or one part of it: ``data.h5:images``."""
-
-    def __init__(self, name: str, labels: bool) -> None:
-        super().__init__()
-        path, part = split_part(name)
-        # Absolute, because workers need not have the same working directory.
-        self.name = str(path.resolve()) + (f":{part}" if part else "")
-        self.labels, self.first = labels, 0
-        self._mapped: MappedPart | None = None
-        rows = self.open()
-        self.n_rows = int(rows.shape[0])
-        self.cheap = isinstance(rows, np.memmap)
-        if self.cheap:
-            # Every task opens its file again: to map it takes much less time than to parse its header again.
-            self._mapped, self._stamp = MappedPart(rows), _file_stamp(rows.filename)
-
-    def open(self) -> Any:
-        if self._mapped is not None and self._stamp == _file_stamp(self._mapped.name):
-            return self._mapped.open()
-        path, _ = split_part(self.name)
-        suffix = path.suffix.lower()
-        if suffix in TABLES or suffix == ".npz":
-            check_there(path)
-            return _whole_file(self.name, self.labels, path.stat().st_mtime_ns)
-        return open_part(self.name, "y" if self.labels else "X")
+def _file_part(name: str, labels: bool) -> OpenedPart:
+    """Return a file of the usual kinds (.npy, .h5, .fvecs, .npz, .csv …), or one part of it: ``data.h5:images``."""
+    path, part = split_part(name)
+    # Absolute, because workers need not have the same working directory.
+    name = str(path.resolve()) + (f":{part}" if part else "")
+    return OpenedPart(name, partial(_open_file, name, labels))
 
 
-def _file_stamp(path: str) -> tuple[int, int] | None:
-    """Time of the last change and size, which tell a changed file; None if the file is gone."""
-    try:
-        found = os.stat(path)
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_size
+def _open_file(name: str, labels: bool) -> Any:
+    path, part = split_part(name)
+    suffix = path.suffix.lower()
+    if suffix == ".parquet":
+        check_there(path)
+        return ParquetRows(path, part, labels)
+    if suffix in TABLES or suffix == ".npz":
+        check_there(path)
+        return _whole_file(name, labels, path.stat().st_mtime_ns)
+    return open_part(name, "y" if labels else "X")
 
 
 @lru_cache(maxsize=4)
@@ -116,82 +96,51 @@ def _whole_file(name: str, labels: bool, changed: int) -> Any:
     return rows[...] if isinstance(rows, NpzArray) else rows
 
 
-class ParquetPart(LazyPart):
-    """Some columns of a Parquet file, read one batch of rows at a time."""
-
-    def __init__(self, name: str, labels: bool) -> None:
-        super().__init__()
-        path, part = split_part(name)
-        self.name = str(path.resolve()) + (f":{part}" if part else "")
-        self.labels, self.first = labels, 0
-        check_there(path)
-        self.n_rows = self.open().n_rows
-
-    def open(self) -> Any:
-        path, part = split_part(self.name)
-        return ParquetRows(path, part, self.labels)
-
-
-class ZarrPart(LazyPart):
-    """A zarr array: a folder, and the array's key if the folder is a group."""
-
-    def __init__(self, path: Path, key: str | None, default_key: str) -> None:
-        super().__init__()
-        try:
-            import zarr
-        except ImportError as error:
-            raise FileError(f"Reading {path} needs zarr: pip install '.[files]'.") from error
-        self.path, self.key, self.first = str(path.resolve()), key, 0
-        self.name = f"{path}:{key}" if key else str(path)
-        try:
-            found = zarr.open(self.path, mode="r")
-        except Exception as error:  # zarr raises its own types
-            raise FileError(f"{path} is not a zarr array or group: {one_line(error)}") from error
-        if key is None and not hasattr(found, "shape"):
-            keys = sorted(name for name, node in found.members(max_depth=None) if hasattr(node, "shape"))
-            self.key = keys[0] if len(keys) == 1 else default_key
-        self.n_rows = int(self.open().shape[0])
-
-    def open(self) -> Any:
+def _zarr_part(path: Path, key: str, default_key: str) -> OpenedPart:
+    """Return a zarr array: a folder, and the array's key if the folder is a group."""
+    try:
         import zarr
-
-        found: Any = zarr.open(self.path, mode="r")
-        if self.key is None:
-            return found
-        if self.key not in found:
-            raise FileError(f"{self.path} has no array '{self.key}'.")
-        return found[self.key]
-
-
-class ObjectPart(LazyPart):
-    """An object that reads its own slices and can be sent without its rows, such as a zarr array."""
-
-    def __init__(self, array: Any, name: str) -> None:
-        super().__init__()
-        self.array, self.name, self.first, self.n_rows = array, name, 0, int(array.shape[0])
-
-    def open(self) -> Any:
-        return self.array
+    except ImportError as error:
+        raise FileError(f"Reading {path} needs zarr: pip install '.[files]'.") from error
+    folder, name = str(path.resolve()), f"{path}:{key}" if key else str(path)
+    try:
+        found: Any = zarr.open(folder, mode="r")
+    except Exception as error:  # zarr raises its own types
+        raise FileError(f"{path} is not a zarr array or group: {one_line(error)}") from error
+    if not key and not hasattr(found, "shape"):
+        keys = [name for name, node in found.members(max_depth=None) if hasattr(node, "shape")]
+        key = keys[0] if len(keys) == 1 else default_key
+    return OpenedPart(name, partial(_open_zarr, folder, key))
 
 
-class MappedPart(LazyPart):
-    """Rows of a memory map, sent as the file's name and the offset in it."""
+def _open_zarr(folder: str, key: str) -> Any:
+    import zarr
 
-    cheap = True
+    found: Any = zarr.open(folder, mode="r")
+    if key and key not in found:
+        raise FileError(f"{folder} has no array '{key}'.")
+    return found[key] if key else found
 
-    def __init__(self, array: np.memmap) -> None:
-        super().__init__()
-        root: Any = array
-        while isinstance(root.base, np.memmap):
-            root = root.base
-        self.name = str(root.filename)
-        self.offset = int(root.offset) + array.__array_interface__["data"][0] - root.__array_interface__["data"][0]
-        self.array_shape, self.strides, self.dtype = array.shape, array.strides, array.dtype
-        self.n_rows, self.first = int(array.shape[0]), 0
 
-    def open(self) -> Any:
-        raw = np.memmap(self.name, dtype=np.uint8, mode="r")
-        return np.ndarray(self.array_shape, self.dtype, buffer=raw, offset=self.offset, strides=self.strides)
+def _mapped_part(array: np.memmap) -> OpenedPart:
+    """Return rows of a memory map, sent as the file's name and the offset in it."""
+    root: Any = array
+    while isinstance(root.base, np.memmap):
+        root = root.base
+    offset = int(root.offset) + array.__array_interface__["data"][0] - root.__array_interface__["data"][0]
+    name = str(root.filename)
+    opener = partial(_open_map, name, offset, array.shape, array.strides, array.dtype)
+    return OpenedPart(name, opener, array.shape[0])
+
+
+def _open_map(name: str, offset: int, shape: tuple[int, ...], strides: tuple[int, ...], dtype: Any) -> Any:
+    raw = np.memmap(name, dtype=np.uint8, mode="r")
+    return np.ndarray(shape, dtype, buffer=raw, offset=offset, strides=strides)
+
+
+def _itself(array: Any) -> Any:
+    """Open an object that reads its own slices and can be sent without its rows, such as a zarr array."""
+    return array
 
 
 class DaskPart(Part):
@@ -329,24 +278,60 @@ def _pairs(X: Any, executor: Any) -> AnySource | None:
 
 def _function_source(functions: list[Callable[[], Any]], executor: Any) -> Source:
     """Make a source of functions, each of which is called once to count its rows."""
-    prefix = uuid.uuid4().hex[:8]  # workers keep results by name: those of two sources must not be mixed up
-    names = [f"chunk {k} [{prefix}]" for k in range(len(functions))]
-    facts = list(FitContext(executor).run(_count_rows, None, list(zip(functions, names, strict=True))))
+    run = uuid.uuid4().hex  # workers keep results by number and this: those of two sources must not be mixed up
+    numbered = [(function, k, run) for k, function in enumerate(functions)]
+    facts = list(FitContext(executor).run(_count_rows, None, numbered))
     labeled = {has_labels for _, has_labels in facts}
     if len(labeled) > 1:
         raise FileError("Some chunks come with labels and others without.")
 
-    def column(k: int) -> Rows:
-        counted = zip(functions, names, facts, strict=True)
-        return joined_rows([FunctionPart(function, k, name, 0, n_rows) for function, name, (n_rows, _) in counted])
+    def column(place: int) -> Rows:
+        return joined_rows(
+            [
+                OpenedPart(f"chunk {called[1]}", partial(_column, called, place), n_rows)
+                for called, (n_rows, _) in zip(numbered, facts, strict=True)
+            ]
+        )
 
     return Source(column(0), column(1) if labeled == {True} else None)
 
 
-def _count_rows(shared: None, task: tuple[Callable[[], Any], str]) -> tuple[int, bool]:
+NumberedFunction = tuple[Callable[[], Any], int, str]
+"""A function that returns rows, or rows and labels; its number and the name of its source."""
+
+
+def _count_rows(shared: None, called: NumberedFunction) -> tuple[int, bool]:
     """Run one task: the number of rows that a function returns, and whether it returns labels."""
-    rows, labels = call_for_rows(*task)
+    try:
+        rows, labels = _call(called)
+    except Exception as error:
+        raise FileError(f"chunk {called[1]} cannot be read: {one_line(error)}") from error
     return int(rows.shape[0]), labels is not None
+
+
+def _column(called: NumberedFunction, place: int) -> Any:
+    return _call(called)[place]
+
+
+# The last results of functions: a task that has read the rows of a chunk asks for its labels next.
+_recent: OrderedDict[tuple[str, int], tuple[Any, Any]] = OrderedDict()
+_recent_lock = threading.Lock()
+_RECENT_SIZE = 4
+
+
+def _call(called: NumberedFunction) -> tuple[Any, Any]:
+    """Return rows and labels (or None) of a function, which is called unless its result is among the last ones."""
+    function, number, run = called
+    with _recent_lock:
+        if (run, number) in _recent:
+            _recent.move_to_end((run, number))
+            return _recent[run, number]
+    pair = as_pair(function())
+    with _recent_lock:
+        _recent[run, number] = pair
+        while len(_recent) > _RECENT_SIZE:
+            _recent.popitem(last=False)
+    return pair
 
 
 def _label_parts(y: Any, chunked: bool) -> list[Rows]:
@@ -377,14 +362,14 @@ def _is_file_name(name: str) -> bool:
 def _rows_of_object(data: Any, labels: bool = False) -> Rows:
     module = type(data).__module__
     if isinstance(data, np.memmap):
-        return MappedPart(data)
+        return _mapped_part(data)
     if module.startswith("h5py"):
-        return FilePart(f"{data.file.filename}:{data.name.strip('/')}", labels=len(data.shape) == 1)
+        return _file_part(f"{data.file.filename}:{data.name.strip('/')}", labels=len(data.shape) == 1)
     if module.startswith("dask."):
         known = not np.isnan(data.shape[0])
         return DaskPart(data if known else data.compute_chunk_sizes())
     if module.startswith("zarr"):
-        return ObjectPart(data, f"the zarr array {data.name}")
+        return OpenedPart(f"the zarr array {data.name}", partial(_itself, data))
     if labels:
         return sliceable_labels(data)
     if sparse.issparse(data):
@@ -425,12 +410,9 @@ def _file(name: str, labels: bool) -> list[Rows]:
     key = key if colon and folder == Path(head) else ""
     if folder.is_dir():
         if any((folder / mark).exists() for mark in ("zarr.json", ".zarray", ".zgroup")):
-            return [ZarrPart(folder, key or None, "y" if labels else "X")]
+            return [_zarr_part(folder, key, "y" if labels else "X")]
         tables = sorted(folder.rglob("*.parquet"))
         if not tables:
             raise FileError(f"{folder} is a folder without Parquet files, and no zarr array.")
-        return [ParquetPart(f"{table}:{key}" if key else str(table), labels) for table in tables]
-    path, _ = split_part(name)
-    if path.suffix.lower() == ".parquet":
-        return [ParquetPart(name, labels)]
-    return [FilePart(name, labels)]
+        return [_file_part(f"{table}:{key}" if key else str(table), labels) for table in tables]
+    return [_file_part(name, labels)]

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import threading
 from abc import ABC, abstractmethod
 from bisect import bisect_right
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +19,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 import hashlearn.rowkeys as rowkeys
-from hashlearn.files.arrays import FileError, one_line
+from hashlearn.files.arrays import FileError
 from hashlearn.files.read import bad_row, stack_rows
 from hashlearn.kernel import as_matrix
 from hashlearn.labels import label_array, refuse_masked
@@ -106,48 +104,6 @@ def joined_rows(parts: Sequence[Rows]) -> Rows:
 
 def _name_of(rows: Rows) -> str:
     return rows.name if isinstance(rows, Part) else "the array"
-
-
-class FunctionPart(Part):
-    """Rows (column 0) or labels (column 1) of what a function returns."""
-
-    def __init__(self, function: Callable[[], Any], column: int, name: str, first: int, n_rows: int) -> None:
-        self.function, self.column, self.name, self.first, self.n_rows = function, column, name, first, n_rows
-
-    def slice(self, start: int, stop: int) -> FunctionPart:
-        return FunctionPart(self.function, self.column, self.name, self.first + start, stop - start)
-
-    def read(self, start: int, stop: int) -> Any:
-        pair = call_for_rows(self.function, self.name)
-        return pair[self.column][self.first + start : self.first + stop]
-
-
-# The last results of functions, by name: a task that has read the rows of a chunk asks for its labels next.
-_RECENT: OrderedDict[str, tuple[Any, Any]] = OrderedDict()
-_RECENT_LOCK = threading.Lock()
-_RECENT_SIZE = 4
-
-
-def call_for_rows(function: Callable[[], Any], name: str) -> tuple[Any, Any]:
-    """Call a function that returns rows, or rows and labels, unless its result is among the last ones.
-
-    Returns
-    -------
-    rows, labels or None
-    """
-    with _RECENT_LOCK:
-        if name in _RECENT:
-            _RECENT.move_to_end(name)
-            return _RECENT[name]
-    try:
-        pair = as_pair(function())
-    except Exception as error:
-        raise FileError(f"{name} cannot be read: {one_line(error)}") from error
-    with _RECENT_LOCK:
-        _RECENT[name] = pair
-        while len(_RECENT) > _RECENT_SIZE:
-            _RECENT.popitem(last=False)
-    return pair
 
 
 def as_pair(chunk: Any) -> tuple[Any, Any]:
@@ -248,7 +204,7 @@ class Source:
     def signature(self) -> str:
         """Hash the names and lengths of the parts and a few rows, to tell this data from other data."""
         sides = [side.parts if isinstance(side, PartList) else [side] for side in (self.rows, self.labels)]
-        parts = [part for side in sides for part in side if part is not None and not isinstance(part, FunctionPart)]
+        parts = [part for side in sides for part in side if part is not None]
         named = [(_name_of(part), int(part.shape[0])) for part in parts]
         digest = hashlib.sha256(json.dumps([self.n_rows, self.n_features, named]).encode())
         for row in (0, self.n_rows // 2, self.n_rows - 1):
