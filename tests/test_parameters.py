@@ -10,6 +10,7 @@ from sklearn.base import clone
 
 from hashlearn import ITQ
 from hashlearn.parameters import (
+    CALLABLE,
     COUNT,
     FLAG,
     POSITIVE,
@@ -19,7 +20,6 @@ from hashlearn.parameters import (
     Interval,
     InvalidParameterError,
     IsArrayLike,
-    IsCallable,
     Options,
     check_parameters,
     fitted,
@@ -163,7 +163,7 @@ def test_a_declaration_without_a_constraint_is_refused():
         (FLAG, [True, np.False_], [0, 1, None], "a bool"),
         (HasMethods("fit", "predict"), [], [Part(), str, 3], "an object implementing 'fit' and 'predict'"),
         (HasMethods("get_params"), [Part()], [Part, 3], "an object implementing 'get_params'"),
-        (IsCallable(), [len, Part], [3, "len"], "a callable"),
+        (CALLABLE, [len, Part], [3, "len"], "a callable"),
         (IsArrayLike(), [[1], np.eye(2), sparse.eye(2)], ["text", 3, None, list], "an array-like"),
     ],
     ids=lambda value: str(value) if not isinstance(value, list) else "",

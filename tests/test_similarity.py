@@ -60,7 +60,6 @@ def test_label_sets_as_the_paper_has_it():
     assert whole(similarity).tolist() == [[3, 2, -1.5, 0], [2, 2, -1.5, 0], [-1.5, -1.5, 1, 0], [0, 0, 0, 0]]
     assert from_labels(Y, dissimilar="floor").alpha == -1
     assert from_labels(Y, dissimilar=-0.25).alpha == -0.75
-    assert from_labels(Y, largest=6).alpha == -3
 
 
 @settings(max_examples=60, deadline=None)
@@ -86,14 +85,6 @@ def test_own_relevance():
     assert whole(similarity).tolist() == [[6, 1, -3], [1, 1, -3], [-3, -3, 1]]
     with pytest.raises(ValueError, match="shape"):
         from_labels(Y, relevance=lambda a, b: np.zeros(2))
-
-
-def test_clusters_join_the_label_sets_and_supervise_unlabeled_rows():
-    y = np.array([0, 0, 1, -1])
-    similarity = from_labels(y, unlabeled=-1, clusters=np.array([0, 1, 1, 0]))
-    assert similarity.graded
-    assert similarity.largest == 2
-    assert whole(similarity)[0].tolist() == [2, 1, -1, 1]
 
 
 @settings(max_examples=40, deadline=None)

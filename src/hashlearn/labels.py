@@ -55,7 +55,9 @@ class Classes:
     @property
     def sets(self) -> sparse.csr_matrix:
         """The classes as label sets of one label (n, n_classes); unlabeled rows are empty."""
-        return one_hot(self.numbers)
+        rows = np.flatnonzero(self.known)
+        shape = (len(self.numbers), max(len(self.names), 1))
+        return sparse.csr_matrix((np.ones(len(rows)), (rows, self.numbers[rows])), shape=shape)
 
 
 @dataclass(frozen=True)
@@ -155,11 +157,9 @@ def sets_by_name(
 
     ``sides`` says in an error what holds the labels, and what holds the known names.
     """
-    names = labels.names or []
-    check_same_kind(names, list(known), sides)
-    places = {name: place for place, name in enumerate(dict.fromkeys([*known, *names]))}
-    columns = np.array([places[name] for name in names], dtype=np.intp)
-    return _moved_sets(labels, columns, list(places)).sets, list(places)
+    check_same_kind(labels.names or [], list(known), sides)
+    places = _places(known, labels.names or [])
+    return _moved(labels, places).sets, list(places)
 
 
 def match_labels(
@@ -181,11 +181,9 @@ def match_labels(
             )
         return first, second
     check_same_kind(first.names, second.names, names)
-    places = {name: place for place, name in enumerate(dict.fromkeys([*first.names, *second.names]))}
-    moved = [np.array([places[name] for name in side.names or []], dtype=np.intp) for side in (first, second)]
-    if isinstance(first, Classes) and isinstance(second, Classes):
-        return _moved_classes(first, moved[0], list(places)), _moved_classes(second, moved[1], list(places))
-    return _moved_sets(first, moved[0], list(places)), _moved_sets(second, moved[1], list(places))
+    places = _places(first.names, second.names)
+    as_sets = not (isinstance(first, Classes) and isinstance(second, Classes))
+    return _moved(first, places, as_sets), _moved(second, places, as_sets)
 
 
 def check_variety(n_distinct: int) -> None:
@@ -223,13 +221,6 @@ def group_rows(labels: LabelMatrix) -> tuple[IntArray, IntArray]:
     if (labels[rows] != labels[representatives[group[rows]]]).nnz:
         raise RuntimeError(EQUAL_KEYS)
     return group, representatives
-
-
-def one_hot(codes: IntArray) -> sparse.csr_matrix:
-    """Return class numbers as label sets of one label; -1 becomes an empty set."""
-    rows = np.flatnonzero(codes >= 0)
-    width = int(codes.max(initial=-1)) + 1
-    return sparse.csr_matrix((np.ones(len(rows)), (rows, codes[rows])), shape=(len(codes), max(width, 1)))
 
 
 def _array_of_list(values: Sequence[Any]) -> NDArray[Any]:
@@ -365,14 +356,18 @@ def check_same_kind(first: list[Any], second: list[Any], names: tuple[str, str])
         )
 
 
-def _moved_classes(side: Classes, places: IntArray, names: list[Any]) -> Classes:
-    return Classes(np.append(places, UNKNOWN)[side.numbers], names)
+def _places(first: Sequence[Any], second: Sequence[Any]) -> dict[Any, int]:
+    """Return the number of every name of two sides."""
+    return {name: place for place, name in enumerate(dict.fromkeys([*first, *second]))}
 
 
-def _moved_sets(side: Classes | LabelSets, places: IntArray, names: list[Any]) -> LabelSets:
+def _moved(side: Classes | LabelSets, places: dict[Any, int], as_sets: bool = True) -> Any:
+    """Return the labels numbered by the ``places`` of their names, as label sets if asked to."""
+    columns = np.array([places[name] for name in side.names or []], dtype=np.intp)
+    if isinstance(side, Classes) and not as_sets:
+        return Classes(np.append(columns, UNKNOWN)[side.numbers], list(places))
     sets = side.sets
-    indices = places[sets.indices] if len(places) else sets.indices
-    shape = (sets.shape[0], max(len(names), 1))
-    moved = sparse.csr_matrix((sets.data, indices, sets.indptr), shape=shape)
+    indices = columns[sets.indices] if len(columns) else sets.indices
+    moved = sparse.csr_matrix((sets.data, indices, sets.indptr), shape=(sets.shape[0], max(len(places), 1)))
     moved.sort_indices()
-    return LabelSets(moved, side.known, names)
+    return LabelSets(moved, side.known, list(places))

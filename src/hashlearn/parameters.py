@@ -21,22 +21,22 @@ import inspect
 import math
 import numbers
 import textwrap
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields
 from typing import Any, Literal, dataclass_transform
 
 import numpy as np
-from scipy import sparse
 from sklearn.base import BaseEstimator
 
 
-class Constraint(ABC):
-    """Base of all constraints. ``str(constraint)`` describes what is allowed: "an int in the range [1, inf)"."""
+class Constraint:
+    """What is allowed: a function of a value, and in words, as ``str`` gives them: "an int in the range [1, inf)"."""
 
-    @abstractmethod
-    def allows(self, value: Any) -> bool:
-        """Whether a parameter may have this value."""
+    def __init__(self, words: str, allows: Callable[[Any], bool]) -> None:
+        self.words, self.allows = words, allows
+
+    def __str__(self) -> str:
+        return self.words
 
 
 class Interval(Constraint):
@@ -55,97 +55,65 @@ class Interval(Constraint):
         high: float | None = None,
         closed: Literal["left", "right", "both", "neither"] = "left",
     ) -> None:
-        self.kind, self.low, self.high, self.closed = kind, low, high, closed
+        self.kind, self.low, self.high = kind, low, high
+        self.with_low, self.with_high = closed in ("left", "both"), closed in ("right", "both")
+        words = "an int" if kind is int else "a float"
+        if low is not None or high is not None:
+            first = "(-inf" if low is None else f"{'[' if self.with_low else '('}{kind(low)}"
+            last = "inf)" if high is None else f"{kind(high)}{']' if self.with_high else ')'}"
+            words = f"{words} in the range {first}, {last}"
+        super().__init__(words, self._holds)
 
-    def allows(self, value: Any) -> bool:
+    def _holds(self, value: Any) -> bool:
         number: Any = numbers.Integral if self.kind is int else numbers.Real
         if isinstance(value, bool | np.bool_) or not isinstance(value, number) or not math.isfinite(value):
             return False
-        above = self.low is None or value > self.low or (value == self.low and self.closed in ("left", "both"))
-        below = self.high is None or value < self.high or (value == self.high and self.closed in ("right", "both"))
-        return above and below
-
-    def __str__(self) -> str:
-        name = "an int" if self.kind is int else "a float"
-        if self.low is None and self.high is None:
-            return name
-        low = "(-inf" if self.low is None else f"{'[' if self.closed in ('left', 'both') else '('}{self.kind(self.low)}"
-        high = (
-            "inf)" if self.high is None else f"{self.kind(self.high)}{']' if self.closed in ('right', 'both') else ')'}"
-        )
-        return f"{name} in the range {low}, {high}"
+        above = self.low is None or value > self.low or (value == self.low and self.with_low)
+        return bool(above and (self.high is None or value < self.high or (value == self.high and self.with_high)))
 
 
 class Options(Constraint):
     """One of several strings."""
 
     def __init__(self, *options: str) -> None:
-        self.options = options
-
-    def allows(self, value: Any) -> bool:
-        return isinstance(value, str) and value in self.options
-
-    def __str__(self) -> str:
-        return f"a str among {{{', '.join(map(repr, sorted(self.options)))}}}"
+        words = f"a str among {{{', '.join(map(repr, sorted(options)))}}}"
+        super().__init__(words, lambda value: isinstance(value, str) and value in options)
 
 
 class Instance(Constraint):
     """An object of one of several classes; ``words`` replaces the list of their names."""
 
     def __init__(self, *classes: type, words: str = "") -> None:
-        self.classes = classes
-        self.words = words or " or ".join(f"an instance of {cls.__qualname__!r}" for cls in classes)
-
-    def allows(self, value: Any) -> bool:
-        return isinstance(value, self.classes)
-
-    def __str__(self) -> str:
-        return self.words
+        names = " or ".join(f"an instance of {cls.__qualname__!r}" for cls in classes)
+        super().__init__(words or names, lambda value: isinstance(value, classes))
 
 
 class HasMethods(Constraint):
     """An object (not a class) with these methods."""
 
     def __init__(self, *names: str) -> None:
-        self.names = names
+        def has_all(value: Any) -> bool:
+            return not isinstance(value, type) and all(callable(getattr(value, name, None)) for name in names)
 
-    def allows(self, value: Any) -> bool:
-        return not isinstance(value, type) and all(callable(getattr(value, name, None)) for name in self.names)
-
-    def __str__(self) -> str:
-        return f"an object implementing {' and '.join(map(repr, self.names))}"
-
-
-class IsCallable(Constraint):
-    """A function, or anything else that can be called."""
-
-    def allows(self, value: Any) -> bool:
-        return callable(value)
-
-    def __str__(self) -> str:
-        return "a callable"
+        super().__init__(f"an object implementing {' and '.join(map(repr, names))}", has_all)
 
 
 class IsArrayLike(Constraint):
     """An array, a sparse matrix, a data frame or a sequence."""
 
-    def allows(self, value: Any) -> bool:
-        if isinstance(value, str | bytes | type):
-            return False
-        return sparse.issparse(value) or any(hasattr(value, name) for name in ("__len__", "shape", "__array__"))
+    def __init__(self) -> None:
+        def is_array(value: Any) -> bool:
+            has_any = any(hasattr(value, name) for name in ("__len__", "shape", "__array__"))
+            return has_any and not isinstance(value, str | bytes | type)
 
-    def __str__(self) -> str:
-        return "an array-like"
+        super().__init__("an array-like", is_array)
 
 
 class Anything(Constraint):
     """Any value; the code that uses the parameter checks it."""
 
-    def allows(self, value: Any) -> bool:
-        return True
-
-    def __str__(self) -> str:
-        return "an object"
+    def __init__(self) -> None:
+        super().__init__("an object", lambda value: True)
 
 
 COUNT = Interval(int, 1)
@@ -153,7 +121,7 @@ POSITIVE = Interval(float, 0, closed="neither")
 NON_NEGATIVE = Interval(float, 0)
 FLAG = Instance(bool, np.bool_, words="a bool")
 NONE = Instance(type(None), words="None")
-
+CALLABLE = Constraint("a callable", callable)
 
 Allowed = Constraint | None | Sequence[Constraint | None]
 

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from sklearn.utils.validation import check_array
 
-from hashlearn.labels import NO_LABELS, UNKNOWN, LabelMatrix, group_rows, label_matrix, one_hot
+from hashlearn.labels import NO_LABELS, UNKNOWN, LabelMatrix, group_rows, label_matrix
 from hashlearn.typing import Float32Array, FloatArray, IntArray
 
 RelevanceName = Literal["count", "jaccard", "binary"]
@@ -99,8 +99,6 @@ class LabelSimilarity:
     dissimilar : float, "floor" or None, default=None
         S of an unrelated pair as a share of the largest relevance (the paper's alpha / r_max). None is -1 for classes
         and -1/2 for label sets; "floor" is -floor(r_max / 2) as in the released code.
-    largest : float or None, default=None
-        r_max; None for the largest relevance that occurs, including each row with itself.
     """
 
     def __init__(
@@ -109,14 +107,13 @@ class LabelSimilarity:
         labels: LabelMatrix,
         relevance: RelevanceRule = "count",
         dissimilar: float | str | None = None,
-        largest: float | None = None,
     ) -> None:
         self.group = group
         self.labels = labels.astype(np.float64)
         self.sizes = set_sizes(self.labels)
         check_relevance(relevance)
         self.relevance = relevance
-        self.largest = float(largest) if largest is not None else self._largest_relevance()
+        self.largest = self._largest_relevance()
         if not self.largest > 0:
             raise ValueError(f"The largest relevance must be positive. Got {self.largest} instead.")
         self.graded = bool(np.any(self.sizes > 1))
@@ -157,15 +154,14 @@ class MatrixSimilarity:
     graded = False
     classes: tuple[float, float] | None = None
 
-    def __init__(self, matrix: Any, anchors: IntArray, largest: float | None = None) -> None:
+    def __init__(self, matrix: Any, anchors: IntArray) -> None:
         self.matrix = sparse.csr_matrix(matrix, dtype=np.float64) if sparse.issparse(matrix) else matrix
         self.anchors = anchors
         known = np.asarray((self.matrix != 0).sum(axis=1)).ravel() > 0
         self.group = np.where(known, np.arange(len(known)), UNKNOWN).astype(np.intp)
         self._position = np.full(len(known), -1, dtype=np.intp)
         self._position[anchors] = np.arange(len(anchors))
-        peak = abs(self.matrix).max() if self.matrix.shape[0] else 0.0
-        self.largest = float(largest) if largest is not None else float(peak)
+        self.largest = float(abs(self.matrix).max()) if self.matrix.shape[0] else 0.0
         if not self.largest > 0:
             raise ValueError("The similarity says nothing: every entry is 0 (unknown).")
 
@@ -186,22 +182,17 @@ def from_labels(
     *,
     relevance: RelevanceRule = "count",
     dissimilar: float | str | None = None,
-    largest: float | None = None,
     unlabeled: Hashable = None,
-    clusters: IntArray | None = None,
 ) -> LabelSimilarity:
-    """Return the similarity from classes (n,) or label sets (n, c), optionally joined by feature clusters.
+    """Return the similarity from classes (n,) or label sets (n, c), in any form that ``hashlearn.labels`` reads.
 
-    Unlabeled rows (None, NaN or ``unlabeled``) and rows with an empty label set get no group, unless clusters are
-    given: then their cluster is their label set. ``hashlearn.labels`` describes the forms of y.
+    Unlabeled rows (None, NaN or ``unlabeled``) and rows with an empty label set get no group.
     """
     labels = label_matrix(y, unlabeled)
-    if clusters is not None:
-        labels = sparse.hstack([labels, one_hot(clusters)], format="csr")
     group, representatives = group_rows(labels)
     if len(representatives) == 0:
         raise ValueError(NO_LABELS)
-    return LabelSimilarity(group, labels[representatives], relevance, dissimilar, largest)
+    return LabelSimilarity(group, labels[representatives], relevance, dissimilar)
 
 
 def from_pairs(n_rows: int, similar: ArrayLike, dissimilar: ArrayLike) -> sparse.csr_matrix:

@@ -75,7 +75,7 @@ def test_recorded_objective_and_changes(solver):
     trace = solver.solve(problem, start, batches, LOSSES["ksh"])
     assert trace.objective[-1] == pytest.approx(direct_objective(problem, trace.codes, LOSSES["ksh"]))
     assert len(trace.changes) == len(trace.objective) <= 20
-    assert trace.converged == (trace.changes[-1] == 0)
+    assert trace.changes[-1] == 0 or len(trace.changes) == 20
     assert trace.changes[0] > 0
 
 

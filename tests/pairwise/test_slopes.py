@@ -50,7 +50,7 @@ def test_evaluated_where_there_are_too_many_similarities(monkeypatch):
         other = others[2]
         pairs.move(bits[2], other, -bits[2], other)
         answers.append(pairs.sums(-bits[2], other, weight))
-    assert type(pairs) is slopes.EvaluatedPairs
+    assert pairs.table is None
     for one, other in zip(*answers, strict=True):
         np.testing.assert_array_equal(one, other)
 

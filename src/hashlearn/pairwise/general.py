@@ -9,6 +9,7 @@ The sums of slopes are compiled (``_slopes.c``). The NumPy code beside them does
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -114,13 +115,9 @@ class GeneralRows:
     ) -> None:
         self.solver, self.stagewise = solver, stagewise
         self.similarity, self.loss, self.n_bits = similarity, loss, anchor_codes.shape[1]
+        self.code_weight = solver.beta
         self.columns, kind = np.unique(similarity.columns(anchors), return_inverse=True)
         self.states = States.from_codes(kind.ravel().astype(np.intp), anchor_codes)
-
-    @property
-    def code_weight(self) -> float:
-        """Weight of a row's own bit in the target of the projection."""
-        return self.solver.beta
 
     def code(self, group: IntArray, start: Float32Array) -> Float32Array:
         """Return the codes of rows of these groups, from the codes ``start``."""
@@ -235,16 +232,20 @@ class Slopes:
 
     def pairs(self, kinds: IntArray, columns: IntArray, inner: Bits) -> Pairs:
         """Return pairs of rows and columns of the block, with their inner products."""
-        if self.table is None:
-            return EvaluatedPairs(self.loss, self.s[kinds[:, None], columns], inner, self.n_bits)
-        return LookedUpPairs(self.table, self.place[kinds[:, None], columns] + inner)
+        if self.table is not None:
+            return Pairs(self.place[kinds[:, None], columns] + inner, self.table.take, self.table)
+        s = self.s[kinds[:, None], columns]
+        return Pairs(inner, lambda rest: self.loss.slope(s, rest.astype(np.float64), self.n_bits))
 
 
-class EvaluatedPairs:
-    """Pairs whose slopes are computed on request."""
+class Pairs:
+    """Pairs of rows and columns, and the slopes of their loss.
 
-    def __init__(self, loss: GeneralLoss, s: FloatArray, inner: Bits, n_bits: int) -> None:
-        self.loss, self.s, self.at, self.n_bits = loss, s, inner, n_bits
+    ``at`` holds their inner products, or the positions in ``table`` that belong to these.
+    """
+
+    def __init__(self, at: Bits, slope: Callable[[Bits], FloatArray], table: FloatArray | None = None) -> None:
+        self.at, self.slope, self.table = at, slope, table
 
     def sums(self, bit: Bits, other: Bits, weight: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Compute the negative slopes at the inner products without bit x other.
@@ -252,42 +253,19 @@ class EvaluatedPairs:
         The first columns are summed with ``weight``; the other columns are returned one by one. A bit of 0 means
         that the inner products do not contain this bit yet.
         """
-        slope = self._slope(self.at - bit[:, None] * other)
+        if self.table is not None and _slopes is not None:
+            pull, own = np.empty(len(bit)), np.empty((len(bit), len(other) - len(weight)))
+            _slopes.sums(self.table, self.at, bit, other, weight, pull, own)
+            return pull, own
+        slope = self.slope(self.at - bit[:, None] * other)
         return -(slope[:, : len(weight)] @ weight), -slope[:, len(weight) :]
-
-    def _slope(self, rest: Bits) -> FloatArray:
-        return self.loss.slope(self.s, rest.astype(np.float64), self.n_bits)
 
     def move(self, old: Bits, before: Bits, new: Bits, after: Bits) -> None:
         """Add new x after - old x before to the inner products."""
-        if after is before:
+        if self.table is not None and _slopes is not None:
+            _slopes.move(self.at, old, before, new, after)
+        elif after is before:
             rows = np.flatnonzero(new != old)
             self.at[rows] += (new - old)[rows, None] * after
         else:
             self.at += new[:, None] * after - old[:, None] * before
-
-
-class LookedUpPairs(EvaluatedPairs):
-    """Pairs that look their slopes up in a table; ``at`` is the position that belongs to the inner product."""
-
-    def __init__(self, table: FloatArray, at: Bits) -> None:
-        self.table, self.at = table, at
-
-    def sums(self, bit: Bits, other: Bits, weight: FloatArray) -> tuple[FloatArray, FloatArray]:
-        if _slopes is None:
-            return super().sums(bit, other, weight)
-        pull, own = np.empty(len(bit)), np.empty((len(bit), len(other) - len(weight)))
-        _slopes.sums(self.table, self.at, bit, other, weight, pull, own)
-        return pull, own
-
-    def _slope(self, rest: Bits) -> FloatArray:
-        return self.table.take(rest)
-
-    def move(self, old: Bits, before: Bits, new: Bits, after: Bits) -> None:
-        if _slopes is None:
-            super().move(old, before, new, after)
-        else:
-            _slopes.move(self.at, old, before, new, after)
-
-
-Pairs = EvaluatedPairs | LookedUpPairs

@@ -61,14 +61,12 @@ class Greedy(PairwiseSolver):
     )
 
     def begin(self, problem: AnchorProblem, start: FloatArray, loss: Loss) -> AnchorState:
-        """Return the anchors with the codes ``start``."""
         stagewise = self._is_stagewise(problem.graded)
         if isinstance(loss, QuadraticLoss):
             return GreedyAnchors(self, stagewise, problem, start, loss)
         return GeneralAnchors(self, stagewise, problem, start, loss)
 
     def row_coder(self, similarity: Similarity, anchors: IntArray, anchor_codes: FloatArray, loss: Loss) -> RowCoder:
-        """Return what codes any other row, given the codes of the anchors, which are rows of ``similarity``."""
         stagewise = self._is_stagewise(similarity.graded)
         if isinstance(loss, QuadraticLoss):
             sums = quadratic_sums(similarity, anchors, anchor_codes, loss)
@@ -186,17 +184,10 @@ class GreedyAnchors(AnchorState):
 class GreedyRows(QuadraticRows):
     """Codes rows that are not anchors by sweeps over their bits, until a sweep changes nothing."""
 
-    beta: float
     stagewise: bool
     max_iter: int
 
-    @property
-    def code_weight(self) -> float:
-        """Weight of a row's own bit in the target of the projection."""
-        return self.beta
-
     def code(self, group: IntArray, start: Float32Array) -> Float32Array:
-        """Return the codes of rows of these groups, from the codes ``start``."""
         codes = np.array(start, dtype=np.float32)
         n_bits = codes.shape[1]
         # Single precision halves the memory traffic and is exact for such numbers.
@@ -206,9 +197,9 @@ class GreedyRows(QuadraticRows):
         if exact and _flips is not None:
             groups = np.ascontiguousarray(group, dtype=np.int64)
             pull = np.ascontiguousarray(scaled)
-            _flips.code_rows(codes, groups, pull, hollow, self.beta, self.stagewise, self.max_iter)
+            _flips.code_rows(codes, groups, pull, hollow, self.code_weight, self.stagewise, self.max_iter)
             return codes
-        weight = np.float64(self.beta)  # NumPy would round a plain float to the float32 of the bits
+        weight = np.float64(self.code_weight)  # NumPy would round a plain float to the float32 of the bits
         active = np.arange(len(codes))
         for _ in range(self.max_iter):
             bits = np.ascontiguousarray(codes[active].T, dtype=hollow.dtype)

@@ -42,13 +42,13 @@ from hashlearn.pairwise.solver import LearnedAnchors, PairwiseSolver
 from hashlearn.pairwise.supervision import Supervision, anchor_count
 from hashlearn.parallel import one_blas_thread
 from hashlearn.parameters import (
+    CALLABLE,
     COUNT,
     POSITIVE,
     Anything,
     HasMethods,
     Instance,
     Interval,
-    IsCallable,
     Options,
     fitted,
     parameter,
@@ -90,7 +90,7 @@ class PairwiseHasher(PartialFitMixin):
         default=None,
     )
     relevance: Any = parameter(
-        [Options(*RELEVANCES), IsCallable()],
+        [Options(*RELEVANCES), CALLABLE],
         "S of a pair that shares labels. A callable takes two dense 0/1 arrays of label sets (a, c), (b, c) and "
         "returns (a, b).",
         default="count",
@@ -450,7 +450,7 @@ class GSDHP(PairwiseHasher):
     """The settings of the paper that are not the defaults."""
 
     loss: Any = parameter(
-        [Options(*LOSSES), IsCallable()],
+        [Options(*LOSSES), CALLABLE],
         "What a pair costs. 'bre' is the printed loss (with classes it gives the KSH codes), 'bre-released' the one in "
         "the authors' code, which pulls dissimilar pairs to distance n_bits / 2, 'ee' is elastic embedding "
         "(``hashlearn.pairwise.losses.ElasticEmbedding``). A callable ``loss(s, u)`` takes arrays of similarities and "

@@ -47,7 +47,6 @@ class SolverResult:
     codes: FloatArray
     objective: list[float] = field(default_factory=list)
     changes: list[int] = field(default_factory=list)
-    converged: bool = False
 
 
 class AnchorState(ABC):
@@ -67,10 +66,8 @@ class AnchorState(ABC):
 class RowCoder(Protocol):
     """Codes rows that are not anchors. Each row is coded alone, so any chunk of rows will do."""
 
-    @property
-    def code_weight(self) -> float:
-        """Weight of a row's own bit in the target of the projection: gain + code_weight * code."""
-        ...
+    code_weight: float
+    """Weight of a row's own bit in the target of the projection: gain + code_weight * code."""
 
     def code(self, group: IntArray, start: Float32Array) -> Float32Array:
         """Return the codes in {-1, +1} of rows of these groups, from the codes ``start``."""
@@ -94,9 +91,9 @@ class QuadraticRows:
     pull: FloatArray
     gram: FloatArray
     scale: float
+    code_weight: float
 
     def gain(self, group: IntArray, codes: Float32Array) -> Float32Array:
-        """Compute per bit the value that the anchors and the row's other bits ask for."""
         hollow = (self.gram - np.diag(np.diag(self.gram))).astype(np.float32)
         return (self.scale * self.pull[group]).astype(np.float32) - codes @ hollow
 
@@ -104,7 +101,7 @@ class QuadraticRows:
 def quadratic_sums(
     similarity: Similarity, anchors: IntArray, anchor_codes: FloatArray, loss: QuadraticLoss
 ) -> tuple[FloatArray, FloatArray, float]:
-    """Return the pull of every group, H_A' H_A and the scale: the fields of ``QuadraticRows``."""
+    """Return the pull of every group, H_A' H_A and the scale: the first fields of ``QuadraticRows``."""
     n_bits = anchor_codes.shape[1]
     pull = group_pull(similarity, anchors, anchor_codes, loss.target)
     return pull, anchor_codes.T @ anchor_codes, loss.scale(n_bits / similarity.largest, n_bits)
@@ -206,7 +203,6 @@ class PairwiseSolver(DeclaredEstimator):
             result.objective.append(state.objective())
             result.changes.append(int(np.count_nonzero(state.codes != before)))
             if result.changes[-1] == 0:
-                result.converged = True
                 break
         return result
 

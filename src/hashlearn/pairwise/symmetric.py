@@ -29,14 +29,14 @@ class Symmetric(PairwiseSolver):
     """
 
     def begin(self, problem: AnchorProblem, start: FloatArray, loss: Loss) -> AnchorState:
-        """Return the anchors with the codes ``start``."""
         return SymmetricAnchors(self, problem, start)
 
     def row_coder(self, similarity: Similarity, anchors: IntArray, anchor_codes: FloatArray, loss: Loss) -> RowCoder:
-        """Return what codes any other row, given the codes of the anchors, which are rows of ``similarity``."""
         assert isinstance(loss, QuadraticLoss)
         sums = quadratic_sums(similarity, anchors, anchor_codes, loss)
-        return SymmetricRows(*sums, len(anchors), self.beta, self.max_iter, self.inner_iter)
+        # H (gamma I - M) contains bit j gamma - M_jj times, and M_jj is the number of anchors.
+        weight = gamma(sums[1], self.beta)
+        return SymmetricRows(*sums, weight - len(anchors), weight, self.max_iter, self.inner_iter)
 
 
 class SymmetricAnchors(AnchorState):
@@ -70,25 +70,16 @@ class SymmetricAnchors(AnchorState):
 class SymmetricRows(QuadraticRows):
     """Codes rows that are not anchors by the same steps, until they change nothing."""
 
-    n_anchors: int
-    beta: float
+    weight: float
     max_iter: int
     inner_iter: int
 
-    @property
-    def code_weight(self) -> float:
-        """Weight of a row's own bit in the target of the projection."""
-        # H (gamma I - M) contains bit j gamma - M_jj times, and M_jj is the number of anchors.
-        return gamma(self.gram, self.beta) - self.n_anchors
-
     def code(self, group: IntArray, start: Float32Array) -> Float32Array:
-        """Return the codes of rows of these groups, from the codes ``start``."""
         codes = np.array(start, dtype=np.float32)
-        weight = gamma(self.gram, self.beta)
         active = np.arange(len(codes))
         for _ in range(self.max_iter):
             old = codes[active].astype(np.float64)
-            new = moved_codes(self.scale * self.pull[group[active]], old, self.gram, weight, self.inner_iter)
+            new = moved_codes(self.scale * self.pull[group[active]], old, self.gram, self.weight, self.inner_iter)
             codes[active] = new
             active = active[(new != old).any(axis=1)]
             if not len(active):

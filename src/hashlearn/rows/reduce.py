@@ -278,7 +278,7 @@ class FitContext:
         else:
             # The file has no name, so that no error leaves it behind; the map keeps it.
             with TemporaryFile(dir=self.codes_path.parent) as unnamed:
-                self.codes_out = np.memmap(unnamed, dtype=np.uint8, mode="w+", shape=shape)  # type: ignore[call-overload]
+                self.codes_out = np.memmap(unnamed, dtype=np.uint8, mode="w+", shape=shape)
 
     def put_codes(self, rows: slice | IntArray, packed: PackedCodes) -> None:
         """Write learned codes of rows, if codes are wanted."""

@@ -314,8 +314,9 @@ class Seen:
         purposes = rowkeys.LANDMARKS, rowkeys.SAMPLE, rowkeys.ANCHORS
         keys = [rowkeys.row_keys(seed, purpose, start, stop) for seed, purpose in zip(seeds, purposes, strict=True)]
         totals, group = np.zeros((1, plan.n_features)), np.zeros(stop - start, dtype=np.intp)
-        draws = [Draw(key, np.array([HIGHEST_KEY])) for key in keys]
-        seen = cls(start, stop, totals, np.zeros(1), np.arange(start, stop), group, *draws)
+        landmarks, sample, anchors = (Draw(key, np.array([HIGHEST_KEY])) for key in keys)
+        moments, numbers = (totals, np.zeros(1)), np.arange(start, stop)
+        seen = cls(start, stop, *moments, numbers, group, landmarks, sample, anchors)
         if plan.labels is not None:
             seen.label_sets, seen.anchors.below = LabelSetIndex(), np.empty(0, dtype=np.uint64)
         return seen

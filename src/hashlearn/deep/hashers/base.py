@@ -56,15 +56,15 @@ _SIDE_ISSUES = ("checkpoint", "device", "n_jobs", "verbose", "backbone", "random
 class RatePairs(Constraint):
     """A schedule of learning rates: pairs of a share of the training and a factor."""
 
-    def allows(self, value: Any) -> bool:
+    def __init__(self) -> None:
+        super().__init__("a list of pairs (share of the training, factor) such as [(0.67, 0.1)]", self._holds)
+
+    def _holds(self, value: Any) -> bool:
         return isinstance(value, list | tuple) and all(self._is_pair(pair) for pair in value)
 
     def _is_pair(self, pair: Any) -> bool:
         share, factor = Interval(float, 0, 1, closed="both"), Interval(float, 0)
         return isinstance(pair, list | tuple) and len(pair) == 2 and share.allows(pair[0]) and factor.allows(pair[1])
-
-    def __str__(self) -> str:
-        return "a list of pairs (share of the training, factor) such as [(0.67, 0.1)]"
 
 
 class DeepHasher(BaseHasher):
