@@ -51,8 +51,7 @@ def listening(listener: Listener | None) -> Iterator[None]:
 @contextmanager
 def verbose_listening(verbose: int | bool) -> Iterator[None]:
     """Print reports on standard error if ``verbose`` is set and no other listener is active."""
-    wanted = bool(verbose) and _listener.get() is None
-    with listening(_ErrorLines() if wanted else None):
+    with listening(_ErrorLines() if verbose and _listener.get() is None else None):
         yield
 
 

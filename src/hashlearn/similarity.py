@@ -72,8 +72,7 @@ class Similarity(Protocol):
     classes: tuple[float, float] | None
     """S within a class and S between classes if every group is one class, otherwise None."""
 
-    @property
-    def n_groups(self) -> int: ...
+    n_groups: int
 
     def columns(self, anchors: IntArray) -> IntArray:
         """Return a column number for each anchor row; anchors with equal similarities may share a column."""
@@ -109,7 +108,7 @@ class LabelSimilarity:
         dissimilar: float | str | None = None,
     ) -> None:
         self.group = group
-        self.labels = labels.astype(np.float64)
+        self.labels, self.n_groups = labels.astype(np.float64), int(labels.shape[0])
         self.sizes = set_sizes(self.labels)
         check_relevance(relevance)
         self.relevance = relevance
@@ -117,13 +116,10 @@ class LabelSimilarity:
         if not self.largest > 0:
             raise ValueError(f"The largest relevance must be positive. Got {self.largest} instead.")
         self.graded = bool(np.any(self.sizes > 1))
-        self.alpha = _alpha(dissimilar, self.largest, -0.5 if self.graded else -1.0)
+        share = (-0.5 if self.graded else -1.0) if dissimilar is None else dissimilar
+        self.alpha = -float(np.floor(self.largest / 2)) if share == "floor" else float(share) * self.largest
         # All named relevances of a class with itself are 1.
         self.classes = None if self.graded or callable(relevance) else (1.0, self.alpha)
-
-    @property
-    def n_groups(self) -> int:
-        return int(self.labels.shape[0])
 
     def columns(self, anchors: IntArray) -> IntArray:
         return self.group[anchors]
@@ -156,7 +152,7 @@ class MatrixSimilarity:
 
     def __init__(self, matrix: Any, anchors: IntArray) -> None:
         self.matrix = sparse.csr_matrix(matrix, dtype=np.float64) if sparse.issparse(matrix) else matrix
-        self.anchors = anchors
+        self.anchors, self.n_groups = anchors, int(self.matrix.shape[0])
         known = np.asarray((self.matrix != 0).sum(axis=1)).ravel() > 0
         self.group = np.where(known, np.arange(len(known)), UNKNOWN).astype(np.intp)
         self._position = np.full(len(known), -1, dtype=np.intp)
@@ -164,10 +160,6 @@ class MatrixSimilarity:
         self.largest = float(abs(self.matrix).max()) if self.matrix.shape[0] else 0.0
         if not self.largest > 0:
             raise ValueError("The similarity says nothing: every entry is 0 (unknown).")
-
-    @property
-    def n_groups(self) -> int:
-        return int(self.matrix.shape[0])
 
     def columns(self, anchors: IntArray) -> IntArray:
         return self._position[anchors]
@@ -267,18 +259,6 @@ def neighbor_similarity(
 
 def _squared_distances(a: Float32Array, b: Float32Array) -> Float32Array:
     return np.maximum((a * a).sum(axis=1)[:, None] + (b * b).sum(axis=1)[None, :] - 2 * (a @ b.T), 0)
-
-
-def _alpha(dissimilar: float | str | None, largest: float, default_share: float) -> float:
-    if dissimilar is None:
-        return default_share * largest
-    if dissimilar == "floor":
-        return -float(np.floor(largest / 2))
-    if isinstance(dissimilar, str):
-        raise ValueError(f"dissimilar must be None, 'floor' or a number <= 0. Got {dissimilar!r} instead.")
-    if not dissimilar <= 0:
-        raise ValueError(f"dissimilar must be at most 0. Got {dissimilar} instead.")
-    return float(dissimilar) * largest
 
 
 def _index_pairs(pairs: ArrayLike, n_rows: int, name: str) -> IntArray:

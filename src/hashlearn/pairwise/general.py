@@ -89,7 +89,6 @@ class GeneralAnchors(AnchorState):
         return bit
 
     def objective(self) -> float:
-        """Return the loss, summed over all pairs of anchors."""
         problem, codes = self.problem, self.codes
         states = States.from_codes(problem.column_kind, codes)
         total = 0.0
@@ -120,7 +119,6 @@ class GeneralRows:
         self.states = States.from_codes(kind.ravel().astype(np.intp), anchor_codes)
 
     def code(self, group: IntArray, start: Float32Array) -> Float32Array:
-        """Return the codes of rows of these groups, from the codes ``start``."""
         slopes, kind = self._slopes(group)
         codes = np.array(start, dtype=np.float32)
         states, others = self.states, _as_bits(self.states.codes)

@@ -174,7 +174,6 @@ class GreedyAnchors(AnchorState):
         return result
 
     def objective(self) -> float:
-        """Return the loss, summed over all pairs of anchors."""
         pull = self._pull(self.sums, np.arange(self.table.shape[0])).T
         gram = self.gram + np.eye(len(self.gram)) * len(self.codes)
         return self.problem.objective(self.table, self.scale, self.codes, pull, gram)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from hashlearn.methodinfo import MethodInfo
-from hashlearn.pairwise.gsdhp import PairwiseHasher
+from dataclasses import replace
+
+from hashlearn.pairwise.gsdhp import GSDHP, PairwiseHasher
 from hashlearn.pairwise.symmetric import Symmetric
 from hashlearn.parameters import Instance, parameter
 
@@ -24,17 +25,7 @@ class SDHP(PairwiseHasher):
     (797, 4)
     """
 
-    info = MethodInfo(
-        name="sdhp",
-        title="SDH_P",
-        reference="Shi et al., A Scalable Optimization Mechanism for Pairwise based Discrete Hashing (2020)",
-        kind="pairwise, discrete",
-        supervision=("classes", "label sets", "pairs", "similarity"),
-        cost="O(n (d p + p^2 + m^2))",
-        verified=True,
-        passes=2,
-        database="learned",
-    )
+    info = replace(GSDHP.info, name="sdhp", title="SDH_P")
     default_solver = Symmetric
 
     n_anchors: int | str = 1000

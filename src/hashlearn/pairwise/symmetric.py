@@ -49,7 +49,6 @@ class SymmetricAnchors(AnchorState):
         self.gram = self.codes.T @ self.codes
 
     def update(self, batch: IntArray) -> None:
-        """Update the codes of the anchors of a batch."""
         problem, old = self.problem, self.codes[batch]
         pull = problem.scale * self.pull[problem.row_kind[batch]]
         new = moved_codes(pull, old, self.gram, gamma(self.gram, self.solver.beta), self.solver.inner_iter)
@@ -62,7 +61,6 @@ class SymmetricAnchors(AnchorState):
             self.pull += problem.table @ sums_by_kind(columns, steps, problem.table.shape[1])
 
     def objective(self) -> float:
-        """Return the loss, summed over all pairs of anchors."""
         return self.problem.objective(self.problem.table, self.problem.scale, self.codes, self.pull, self.gram)
 
 

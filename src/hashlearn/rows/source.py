@@ -193,11 +193,10 @@ class Source:
         self.rows, self.labels, self.has_labels = rows, labels, labels is not None
         self.n_features = int(cut_rows(rows, 0, 1)[0:1].shape[1])
 
-    def ranges(self, size: int, start: int = 0, stop: int | None = None) -> Iterator[RowRange]:
-        """Yield ranges of ``size`` rows that cover rows start..stop-1; the last one may be shorter."""
-        end = self.n_rows if stop is None else stop
-        for a in range(start, end, size):
-            b = min(a + size, end)
+    def ranges(self, size: int, start: int = 0) -> Iterator[RowRange]:
+        """Yield ranges of ``size`` rows from ``start`` on; the last one may be shorter."""
+        for a in range(start, self.n_rows, size):
+            b = min(a + size, self.n_rows)
             labels = None if self.labels is None else cut_rows(self.labels, a, b)
             yield RowRange(a, b, cut_rows(self.rows, a, b), labels)
 
@@ -229,32 +228,28 @@ class Stream:
         self._first_row = rows[:1]
         self.n_features, self.has_labels = int(rows.shape[1]), labels is not None
 
-    def ranges(self, size: int, start: int = 0, stop: int | None = None) -> Iterator[RowRange]:
-        """Yield ranges of ``size`` rows that cover rows start..stop-1; the last one may be shorter."""
-        seen, end = 0, np.inf if stop is None else stop
+    def ranges(self, size: int, start: int = 0) -> Iterator[RowRange]:
+        """Yield ranges of ``size`` rows from ``start`` on; the last one may be shorter."""
+        seen, n_held = 0, 0
         held: list[tuple[Any, Any]] = []
         for number, chunk in enumerate(self._chunks()):
             rows, labels = as_pair(chunk)
             if (labels is not None) != self.has_labels:
                 given = "with" if labels is not None else "without"
                 raise FileError(f"Chunk {number} comes {given} labels, unlike the first one.")
-            before, seen = seen, seen + rows.shape[0]
-            if seen <= start or rows.shape[0] == 0:
-                continue
-            skip = max(0, start - before)
-            held.append((rows[skip:], None if labels is None else labels[skip:]))
-            while sum(part[0].shape[0] for part in held) >= size and start < end:
-                yield self._next_range(held, start, int(min(size, end - start)))
-                start += size
-            if start >= end:
-                return
-        left = sum(part[0].shape[0] for part in held)
-        if left and start < end:
-            yield self._next_range(held, start, int(min(left, end - start)))
-        if self.n_rows and stop is None and seen != self.n_rows:
+            skip = max(0, start - seen)
+            seen += rows.shape[0]
+            if seen > start and rows.shape[0]:
+                held.append((rows[skip:], None if labels is None else labels[skip:]))
+                n_held += rows.shape[0] - skip
+            while n_held >= size:
+                yield self._next_range(held, start, size)
+                start, n_held = start + size, n_held - size
+        if n_held:
+            yield self._next_range(held, start, n_held)
+        if self.n_rows and seen != self.n_rows:
             raise FileError(f"The chunks had {self.n_rows} rows at first and {seen} when they were iterated again.")
-        if stop is None:
-            self.n_rows = seen
+        self.n_rows = seen
 
     def _next_range(self, held: list[tuple[Any, Any]], start: int, size: int) -> RowRange:
         """Take ``size`` rows from the front of ``held``."""
