@@ -169,7 +169,7 @@ def groups(options: argparse.Namespace) -> bool:
     for n_sets in (0, 10_000):
         chunks = list(Made(n_rows, n_sets))
         narrow = [(X[:, :8].copy(), y) for X, y in chunks]
-        plan = SurveyPlan(PlainFeatures(), 8, LabelReader(), lambda *_: 1000, 0, 1000, 1)
+        plan = SurveyPlan(PlainFeatures(), 8, LabelReader(), lambda *_: 1000, 0, 1000, 1, carry_rows=False)
         began = time.perf_counter()
         found = survey(as_source(narrow), plan, FitContext(n_jobs=2))
         spent.append(time.perf_counter() - began)

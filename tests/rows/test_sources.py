@@ -10,9 +10,12 @@ import zarr
 from chunk_data import Chunks, assert_same, hasher, rows_and_classes
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import sparse
 
 from hashlearn.files import FileError
-from hashlearn.rows import as_source
+from hashlearn.kernel import PlainFeatures
+from hashlearn.rows import as_source, survey
+from hashlearn.rows.survey import SurveyPlan
 
 N = 1500
 
@@ -122,6 +125,17 @@ def test_parquet_and_zarr_and_h5_learn_the_same_as_arrays(data, tmp_path):
     for k, kind in enumerate((as_parquet, as_zarr, as_open_h5)):
         (tmp_path / str(k)).mkdir()
         assert_same(expected, hasher().fit_chunks(*kind(tmp_path / str(k), *data)))
+
+
+@pytest.mark.parametrize("range_blocks", [16, 1], ids=["carried along", "read again"])
+@pytest.mark.parametrize("kind", [as_npy, as_h5, lambda folder, X, y: (sparse.csr_matrix(X), y)])
+def test_drawn_rows_are_the_same_wherever_they_come_from(kind, tmp_path, monkeypatch, range_blocks):
+    monkeypatch.setattr(survey, "RANGE_BLOCKS", range_blocks)
+    X, y = rows_and_classes(5000)
+    chunks = kind(tmp_path, X, y)
+    carried = range_blocks == 16 or kind is as_h5
+    assert SurveyPlan.for_source(as_source(*chunks), PlainFeatures()).carry_rows == carried
+    assert_same(hasher().fit(X, y), hasher().fit_chunks(*chunks))
 
 
 @pytest.mark.slow

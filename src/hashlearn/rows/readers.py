@@ -38,7 +38,7 @@ class OpenedPart(Part):
         self._opened: Any = None
         if n_rows is None:
             rows = opener()  # not kept: many files would stay open
-            n_rows = rows.n_rows if hasattr(rows, "n_rows") else rows.shape[0]
+            n_rows, self.cheap = rows.n_rows if hasattr(rows, "n_rows") else rows.shape[0], isinstance(rows, np.memmap)
         self.n_rows = int(n_rows)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -129,8 +129,9 @@ def _mapped_part(array: np.memmap) -> OpenedPart:
         root = root.base
     offset = int(root.offset) + array.__array_interface__["data"][0] - root.__array_interface__["data"][0]
     name = str(root.filename)
-    opener = partial(_open_map, name, offset, array.shape, array.strides, array.dtype)
-    return OpenedPart(name, opener, array.shape[0])
+    part = OpenedPart(name, partial(_open_map, name, offset, array.shape, array.strides, array.dtype), array.shape[0])
+    part.cheap = True
+    return part
 
 
 def _open_map(name: str, offset: int, shape: tuple[int, ...], strides: tuple[int, ...], dtype: Any) -> Any:

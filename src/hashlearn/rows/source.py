@@ -34,6 +34,8 @@ class Part(ABC):
     name: str
     """What error messages call the part."""
     n_rows: int
+    cheap: bool = False
+    """Whether single rows can be read without reading much else."""
 
     @property
     def shape(self) -> tuple[int]:
@@ -72,6 +74,10 @@ class PartList(Part):
         for part in self.parts:
             self.starts.append(self.starts[-1] + int(part.shape[0]))
         self.n_rows = self.starts[-1]
+        self.cheap = all(
+            part.cheap if isinstance(part, Part) else isinstance(part, np.ndarray) or sparse.issparse(part)
+            for part in self.parts
+        )
 
     def pieces(self, start: int, stop: int) -> Iterator[tuple[Rows, int, int]]:
         """Yield the parts that hold rows start..stop-1, each with the row numbers inside it."""
@@ -192,6 +198,7 @@ class Source:
             raise FileError(f"There are {int(labels.shape[0])} labels for {self.n_rows} rows.")
         self.rows, self.labels, self.has_labels = rows, labels, labels is not None
         self.n_features = int(cut_rows(rows, 0, 1)[0:1].shape[1])
+        self.cheap = PartList([rows]).cheap
 
     def ranges(self, size: int, start: int = 0) -> Iterator[RowRange]:
         """Yield ranges of ``size`` rows from ``start`` on; the last one may be shorter."""
@@ -217,7 +224,7 @@ class Stream:
     ``n_rows`` is 0 before the end of the first pass.
     """
 
-    n_rows = 0
+    n_rows, cheap = 0, False
 
     def __init__(self, chunks: Callable[[], Iterator[Any]]) -> None:
         self._chunks = chunks

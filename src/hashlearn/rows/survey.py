@@ -130,6 +130,7 @@ class SurveyPlan:
     anchor_count : how many rows to draw from all groups, by keys of ``anchor_seed``: a function of the number of groups
         and their label sets; None to draw none.
     n_landmarks : rows to draw at most; how many it is may depend on the number of rows.
+    carry_rows : whether tasks return the rows that may be drawn; otherwise those that are drawn are read afterwards.
     slack : the larger, the more candidates are kept.
     any_variety : whether rows of one class, or without any labels, are accepted.
     """
@@ -141,6 +142,7 @@ class SurveyPlan:
     anchor_seed: int = 0
     n_landmarks: int = 0
     landmark_seed: int = 0
+    carry_rows: bool = True
     slack: int = SLACK
     any_variety: bool = False
 
@@ -156,7 +158,9 @@ class SurveyPlan:
     ) -> SurveyPlan:
         """Plan a survey that draws the landmarks of ``features``, and anchors."""
         n_landmarks, seed = landmark_count(features.n_landmarks, source.n_rows or MANY_ROWS), features.draw_seed()
-        counts = anchor_count, anchor_seed, n_landmarks, seed
+        # Of many classes most rows may be drawn, so they are carried only where rows are few or reading again is slow.
+        carry = not source.cheap or source.n_rows <= RANGE_BLOCKS * BLOCK_ROWS
+        counts = anchor_count, anchor_seed, n_landmarks, seed, carry
         return cls(features, source.n_features, labels, *counts, any_variety=any_variety)
 
     def n_anchors(self, label_sets: LabelSetIndex, groups_before: int = 0) -> int:
@@ -186,7 +190,7 @@ def _survey_once(source: AnySource, plan: SurveyPlan, context: FitContext, name:
             if save is not None:
                 save()
             report("survey rows", seen.stop, source.n_rows or seen.stop)
-    return seen.finish(plan)
+    return seen.finish(source, plan, context)
 
 
 def _tasks(source: AnySource, plan: SurveyPlan, seen: Seen) -> Iterator[tuple[RowRange, int, int]]:
@@ -217,10 +221,16 @@ def survey_range(plan: SurveyPlan, task: tuple[RowRange, int, int]) -> Seen:
         totals.append(total)
         squares.append(square)
         wanted = np.flatnonzero(keep[start - rows.start : stop - rows.start])
-        if len(wanted):
+        if plan.carry_rows and len(wanted):
             part.rows.append(block[wanted])
     part.totals, part.squares = np.array(totals), np.array(squares)
     return part
+
+
+def read_rows(numbers: Int64Array, rows: RowRange) -> Matrix:
+    """Run one task: read those rows that are in the range."""
+    first, last = np.searchsorted(numbers, (rows.start, rows.stop))
+    return rows.read(rows.start, rows.stop)[numbers[first:last] - rows.start]
 
 
 @dataclass
@@ -336,7 +346,7 @@ class Seen:
             (self.landmarks, everywhere, np.array([n_rows]), plan.n_landmarks, self.stop),
             (self.sample, labeled, np.array([n_labeled]), SAMPLE_ROWS, so_far),
         ]
-        if self.label_sets is not None:
+        if self.label_sets is not None and plan.anchor_count is not None:
             n_anchors = plan.n_anchors(self.label_sets, groups_before)
             wanted.append((self.anchors, self.group, self.label_sets.count, n_anchors, so_far))
         keep = np.zeros(len(self.row), dtype=bool)
@@ -380,38 +390,38 @@ class Seen:
     def _draws(self) -> tuple[Draw, Draw, Draw]:
         return self.landmarks, self.sample, self.anchors
 
-    def finish(self, plan: SurveyPlan) -> Survey:
+    def finish(self, source: AnySource, plan: SurveyPlan, context: FitContext) -> Survey:
         """Make the draws; ``rowkeys.Incomplete`` is raised if a row that is not kept might belong to one."""
         if self.stop < 2:
             raise ValueError(f"At least 2 rows are needed. Got {self.stop}.")
-        rows = stack_rows(self.rows)
         everywhere, labeled = np.zeros(len(self.row), dtype=np.intp), np.minimum(self.group, 0)
         count = landmark_count(plan.features.n_landmarks, self.stop)
         landmarks = self.landmarks.drawn(everywhere, np.array([self.stop]), count)
         sample = self.sample.drawn(labeled, np.array([self.n_labeled]), SAMPLE_ROWS)
-        drawn = CalibrationSample(self.row[sample].astype(np.intp), rows[sample])
-        result = Survey(
-            n_rows=self.stop,
-            total=self.totals[0],
-            squares=float(self.squares[0]),
-            landmark_rows=rows[landmarks],
-            sample=drawn,
+        anchors, known, numbers = np.empty(0, dtype=np.intp), self.label_sets, np.empty(0, dtype=np.intp)
+        if known is not None:
+            numbers = known.numbers()
+            anchors = self.anchors.drawn(self.group, known.count, plan.n_anchors(known), numbers)
+        if plan.carry_rows:
+            places, rows = np.arange(len(self.row)), stack_rows(self.rows)
+        else:
+            places = np.unique(np.concatenate([landmarks, sample, anchors]))
+            rows = stack_rows(list(context.run(read_rows, self.row[places], source.ranges(range_rows(source)))))
+        landmark_rows, sampled, anchor_rows = (
+            rows[np.searchsorted(places, drawn)] for drawn in (landmarks, sample, anchors)
         )
-        known = self.label_sets
-        if known is None or plan.labels is None:
+        drawn = CalibrationSample(self.row[sample].astype(np.intp), sampled)
+        moments = {"total": self.totals[0], "squares": float(self.squares[0])}
+        result = Survey(n_rows=self.stop, landmark_rows=landmark_rows, sample=drawn, **moments)
+        if known is None or plan.labels is None or (plan.any_variety and not len(known)):
             return result
         if not plan.any_variety:
             check_variety(len(known))
-        elif not len(known):
-            return result
-        numbers = known.numbers()
         result.table, result.groups = known.table(), GroupLookup(plan.labels, known)
         result.counts = known.count[np.argsort(numbers)]
         drawn.groups = numbers[self.group[sample]]
-        if plan.anchor_count is not None:
-            anchors = self.anchors.drawn(self.group, known.count, plan.n_anchors(known), numbers)
-            result.anchors, result.anchor_rows = self.row[anchors].astype(np.intp), rows[anchors]
-            result.anchor_groups = numbers[self.group[anchors]]
+        result.anchors, result.anchor_rows = self.row[anchors].astype(np.intp), anchor_rows
+        result.anchor_groups = numbers[self.group[anchors]]
         return result
 
 
