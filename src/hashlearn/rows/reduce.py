@@ -263,10 +263,13 @@ class FitContext:
         if self.checkpoint is not None:
             self.checkpoint.save(name, arrays)
 
-    def open_codes(self, n_rows: int, n_bits: int) -> None:
-        """Set ``codes_out`` if codes are wanted: in memory, or on disk if the codes go to a file or a checkpoint."""
+    def open_codes(self, n_rows: int, n_bits: int, needed: bool = False) -> None:
+        """Set ``codes_out`` if codes are wanted: in memory, or on disk if the codes go to a file or a checkpoint.
+
+        A method that makes codes in a pass, and reads them afterwards, says that they are ``needed`` in any case.
+        """
         shape = n_rows, codes.n_bytes(n_bits)
-        if not self.codes_wanted:
+        if not (self.codes_wanted or needed):
             return
         if self.checkpoint is not None:
             file = self.checkpoint.path / "codes.bin"

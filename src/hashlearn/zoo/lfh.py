@@ -61,6 +61,7 @@ class LFH(KernelParameters, SumsHasher):
     n_iter_: int = fitted("Rounds made.")
 
     def _learn_rows(self, training: Training, context: FitContext, rng: Rng) -> Learned:
+        context.open_codes(training.n_rows, self.n_bits_, needed=True)
         group = groups_of_all_rows(training, context)
         n, width = training.n_rows - training.n_unlabeled, training.n_features
         extra = rng.standard_normal((width, max(0, self.n_bits_ - width))) / np.sqrt(width)
