@@ -285,9 +285,7 @@ def _provisional_center(features: FeatureMap, total: FloatArray, n_rows: int) ->
     return features.typical() if isinstance(features, LandmarkKernel) else (total / n_rows).astype(np.float32)
 
 
-def _write_group_codes(
-    packed: PackedCodes, source: AnySource, groups: Groups | None, context: FitContext
-) -> None:
+def _write_group_codes(packed: PackedCodes, source: AnySource, groups: Groups | None, context: FitContext) -> None:
     """Write the code of its group for every labeled row, if codes are wanted."""
     if context.codes_out is None:
         return
