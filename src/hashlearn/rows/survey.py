@@ -403,7 +403,9 @@ class Seen:
             numbers = known.numbers()
             anchors = self.anchors.drawn(self.group, known.count, plan.n_anchors(known), numbers)
         if plan.carry_rows:
-            places, rows = np.arange(len(self.row)), stack_rows(self.rows)
+            # Without labels and landmarks nothing is drawn.
+            places, nothing = np.arange(len(self.row)), [np.empty((0, plan.n_features), dtype=np.float32)]
+            rows = stack_rows(self.rows or nothing)
         else:
             places = np.unique(np.concatenate([landmarks, sample, anchors]))
             rows = stack_rows(list(context.run(read_rows, self.row[places], source.ranges(range_rows(source)))))
