@@ -1,6 +1,7 @@
 """AsyncCollection has every method of a collection, and its calls run beside each other."""
 
 import asyncio
+import inspect
 import threading
 
 import numpy as np
@@ -64,3 +65,9 @@ def slow_awaited(method):
     from hashlearn.collection.awaited import _awaited
 
     return _awaited(method)
+
+
+@pytest.mark.parametrize("name", ["create", "open", "from_texts", "restore", "search", "add"])
+def test_help_shows_the_arguments_of_a_collection(name):
+    shown, wanted = (inspect.signature(getattr(made, name)).parameters for made in (hl.AsyncCollection, hl.Collection))
+    assert list(shown) == list(wanted)

@@ -7,9 +7,10 @@ import functools
 import os
 from collections.abc import AsyncIterator, Callable, Coroutine
 from types import TracebackType
-from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from hashlearn.collection.collection import Collection
+from hashlearn.collection.ids import IdKind
 from hashlearn.collection.reading import Item
 from hashlearn.collection.store import StoredRows
 
@@ -34,23 +35,14 @@ def _made(
 ) -> Callable[Concatenate[type[AsyncCollection], Arguments], Coroutine[Any, Any, AsyncCollection]]:
     """Return a class method that calls one of ``Collection`` in a thread and returns the collection to await."""
 
-    @functools.wraps(make)
+    # ``make`` is bound to Collection, so help would leave out the next argument in place of ``cls``.
+    @functools.wraps(getattr(make, "__func__", make))
     async def call(
         cls: type[AsyncCollection], *arguments: Arguments.args, **options: Arguments.kwargs
     ) -> AsyncCollection:
         return cls(await asyncio.to_thread(make, *arguments, **options))
 
     return call
-
-
-class _Known(Generic[Result]):
-    """A property of the collection, which is read at once."""
-
-    def __init__(self, read: Callable[[Collection], Result]) -> None:
-        self._read = read
-
-    def __get__(self, one: AsyncCollection, owner: type[AsyncCollection]) -> Result:
-        return self._read(one._collection)
 
 
 class AsyncCollection:
@@ -113,14 +105,37 @@ class AsyncCollection:
     from_texts = classmethod(_made(Collection.from_texts))
     restore = classmethod(_made(Collection.restore))
 
-    uri = _Known(lambda one: one.uri)
-    n_bits = _Known(lambda one: one.n_bits)
-    id_kind = _Known(lambda one: one.id_kind)
-    vector_size = _Known(lambda one: one.vector_size)
-    hasher = _Known(lambda one: one.hasher)
-    text_model = _Known(lambda one: one.text_model)
-    text_field = _Known(lambda one: one.text_field)
-    label_field = _Known(lambda one: one.label_field)
+    @property
+    def uri(self) -> str:
+        return self._collection.uri
+
+    @property
+    def n_bits(self) -> int:
+        return self._collection.n_bits
+
+    @property
+    def id_kind(self) -> IdKind:
+        return self._collection.id_kind
+
+    @property
+    def vector_size(self) -> int | None:
+        return self._collection.vector_size
+
+    @property
+    def hasher(self) -> Any:
+        return self._collection.hasher
+
+    @property
+    def text_model(self) -> str | None:
+        return self._collection.text_model
+
+    @property
+    def text_field(self) -> str | None:
+        return self._collection.text_field
+
+    @property
+    def label_field(self) -> str | None:
+        return self._collection.label_field
 
     close = _awaited(Collection.close)
     info = _awaited(Collection.info)
