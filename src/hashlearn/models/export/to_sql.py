@@ -227,12 +227,13 @@ class _ViewWriter:
         return name
 
     def numbers(self, values: NDArray[Any]) -> str:
-        """Write a table of numbers (i, v), or of rows of numbers (j, i, v)."""
+        """Write a table of numbers (i, v), or of rows of numbers (j, i, v), which are found by i."""
         name, values = self._next("numbers"), np.asarray(values, dtype=np.float64)
-        keys = "i" if values.ndim == 1 else "j, i"
-        columns = f"{keys.replace(',', ' INTEGER,')} INTEGER, v DOUBLE"
+        columns, keys = ("i INTEGER", "i") if values.ndim == 1 else ("j INTEGER, i INTEGER", "i, j")
         self.add(f"DROP TABLE IF EXISTS {name}")
-        self.add(f"CREATE TABLE {name} ({columns}, PRIMARY KEY ({keys})){'' if self.lists else ' WITHOUT ROWID'}")
+        self.add(
+            f"CREATE TABLE {name} ({columns}, v DOUBLE, PRIMARY KEY ({keys})){'' if self.lists else ' WITHOUT ROWID'}"
+        )
         rows = values[None] if values.ndim == 1 else values
         for j, row in enumerate(rows.tolist()):
             place = "" if values.ndim == 1 else f"{j}, "
@@ -292,13 +293,10 @@ class _ViewWriter:
         return f"SELECT p.id, p.i, {expression} AS v FROM {x} p JOIN {self.numbers(vector)} a ON a.i = p.i"
 
     def _sums(self, rows: NDArray[Any], bias: NDArray[Any], expression: str, x: str) -> str:
-        """Write a sum per row of numbers. SQLite joins in this order, so that groups come one after the other."""
+        """Write a sum per row of numbers. SQLite joins in this order: it reads x once and finds the others by key."""
         b, w = self.numbers(bias), self.numbers(rows)
-        # The limit makes SQLite compute x once and index it, instead of once per number.
-        x = x if self.lists else f"(SELECT * FROM {x} LIMIT -1)"
-        joined = f"rows_{self.name} r CROSS JOIN {b} b CROSS JOIN {w} w CROSS JOIN {x} p"
-        where = "w.j = b.i AND p.id = r.id AND p.i = w.i"
-        return f"SELECT r.id AS id, b.i AS i, {expression} AS v FROM {joined} WHERE {where} GROUP BY r.id, b.i"
+        joined = f"{x} p CROSS JOIN {w} w CROSS JOIN {b} b WHERE w.i = p.i AND b.i = w.j"
+        return f"SELECT p.id AS id, b.i AS i, {expression} AS v FROM {joined} GROUP BY p.id, b.i"
 
 
 def _width(path: Steps) -> int:
