@@ -12,7 +12,7 @@ from typing import Any
 LOSSES = {
     "hashlearn.pairwise._flips": "GSDHP takes 5 to 10 times as long to learn codes",
     "hashlearn.pairwise._slopes": "GSDHP with 'hinge' or a loss of your own takes up to 2 times as long to learn codes",
-    "hashlearn.index._scan": "exact search takes 3 to 13 times as long, and 300 times by expected bits or tables",
+    "hashlearn.index._scan": "exact search takes 1.5 to 13 times as long, and 300 times by expected bits or tables",
 }
 _warned_about: set[str] = set()  # names of missing parts
 
